@@ -1,0 +1,194 @@
+"""The Brief that each role is given and the answer that it owes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from knowledge_base.artifacts import Attempt, Page, Passage
+from tools.artifacts import Artifact, Axis, Finding, Headroom, Remark, Task
+
+RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
+
+
+class Movement(Artifact):
+    """A prediction that the gate will score (F6)."""
+
+    metric: str
+    """A metric's name with its tool, or "time"."""
+    direction: Literal["up", "down"]
+    factor: float
+    """Expected new / old value; for "time" e.g. 0.5 means twice as fast."""
+    confidence: float
+    """0..1."""
+
+
+class Hypothesis(Artifact):
+    """Exactly one intended change (B3)."""
+
+    change: str
+    rationale: str
+    citations: tuple[str, ...]
+    """`<gpu-wiki>/path:line` or record ids; at least one."""
+    expected: tuple[Movement, ...]
+
+
+class PlannedMethod(Artifact):
+    """One method of a plan."""
+
+    method: str
+    """Wiki page id."""
+    axis: Axis
+    hypothesis: Hypothesis
+    signature: dict[str, str] = Field(default_factory=dict)
+    """Architecture -> regular expression expected in the machine code."""
+
+
+class Plan(Artifact):
+    """Planner's answer; an empty plan says that nothing applicable is left."""
+
+    methods: tuple[PlannedMethod, ...]
+    variants: int
+    """Candidates wanted."""
+    reason: str = ""
+    """Why nothing is left, or what guided the choice."""
+
+
+class Draft(Artifact):
+    """One candidate from the coder."""
+
+    source: str
+    """Whole text of the kernel file."""
+    methods: tuple[str, ...]
+    """Methods really applied."""
+    knobs: dict[str, str] = Field(default_factory=dict)
+    note: str = ""
+
+
+class Drafts(Artifact):
+    """Coder's answer: the variants, plus one simplified kernel for each method left out (ablation) when asked."""
+
+    drafts: tuple[Draft, ...]
+    skipped: dict[str, str] = Field(default_factory=dict)
+    """Method -> why it could not be applied to this source."""
+
+
+class Analysis(Artifact):
+    """Profiler-analyst's answer: localises and ranks, never restates figures."""
+
+    ranking: tuple[str, ...]
+    """Rule ids of the findings, most important first."""
+    text: str
+    """Prose that names record ids and rule ids."""
+
+
+class Query(Artifact):
+    """One archived question to the knowledge base (C3)."""
+
+    text: str
+    purpose: Literal["kernel", "bottleneck"]
+
+
+class Queries(Artifact):
+    """Knowledge-retriever's answer: what to ask. At least one kernel-specific and one bottleneck query."""
+
+    queries: tuple[Query, ...]
+
+
+class Dossier(Artifact):
+    """What retrieval found, all cited."""
+
+    queries: tuple[Query, ...]
+    passages: tuple[Passage, ...]
+    methods: tuple[Page, ...]
+    """Method pages whose rules fired or whose triggers hold, priority first."""
+    attempts: tuple[Attempt, ...]
+    """Past outcomes in like conditions."""
+
+
+class Review(Artifact):
+    """Gatekeeper's answer: may veto with a quoted line, never accept."""
+
+    veto: bool = False
+    quote: str = ""
+    reason: str = ""
+
+
+# ---------------------------------------------------------------- briefs
+
+
+class Tried(Artifact):
+    """An earlier attempt of this run."""
+
+    iteration: int
+    methods: tuple[str, ...]
+    knobs: dict[str, str]
+    verdict: str
+    reason: str
+
+
+class AnalystBrief(Artifact):
+    """For the profiler-analyst."""
+
+    kind: Literal["analyst"] = "analyst"
+    source: str
+    findings: tuple[Finding, ...]
+    remarks: tuple[Remark, ...]
+    headroom: Headroom
+    records: tuple[str, ...]
+
+
+class RetrieverBrief(Artifact):
+    """For the knowledge-retriever."""
+
+    kind: Literal["retriever"] = "retriever"
+    task: Task
+    findings: tuple[Finding, ...]
+    bottleneck: str
+
+
+class PlannerBrief(Artifact):
+    """For the planner."""
+
+    kind: Literal["planner"] = "planner"
+    task: Task
+    source: str
+    findings: tuple[Finding, ...]
+    headroom: Headroom
+    dossier: Dossier
+    tried: tuple[Tried, ...]
+    budget: dict[Axis, int]
+    """Methods allowed on each axis this iteration."""
+    methods_per_iteration: int
+    variants: int
+    records: tuple[str, ...]
+
+
+class CoderBrief(Artifact):
+    """For the coder."""
+
+    kind: Literal["coder"] = "coder"
+    task: Task
+    source: str
+    plan: Plan
+    pages: tuple[Page, ...]
+    """The planned methods' pages (knobs and recipe names are in their heads)."""
+    tried: tuple[Tried, ...]
+    without: str | None = None
+    """Ablation: write the champion's kernel without this method."""
+    champion_knobs: dict[str, str] = Field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+    """Reasons and logs of drafts of this iteration that failed, to be mended (A10)."""
+
+
+class GatekeeperBrief(Artifact):
+    """For the gatekeeper: the diff and the task, nothing else."""
+
+    kind: Literal["gatekeeper"] = "gatekeeper"
+    task: Task
+    diff: str
+
+
+Brief = AnalystBrief | RetrieverBrief | PlannerBrief | CoderBrief | GatekeeperBrief
+Answer = Analysis | Queries | Plan | Drafts | Review

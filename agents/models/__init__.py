@@ -1,0 +1,1 @@
+"""Model providers: one file each, named in `base.PROVIDERS`; `playbook` is the built-in one."""

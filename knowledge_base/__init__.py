@@ -1,0 +1,1 @@
+"""Remembers: the gpu-wiki, cited specs, search, and outcomes of past attempts."""

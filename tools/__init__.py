@@ -1,0 +1,1 @@
+"""Kernels, compilers, devices, measurement and git; this layer knows no language model."""

@@ -1,0 +1,431 @@
+"""What the tools make and exchange: frozen pydantic models, one docstring under each field.
+
+Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["input", "output", "scalar"]
+DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+Number = int | float
+Dims = dict[str, Number]
+"""A workload's named sizes and scalars, e.g. {"M": 4096, "N": 1024, "eps": 1e-5}."""
+Axis = Literal["compute", "memory", "latency", "occupancy"]
+Bound = Literal["memory", "compute", "latency", "occupancy", "mixed", "unknown"]
+Outcome = Literal["accept", "reject_correctness", "reject_policy", "reject_perf", "inconclusive", "infra_error"]
+Stage = Literal["screen", "build", "correctness", "timing"]
+DeviceKind = Literal["cpu", "cuda", "hip"]
+
+
+class Artifact(BaseModel):
+    """Base of all artifacts: immutable, no unknown fields, field docstrings in the schema."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def digest(text: str | bytes) -> str:
+    """sha256 of text (UTF-8) or bytes, in hex."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+# ---------------------------------------------------------------- the task
+
+
+class Argument(Artifact):
+    """One parameter of the kernel, in ABI order."""
+
+    name: str
+    role: Role
+    dtype: DType
+    """Element type of a tensor; a scalar's C type (int32, int64, float32, float64, bool)."""
+    shape: tuple[str, ...] = ()
+    """Extent of each axis: a dim's name where it follows that dim over the visible workloads, else a number. Empty for scalars."""
+
+
+class Workload(Artifact):
+    """One point at which the kernel must be right and is timed."""
+
+    name: str
+    dims: Dims
+    weight: float = 1.0
+    """Its share in the objective (relative call count)."""
+    hidden: bool = False
+    """Drawn by the judge from the run's secret; never in a file that a prompt can contain."""
+
+
+class NumericPolicy(Artifact):
+    """How exact an output must be; see `tools.judge` for the rule these feed."""
+
+    precision: Literal["ieee", "tf32", "bf16"] = "ieee"
+    floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_FLOORS))
+    """Relative error per dtype that always passes."""
+    cap: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_CAPS))
+    """Relative error per dtype that never passes, however bad torch and the baseline are."""
+
+
+DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
+DEFAULT_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+
+
+class Task(Artifact):
+    """What must be computed, frozen for a whole run. `identity()` changes when any constraint does."""
+
+    name: str
+    language: str
+    arguments: tuple[Argument, ...]
+    """In ABI order."""
+    reference: str
+    """Source text of reference.py."""
+    baseline: str | None = None
+    """Source text of the user's kernel; None where only PyTorch logic is given."""
+    workloads: tuple[Workload, ...]
+    """The visible ones."""
+    dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    """Inclusive range of each integer dim from which hidden workloads are drawn; empty: none are drawn."""
+    numeric: NumericPolicy = NumericPolicy()
+    build_flags: tuple[str, ...] = ()
+    """The user's own compiler flags, for baseline and candidates alike; empty: the language's defaults."""
+    seed_style: bool = False
+    """The reference has no make_inputs: pointers are flat buffers filled by the harness (see `pointer_elements`)."""
+    pointer_elements: int = 0
+    """Seed style only: elements of every pointer buffer; 0: the product of the two largest dims of the workload."""
+    inferred: tuple[str, ...] = ()
+    """One sentence for each thing that was inferred rather than declared; `check` prints them."""
+
+    def identity(self) -> str:
+        """sha256 over the canonical JSON of the task."""
+        return digest(self.model_dump_json())
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments that the kernel writes, in order."""
+        return tuple(a for a in self.arguments if a.role == "output")
+
+
+class Candidate(Artifact):
+    """A kernel to be judged: knobs are already rendered into its files."""
+
+    language: str
+    files: dict[str, str]
+    """File name -> source text. The entry is `kernel.<ext>`."""
+    parent: str | None = None
+    """Id of the candidate that it was made from."""
+    methods: tuple[str, ...] = ()
+    """Ids of the methods applied (wiki page ids)."""
+    knobs: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """First 12 hex digits of sha256 over language and files: equal code is the same candidate."""
+        body = self.language + "".join(f"\0{name}\0{text}" for name, text in sorted(self.files.items()))
+        return digest(body)[:12]
+
+    @property
+    def source(self) -> str:
+        """Text of the entry file."""
+        return next(text for name, text in self.files.items() if name.startswith("kernel."))
+
+
+# ---------------------------------------------------------------- devices and jobs
+
+
+class Device(Artifact):
+    """A place where jobs run, as the OS or driver reports it. Mechanics only: never a target (law 2)."""
+
+    kind: DeviceKind
+    name: str
+    """As reported, e.g. "AMD EPYC" or "NVIDIA H200"."""
+    index: int = 0
+    units: int = 1
+    """Logical cores, SMs or CUs, as reported."""
+    last_level_cache: int = 0
+    """Bytes, as reported; 0 when unknown."""
+    architecture: str = ""
+    """x86_64, aarch64, sm_90, gfx942 …"""
+    details: dict[str, str] = Field(default_factory=dict)
+    """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
+
+
+class Limits(Artifact):
+    """What a job may use before it is killed."""
+
+    wall_s: float = 60.0
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 4 << 30
+
+
+class Needs(Artifact):
+    """What a job wants of the place where it runs."""
+
+    device: DeviceKind = "cpu"
+    architecture: str = ""
+    exclusive: bool = False
+    """True for anything that is timed: the executor holds the device's lock meanwhile."""
+
+
+class Job(Artifact):
+    """A self-contained piece of work beside a device: no absolute paths, files by content."""
+
+    files: dict[str, str]
+    """Relative path -> sha256 of a blob."""
+    argv: tuple[str, ...]
+    """Program and arguments, run in the job's folder. "{python}" is the executor's interpreter for the harness."""
+    limits: Limits = Limits()
+    needs: Needs = Needs()
+    results: tuple[str, ...] = ()
+    """Globs (relative) of the files to bring back."""
+    warm: str | None = None
+    """Executors that can may keep one server process per warm key between jobs (`<argv> --serve`); others ignore it."""
+
+
+class Usage(Artifact):
+    """What a job cost."""
+
+    wall_s: float
+    cpu_s: float = 0.0
+    peak_memory: int = 0
+
+
+class Finished(Artifact):
+    """A job that ended, well or badly. A machine failure is an exception instead."""
+
+    exit_code: int
+    """Exit status; negative: the signal that ended it."""
+    timed_out: bool = False
+    files: dict[str, str]
+    """Relative path -> sha256; always holds stdout.txt and stderr.txt."""
+    usage: Usage
+
+
+# ---------------------------------------------------------------- measurements and trials
+
+
+class Quantity(Artifact):
+    """A number with its unit, in the measuring tool's own words."""
+
+    value: float
+    unit: str = ""
+
+
+class Interval(Artifact):
+    """An estimate with its confidence interval."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float = 0.95
+
+
+class Measurement(Artifact):
+    """Paired timing of one workload: incumbent against candidate."""
+
+    workload: str
+    weight: float
+    incumbent_s: float
+    """Median seconds a call."""
+    candidate_s: float
+    pairs: int
+    speedup: Interval
+    """incumbent / candidate, from paired blocks."""
+    warm_candidate_s: float | None = None
+    """Median with inputs and outputs in cache, where measured."""
+    warm_incumbent_s: float | None = None
+    max_error: float | None = None
+    """Largest relative error seen on this workload's checked calls."""
+
+
+class Passed(Artifact):
+    """Correct and timed."""
+
+    kind: Literal["passed"] = "passed"
+    candidate: str
+    measurements: tuple[Measurement, ...]
+    speedup: Interval
+    """Of the task's objective, incumbent / candidate."""
+    records: tuple[str, ...]
+    """Ids of build, correctness and timing records."""
+
+
+class Failed(Artifact):
+    """The kernel's own fault: data, not an exception."""
+
+    kind: Literal["failed"] = "failed"
+    candidate: str
+    stage: Stage
+    reason: str
+    """One sentence."""
+    log: str = ""
+    """Trimmed compiler log or mismatch report."""
+    records: tuple[str, ...] = ()
+
+
+class Unmeasured(Artifact):
+    """Could not be measured here (no device, machine failure); never committed."""
+
+    kind: Literal["unmeasured"] = "unmeasured"
+    candidate: str
+    reason: str
+    records: tuple[str, ...] = ()
+
+
+Trial = Annotated[Passed | Failed | Unmeasured, Field(discriminator="kind")]
+
+
+class Record(Artifact):
+    """One piece of evidence. Its id is the hash of its content, its key the hash of what was asked."""
+
+    kind: str
+    """build, correctness, timing, confirmation, calibration, profile, roof, environment, probe, benchmark, verdict, exchange …"""
+    key: str
+    parents: tuple[str, ...] = ()
+    """Ids of the records that it rests on."""
+    environment: str = ""
+    """Id of the environment record, empty for the environment itself."""
+    device: str = ""
+    protocol: int = 1
+    """Version of the measuring protocol."""
+    payload: dict[str, Any]
+    """JSON of the artifact or result that it holds."""
+    blobs: dict[str, str] = Field(default_factory=dict)
+    """Name -> sha256 of large content."""
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of sha256 over the canonical JSON."""
+        return digest(self.model_dump_json())[:16]
+
+
+# ---------------------------------------------------------------- profiles and findings
+
+
+class Remark(Artifact):
+    """Something that the compiler or profiler itself says about a line."""
+
+    tool: str
+    line: int
+    """Line in the kernel's source; 0 when it names none."""
+    kind: Literal["applied", "missed", "note"]
+    text: str
+
+
+class Profile(Artifact):
+    """What one profiler saw of one kernel."""
+
+    tool: str
+    launch: str
+    """Workload name and what was launched, or "static"."""
+    source: str
+    """Candidate id."""
+    binary: str = ""
+    """sha256 of the library."""
+    metrics: dict[str, Quantity]
+    """Names are the tool's own: ncu's verbatim, `gcc.loops_vectorized`, `objdump.packed_float`, `callgrind.Ir`."""
+    remarks: tuple[Remark, ...] = ()
+
+
+class Finding(Artifact):
+    """A rule that fired."""
+
+    rule: str
+    """Id in rules.yaml; skills and methods name it in their front matter."""
+    severity: Literal["high", "medium", "low"]
+    axis: Axis
+    text: str
+    """One sentence with the values that made it fire."""
+    line: int = 0
+    """Source line, where one can be named."""
+    evidence: tuple[str, ...] = ()
+    """Record ids."""
+
+
+class Citation(Artifact):
+    """A line in a wiki, with that line's hash so that a later reader can tell whether it still says the same."""
+
+    path: str
+    """Relative to the wiki's root."""
+    line: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"<gpu-wiki>/{self.path}:{self.line}"
+
+
+class Spec(Artifact):
+    """A published hardware number. Only `knowledge_base.specs` makes one, from a file, a line and its hash."""
+
+    metric: str
+    value: float
+    unit: str
+    qualifier: str = ""
+    """dense | sparse, boost | base."""
+    product: str
+    variant: str = ""
+    citation: Citation
+
+
+class UnknownSpec(Artifact):
+    """A number that the wiki does not hold: reported, never patched."""
+
+    metric: str
+    reason: str
+    candidates: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.metric}: UNKNOWN (gpu-wiki not found)"
+
+
+class Roof(Artifact):
+    """A ceiling of the device: cited, or measured here and labelled so."""
+
+    metric: Literal["memory_bandwidth", "compute_float32", "compute_float64", "launch_latency"]
+    value: float
+    """Bytes, operations or seconds (a second)."""
+    unit: str
+    origin: Literal["cited", "measured"]
+    source: str
+    """A citation, or the id of the measuring record."""
+
+
+class Headroom(Artifact):
+    """Distance from the roofline: 0 is at the roof, 1 infinitely far. None: not collected."""
+
+    total: float | None
+    """1 - roof time / measured time."""
+    compute: float | None
+    memory: float | None
+    latency: float | None
+    roof_s: float | None = None
+    """Seconds in which the roof would do this workload."""
+    bound: Bound = "unknown"
+    intensity: float | None = None
+    """Operations per unique byte."""
+    ridge: float | None = None
+
+
+class Target(Artifact):
+    """An absolute target of the run (E2)."""
+
+    description: str
+    seconds: float | None
+    """Objective time to reach; None when no roof is known."""
+    roof: Roof | None = None
+
+
+class Verdict(Artifact):
+    """The gate's answer on one iteration, from records alone."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    candidate: str | None
+    incumbent: str
+    speedup: Interval | None = None
+    noise_floor: float | None = None
+    """Relative: the A/A blocks' own spread."""
+    explained: bool = True
+    """False: accepted, but a claimed mechanism is not visible in the machine code."""
+    records: tuple[str, ...] = ()

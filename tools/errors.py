@@ -1,0 +1,57 @@
+"""Every exception of the project.
+
+    KernelwrightError
+    ├── SettingsError            the user can mend it: one sentence that names the key or file      exit 2
+    │   └── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
+    ├── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
+    │   ├── DeviceBusyError      another process uses the device
+    │   ├── HarnessError         the harness died or answered nonsense
+    │   └── StorageError         a record or blob cannot be written or read back
+    ├── BudgetExhausted          a cap of the run was reached                                       exit 3
+    └── Pending                  an answer or a result must come from outside; the run pauses
+
+A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
+"""
+
+from __future__ import annotations
+
+
+class KernelwrightError(Exception):
+    """Root of every error that this project raises on purpose."""
+
+
+class SettingsError(KernelwrightError):
+    """Something the user wrote cannot be used; the message names it, what is allowed and what to do."""
+
+
+class WorkspaceError(SettingsError):
+    """The workspace is in use, has changed behind our back, or is not one of ours."""
+
+
+class InfrastructureError(KernelwrightError):
+    """The machine, not the kernel, failed; never counted against an idea."""
+
+
+class DeviceBusyError(InfrastructureError):
+    """Another process uses the device, so that no measurement would be worth anything."""
+
+
+class HarnessError(InfrastructureError):
+    """The process beside the device died, timed out or answered something that cannot be read."""
+
+
+class StorageError(InfrastructureError):
+    """A record or blob cannot be written or read back intact (disk full, damaged file)."""
+
+
+class BudgetExhausted(KernelwrightError):
+    """A cap of the run (wall time, iterations, money) was reached; what is finished stays."""
+
+
+class Pending(KernelwrightError):
+    """Work that somebody else must finish: `key` names it, `path` says where the answer belongs."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(f"waiting for {path} ({key})")
+        self.key = key
+        self.path = path

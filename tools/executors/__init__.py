@@ -1,0 +1,1 @@
+"""Places where jobs run: one file each, named in `base.EXECUTORS`."""

@@ -1,0 +1,1 @@
+"""Kernel languages: one file each, named in `base.LANGUAGES`."""

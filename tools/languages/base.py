@@ -1,0 +1,59 @@
+"""The seam for kernel languages: how a source is parsed, built and explained."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tools.artifacts import Artifact, Candidate, DeviceKind, Finished, Job, Task
+from tools.protocol import Parameter
+from tools.records import Blobs
+
+LANGUAGES = {"cpp": "tools.languages.cpp:Cpp"}
+"""Name -> class; a new language is one file and one line here."""
+
+
+class Toolchain(Artifact):
+    """The compiler that builds a language on this machine."""
+
+    name: str
+    version: str
+    family: str
+    """gcc | clang | nvcc | triton …: decides the dialect of flags and remarks."""
+    argv: tuple[str, ...]
+    """How it is called."""
+
+
+class Language(ABC):
+    """One kernel language."""
+
+    name: str
+    suffix: str
+    """Of the entry file, e.g. ".cpp"."""
+    device: DeviceKind
+
+    @abstractmethod
+    def toolchain(self) -> Toolchain:
+        """The compiler found here; SettingsError with the package to install when there is none."""
+
+    @abstractmethod
+    def parameters(self, source: str) -> tuple[Parameter, ...]:
+        """Parameters of `solve` (or `run_kernel`) in order; SettingsError when the entry is missing or cannot be read."""
+
+    @abstractmethod
+    def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
+        """The job that compiles `candidate` to `kernel.so` (or checks it, where nothing is compiled), with the task's frozen flags.
+
+        `extra_flags` are for remarks and other targets only; they never make a library that is timed.
+        """
+
+    @abstractmethod
+    def trim(self, log: str) -> str:
+        """The part of a compiler's log that names what is wrong, at most about 40 lines, without paths of the job."""
+
+    @abstractmethod
+    def disassemble(self, library: str, blobs: Blobs) -> Job:
+        """The job that prints the machine code of the blob `library` to `assembly.txt`."""
+
+    def built(self, finished: Finished) -> str | None:
+        """sha256 of the library a build job made, or None when it failed."""
+        return finished.files.get("kernel.so") if finished.exit_code == 0 else None

@@ -1,0 +1,1 @@
+"""Profilers: one file each, named in `base.PROFILERS`."""

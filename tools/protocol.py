@@ -1,0 +1,255 @@
+"""What crosses to the harness and back: `request.json` and `result.json`, typed on our side.
+
+The harness itself imports nothing of ours (it is copied beside the device) and reads the same JSON as plain dicts; this module is
+the single description of it. `PROTOCOL` changes whenever a measurement made before would no longer be comparable.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from tools.artifacts import Artifact, Dims, DType, Role, Task
+
+PROTOCOL = 1
+
+Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
+"""How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""
+
+
+class Parameter(Artifact):
+    """One parameter of the kernel's C signature, as parsed."""
+
+    name: str
+    dtype: DType
+    pointer: bool
+    const: bool = False
+
+
+# ---------------------------------------------------------------- probe: what does reference.py say?
+
+
+class ProbeRequest(Artifact):
+    """Import the reference, make inputs at each dims, call it once, and say what was seen. Oracle only, no kernel."""
+
+    kind: Literal["probe"] = "probe"
+    reference: str
+    """Source text."""
+    dims: tuple[Dims, ...] = ()
+    """Empty: the reference's own `workloads` are used."""
+    parameters: tuple[Parameter, ...] = ()
+    """The kernel's parameters; needed where the reference has no make_inputs (seed style)."""
+    pointer_elements: int = 0
+    memory_bytes: int = 8 << 30
+    """Inputs, outputs and the float64 copies must fit; beyond, the probe says so."""
+
+
+class SeenArgument(Artifact):
+    """An argument at one dims, in ABI order."""
+
+    name: str
+    role: Role
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+class SeenWorkload(Artifact):
+    """One dims as probed."""
+
+    name: str
+    dims: Dims
+    weight: float
+    arguments: tuple[SeenArgument, ...]
+    flops: float | None
+    """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element); None: not counted."""
+    unique_bytes: int
+    """Inputs plus outputs, each once."""
+
+
+class ProbeResult(Artifact):
+    """Answer to a probe. `error` is one sentence for the user and then the rest is empty."""
+
+    kind: Literal["probe"] = "probe"
+    error: str | None = None
+    error_log: str = ""
+    has_make_inputs: bool = False
+    workloads: tuple[SeenWorkload, ...] = ()
+    dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    rtol: float | None = None
+    atol: float | None = None
+    inferred: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------- correctness
+
+
+class Case(Artifact):
+    """One call whose outputs are compared with the float64 oracle."""
+
+    workload: str
+    dims: Dims
+    seed: int
+    distribution: Distribution = "as_given"
+    hidden: bool = False
+    required: bool = True
+    """False: admitted only where the frozen baseline passes it (derived sizes and distributions)."""
+
+
+class CorrectnessRequest(Artifact):
+    """Run `candidate` (and `baseline`, whose own error widens the tolerance) on each case."""
+
+    kind: Literal["correctness"] = "correctness"
+    task: Task
+    libraries: dict[Literal["candidate", "baseline"], str]
+    """Name -> path in the job."""
+    cases: tuple[Case, ...]
+    call_limit_s: float = 30.0
+
+
+class CaseResult(Artifact):
+    """What one case showed."""
+
+    case: Case
+    status: Literal["passed", "failed", "dropped"]
+    """dropped: the frozen baseline does not pass it either."""
+    reason: str = ""
+    max_error: float | None = None
+    """max over elements of |out - ref64| / (|ref64| + rms of its output row)."""
+    tolerance: float | None = None
+    torch_error: float | None = None
+    baseline_error: float | None = None
+
+
+class CorrectnessResult(Artifact):
+    """Cases in the order asked; ends early after a failure of the candidate."""
+
+    kind: Literal["correctness"] = "correctness"
+    cases: tuple[CaseResult, ...]
+
+
+# ---------------------------------------------------------------- paired timing in one process
+
+
+class TimedWorkload(Artifact):
+    """A point to time, with seeds for its ring of input sets."""
+
+    name: str
+    dims: Dims
+    weight: float
+    seed: int
+    pairs: int
+    """Pairs wanted in this job."""
+    warm_pairs: int = 0
+
+
+class TimingRequest(Artifact):
+    """Alternate incumbent and candidate in one process in randomised pairs; every timed call's outputs are checked."""
+
+    kind: Literal["timing"] = "timing"
+    task: Task
+    libraries: dict[Literal["incumbent", "candidate", "baseline"], str]
+    """`baseline` only widens the tolerance."""
+    workloads: tuple[TimedWorkload, ...]
+    order_seed: int
+    call_limit_s: float = 30.0
+
+
+class TimedPair(Artifact):
+    """Seconds a call of the two kernels, measured one right after the other in random order."""
+
+    incumbent_s: float
+    candidate_s: float
+    candidate_first: bool
+
+
+class TimingOfWorkload(Artifact):
+    """What one workload showed."""
+
+    workload: str
+    pairs: tuple[TimedPair, ...]
+    warm_pairs: tuple[TimedPair, ...] = ()
+    calls_per_sample: int = 1
+    """Kernels under 50 us run as trains of this many calls."""
+    max_error: float | None = None
+    tolerance: float | None = None
+    problem: str | None = None
+    """Set when a timed call was wrong, crashed or broke a rule; then the times are worth nothing."""
+    culprit: Literal["incumbent", "candidate"] | None = None
+    repeated: int = 0
+    """Dirty pairs (machine disturbed by others) that were measured again."""
+
+
+class Telemetry(Artifact):
+    """State of the machine around a batch."""
+
+    load_before: float
+    load_after: float
+    foreign_cpu_fraction: float
+    """CPU time that other processes took meanwhile, over cores x wall time."""
+    seconds: float
+
+
+class TimingResult(Artifact):
+    """Answer to a timing request."""
+
+    kind: Literal["timing"] = "timing"
+    workloads: tuple[TimingOfWorkload, ...]
+    telemetry: Telemetry
+
+
+# ---------------------------------------------------------------- contest: separate processes, clocked by the supervisor
+
+
+class Contestant(Artifact):
+    """One program in a process of its own."""
+
+    name: str
+    kind: Literal["library", "eager", "compile"]
+    """A kernel library, the reference under torch eager, or under torch.compile."""
+    library: str | None = None
+
+
+class ContestRequest(Artifact):
+    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final benchmark)."""
+
+    kind: Literal["contest"] = "contest"
+    task: Task
+    contestants: tuple[Contestant, ...]
+    workloads: tuple[TimedWorkload, ...]
+    """`pairs` is the number of rounds."""
+    order_seed: int
+    call_limit_s: float = 120.0
+
+
+class ContestOfWorkload(Artifact):
+    """Rounds of one workload."""
+
+    workload: str
+    rounds: tuple[dict[str, float], ...]
+    """Contestant name -> seconds a call, one dict a round."""
+    calls_per_sample: dict[str, int] = Field(default_factory=dict)
+
+
+class ContestResult(Artifact):
+    """Answer to a contest."""
+
+    kind: Literal["contest"] = "contest"
+    workloads: tuple[ContestOfWorkload, ...]
+    unavailable: dict[str, str] = Field(default_factory=dict)
+    """Contestant -> why it could not run (torch.compile without a compiler, say)."""
+    problem: str | None = None
+    culprit: str | None = None
+    telemetry: Telemetry
+
+
+class HarnessFailure(Artifact):
+    """The harness itself could not do its work: the machine's fault."""
+
+    kind: Literal["infra"] = "infra"
+    error: str
+
+
+Request = Annotated[ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest, Field(discriminator="kind")]
+Result = Annotated[ProbeResult | CorrectnessResult | TimingResult | ContestResult | HarnessFailure, Field(discriminator="kind")]
+RESULT: TypeAdapter[ProbeResult | CorrectnessResult | TimingResult | ContestResult | HarnessFailure] = TypeAdapter(Result)

@@ -1,0 +1,35 @@
+"""Find a part by its name in a table, or by the import path of a stranger's class.
+
+Every seam (language, executor, profiler, model) has one table `name -> "package.module:Class"` beside its base. Nothing is
+imported before it is asked for, and a third party extends by config: `my_package.my_module:MyClass` works wherever a name does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from tools.errors import SettingsError
+
+T = TypeVar("T")
+
+
+def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> type[T]:
+    """Return the class that `name` stands for.
+
+    `base` is the abstract class that it must extend, `key` the setting to name when it cannot be had.
+    Raises SettingsError for an unknown name, an import path that fails, or a class of another kind.
+    """
+    path = table.get(name, name)
+    module_name, colon, attribute = path.partition(":")
+    if not colon:
+        allowed = ", ".join(sorted(table))
+        raise SettingsError(f"{key}: {name!r} is not known; use one of {allowed}, or package.module:Class for your own")
+    try:
+        found: Any = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise SettingsError(f"{key}: {name!r} cannot be imported ({error}); install its package or mend the path") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise SettingsError(f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends {base.__module__}.{base.__name__}")
+    return found
