@@ -1,0 +1,41 @@
+# Two commands are all that a newcomer needs: make quickstart, make test.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: quickstart test lint types layers tests bench install clean
+
+quickstart: install  ## install, then make a naive C++ softmax faster, provably
+	@$(BIN)/python -m graph run configs/quickstart.yaml
+
+install: $(STAMP)
+
+# torch first and pinned: otherwise the resolver may fetch a build with gigabytes of CUDA libraries.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+test: install lint types layers tests  ## format, lint, types, layers, tests
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+layers: install
+	$(BIN)/lint-imports
+
+tests: install
+	$(BIN)/pytest
+
+bench: install  ## the table of speeds in benchmarks/
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,193 @@
+"""`python -m graph`: run, resume, check, show, report, verify, mask, unmask, restart. The only module of this layer that prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graph.events import Observer
+    from graph.settings import Settings
+
+EXIT = """exit codes: 0 finished (also without gain; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
+4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped)"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXIT)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims", epilog=EXIT)
+    check = verbs.add_parser("check", help="read the input, print the contract that was inferred, run nothing else")
+    for verb in (run, check):
+        verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml")
+        verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
+        verb.add_argument("--ref", help="its reference.py")
+        verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
+        verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
+    run.add_argument("--name", help="names the workspace")
+    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed", epilog=EXIT)
+    show = verbs.add_parser("show", help="where a run stands")
+    report = verbs.add_parser("report", help="render report.md again from the records")
+    verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees", epilog=EXIT)
+    mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
+    unmask = verbs.add_parser("unmask", help="take a mask back")
+    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
+    for verb in (resume, show, report, verify, mask, unmask, restart):
+        verb.add_argument("workspace", type=Path)
+    verify.add_argument("commit", nargs="?", help="default: the last accepted version")
+    verify.add_argument("--all", action="store_true", help="every accepted version")
+    for verb in (mask, unmask, restart):
+        verb.add_argument("version", help="e.g. v2")
+    for verb in (run, resume, show, verify, restart):
+        verb.add_argument("--json", action="store_true", help="print one JSON object last")
+    for verb in (run, resume, restart):
+        verb.add_argument("--quiet", action="store_true", help="no progress lines")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
+    arguments = parser().parse_args(argv)
+    foreign = foreign_packages()
+    if foreign:
+        print(f"error: {foreign}", file=sys.stderr)
+        return 2
+    from tools.errors import BudgetExhausted, InfrastructureError, SettingsError
+
+    try:
+        return dispatch(arguments)
+    except SettingsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BudgetExhausted as error:
+        print(f"budget: {error}", file=sys.stderr)
+        return 3
+    except InfrastructureError as error:
+        print(f"machine: {error}", file=sys.stderr)
+        return 4
+    except KeyboardInterrupt:
+        print("interrupted; `python -m graph resume WORKSPACE` goes on where it stopped", file=sys.stderr)
+        return 130
+
+
+def foreign_packages() -> str | None:
+    """One sentence when another project's `agents` or `tools` would be imported in place of ours."""
+    home = Path(__file__).resolve().parent.parent
+    for name in ("tools", "knowledge_base", "agents"):
+        spec = find_spec(name)
+        origin = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
+        if origin != home:
+            return (
+                f"another package named {name!r} ({spec.origin if spec else 'none'}) hides Kernelwright's; "
+                "run from another folder, or use the `kernelwright` command, which does not look in the current one"
+            )
+    return None
+
+
+def dispatch(arguments: argparse.Namespace) -> int:
+    """One verb to its function. Imports are here so that --help stays quick."""
+    if arguments.verb in ("run", "resume", "restart"):
+        return _optimise(arguments)
+    if arguments.verb == "check":
+        from graph.check import check
+
+        print(check(_settings(arguments)))
+        return 0
+    if arguments.verb == "verify":
+        from graph.verify import verify
+
+        return _verified(verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json)
+    if arguments.verb in ("mask", "unmask"):
+        from graph.versions import mask
+
+        print(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
+        return 0
+    from graph.report.summary import show, write_report
+
+    print(show(arguments.workspace, as_json=arguments.json) if arguments.verb == "show" else write_report(arguments.workspace))
+    return 0
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from graph.settings import load, parse
+    from tools.errors import SettingsError
+
+    files = {"kernel": arguments.kernel, "reference": arguments.ref, "dims": " ".join(arguments.dims or []) or None}
+    given = {key: value for key, value in files.items() if value}
+    if arguments.config is not None:
+        if given:
+            raise SettingsError("give either a config file or --kernel with --ref and --dims, not both; put the files into the config")
+        return load(arguments.config)
+    if not given:
+        raise SettingsError(
+            "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py --dims M=512"
+        )
+    if arguments.ptr_size:
+        given["pointer_elements"] = arguments.ptr_size
+    if getattr(arguments, "name", None):
+        given["name"] = arguments.name
+    return parse(given, origin="command line", base=Path.cwd())
+
+
+def _optimise(arguments: argparse.Namespace) -> int:
+    from graph import run
+    from graph.report.summary import summarise
+
+    with _Progress(quiet=arguments.quiet) as observers:
+        if arguments.verb == "run":
+            state, workspace = run.start(_settings(arguments), observers)
+        elif arguments.verb == "resume":
+            state, workspace = run.resume(arguments.workspace, observers)
+        else:
+            from graph.versions import restart
+
+            state, workspace = restart(arguments.workspace, arguments.version, observers)
+    summary = summarise(workspace, state)
+    if not arguments.quiet:
+        print(summary.sentence())
+    if arguments.json:
+        print(summary.model_dump_json())
+    return 3 if summary.stop_reason == "budget" else 0
+
+
+class _Progress:
+    """The observers that suit where stdout goes: a live line on a terminal, plain lines in a pipe, none when quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def __enter__(self) -> tuple[Observer, ...]:
+        from graph import console
+
+        self.live: console.Live | None = None
+        if self.quiet:
+            return ()
+        if sys.stdout.isatty():
+            from rich.console import Console
+
+            self.live = console.Live(Console()).__enter__()
+            return (self.live,)
+        return (console.Plain(lambda text: print(text, flush=True)),)
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.__exit__(None, None, None)
+
+
+def _verified(results: Sequence[object], *, as_json: bool) -> int:
+    from graph.verify import Verification
+
+    found = [result for result in results if isinstance(result, Verification)]
+    for result in found:
+        print(result.model_dump_json() if as_json else result.sentence())
+    outcomes = {result.outcome for result in found}
+    return 1 if "disagree" in outcomes else 5 if "inconclusive" in outcomes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

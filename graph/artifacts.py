@@ -1,0 +1,142 @@
+"""What the nodes leave as records and the reports render."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agents.artifacts import Analysis, PlannedMethod
+from knowledge_base.artifacts import Attempt
+from tools.artifacts import (
+    Artifact,
+    Bound,
+    Finding,
+    Headroom,
+    Interval,
+    Profile,
+    Quantity,
+    Roof,
+    Spec,
+    Target,
+    Trial,
+    UnknownSpec,
+)
+
+
+class SpecSheet(Artifact):
+    """Step 0 (E2): what is published, what is unknown, what was measured, and when the run stops."""
+
+    product: str
+    specs: tuple[Spec, ...]
+    gaps: tuple[UnknownSpec, ...]
+    roofs: tuple[Roof, ...]
+    wiki: str
+    """Root of the gpu-wiki that was asked."""
+
+
+class WorkloadRoofline(Artifact):
+    """One workload of one kernel against the roofs."""
+
+    workload: str
+    seconds: float
+    """Median seconds a call."""
+    flops: float | None
+    unique_bytes: int
+    headroom: Headroom
+
+
+class Inspection(Artifact):
+    """Everything the profile node learnt about one kernel."""
+
+    candidate: str
+    profiles: tuple[Profile, ...]
+    profile_records: tuple[str, ...]
+    missing: dict[str, str]
+    """Profiler -> why it has nothing to say; its metrics are N/A."""
+    facts: dict[str, Quantity]
+    findings: tuple[Finding, ...]
+    bottleneck: Bound
+    rooflines: tuple[WorkloadRoofline, ...]
+    headroom: Headroom
+    """Of the objective."""
+    target: Target
+    analysis: Analysis
+
+
+class Judged(Artifact):
+    """One trial of one iteration."""
+
+    iteration: int
+    trial: Trial
+    purpose: Literal["search", "ablation"] = "search"
+
+
+class MethodOutcome(Artifact):
+    """What one method of a champion was worth (A7-A9)."""
+
+    method: str
+    status: Literal["effective", "ineffective", "implementation_failed", "unattributed"]
+    visible: bool | None
+    """Its signature is in the machine code; None: the page gives none for this architecture."""
+    seconds: float | None
+    """t_without_m - t_champion of the objective; None: could not be taken out alone."""
+    ratio: Interval | None
+    """Champion's speed-up over the kernel without it."""
+    ablation: str | None
+    """Candidate id of the kernel without it."""
+    note: str = ""
+
+
+class Attribution(Artifact):
+    """All methods of one champion."""
+
+    champion: str
+    methods: tuple[MethodOutcome, ...]
+
+
+class Scored(Artifact):
+    """One prediction of a plan and what came of it (F6)."""
+
+    planned: PlannedMethod
+    observed_factor: float | None
+    """New / old time over the whole plan; None when nothing was measured."""
+    hit: bool | None
+
+
+class VersionMemory(Artifact):
+    """memory/v<N>.json (E5)."""
+
+    iteration: int
+    parent: str
+    """Candidate id at HEAD before."""
+    candidate: str | None
+    verdict: str
+    reasons: tuple[str, ...]
+    methods: tuple[str, ...]
+    knobs: dict[str, str]
+    speedup: Interval | None
+    predictions: tuple[Scored, ...]
+    attempts: tuple[Attempt, ...]
+    records: tuple[str, ...]
+    masked: bool = False
+
+
+class Standing(Artifact):
+    """One contestant of the final benchmark on one workload."""
+
+    contestant: str
+    workload: str
+    seconds: float | None
+    """Median; None: not available."""
+    against_best: Interval | None
+    """contestant / best: above 1 the best kernel is faster."""
+    note: str = ""
+
+
+class FinalBenchmark(Artifact):
+    """The last comparison, each contestant in a process of its own."""
+
+    standings: tuple[Standing, ...]
+    overall: dict[str, Interval]
+    """Contestant -> its objective time / the best kernel's."""
+    objective_s: dict[str, float]
+    unavailable: dict[str, str]

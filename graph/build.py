@@ -1,0 +1,78 @@
+"""The state machine: which node follows which. The routes are in `routing`, the work in `nodes`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+
+from graph.nodes import decide, finish, prepare, propose
+from graph.routing import Routes
+from graph.services import Services
+from graph.settings import Settings
+from graph.state import Branch, State
+
+if TYPE_CHECKING:
+    from langgraph.graph.state import CompiledStateGraph
+
+Node = Callable[[Any, Services], State]
+
+NODES: Mapping[str, Node] = {
+    "preflight": prepare.preflight,
+    "retrieve_specs": prepare.retrieve_specs,
+    "establish_baseline": prepare.establish_baseline,
+    "profile": prepare.profile,
+    "retrieve_evidence": propose.retrieve_evidence,
+    "plan": propose.plan,
+    "write": propose.write,
+    "judge": decide.judge,
+    "select": decide.select,
+    "attribute": decide.attribute,
+    "gate": decide.gate,
+    "learn": decide.learn,
+    "finalise": finish.finalise,
+}
+
+
+def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[State, Services, State, State]:
+    """The compiled graph of a run; without a checkpointer only its picture is of use."""
+    routes = Routes(settings)
+    graph = StateGraph(State, context_schema=Services)
+    for name, work in NODES.items():
+        graph.add_node(name, _timed(name, work), input_schema=Branch if name == "judge" else State)
+    graph.add_edge(START, "preflight")
+    graph.add_edge("preflight", "retrieve_specs")
+    graph.add_edge("retrieve_specs", "establish_baseline")
+    graph.add_edge("establish_baseline", "profile")
+    graph.add_conditional_edges("profile", routes.after_profile, ["retrieve_evidence", "finalise"])
+    graph.add_edge("retrieve_evidence", "plan")
+    graph.add_conditional_edges("plan", routes.after_plan, ["write", "finalise"])
+    graph.add_conditional_edges("write", routes.to_judges, ["judge", "gate"])
+    graph.add_edge("judge", "select")
+    graph.add_conditional_edges("select", routes.after_select, ["write", "attribute", "gate"])
+    graph.add_edge("attribute", "gate")
+    graph.add_edge("gate", "learn")
+    graph.add_conditional_edges("learn", routes.after_learn, ["profile", "retrieve_evidence", "finalise"])
+    graph.add_edge("finalise", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+def _timed(name: str, work: Node) -> Any:
+    """Say when a node starts and ends; a node itself only does its work."""
+
+    def node(state: State | Branch, runtime: Runtime[Services]) -> State:
+        services = runtime.context
+        iteration = str(state.get("iteration", 0))
+        services.emit("node", {"node": name, "state": "started", "iteration": iteration})
+        start = time.perf_counter()
+        update = work(state, services)
+        details = {"node": name, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"}
+        summary = update.pop("summary", "")
+        services.emit("node", {**details, "iteration": str(update.get("iteration", iteration)), "summary": summary})
+        return update
+
+    node.__name__ = name
+    return node

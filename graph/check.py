@@ -1,0 +1,41 @@
+"""`check`: the contract as the run would see it, before any kernel runs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from graph.report.render import render
+from graph.run import load_task
+from graph.services import open_agents, open_executor, open_language
+from graph.settings import Settings
+from tools.records import Records
+
+
+def check(settings: Settings) -> str:
+    """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
+
+    Raises SettingsError for whatever `run` would refuse before its first measurement.
+    """
+    from knowledge_base.wiki import Wiki
+    from tools import screen
+    from tools.judge import compiled
+
+    with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
+        records = Records(Path(folder))
+        with open_executor(settings.executor, records.blobs, Path(folder) / "scratch") as executor:
+            loaded = load_task(settings, executor, records.blobs)
+            task = loaded.task
+            language = open_language(task.language)
+            agents = open_agents(settings, records, lambda kind, details: None)
+            wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
+            compiled(task, language, executor, records.blobs)
+            return render(
+                "check.md",
+                task=task,
+                seen=loaded.workloads,
+                toolchain=language.toolchain(),
+                providers={role: type(agent.model).__name__ for role, agent in agents.items()},
+                pages=len(wiki.pages),
+                warnings=screen.screen(task.baseline, task.language) if task.baseline else (),
+            )

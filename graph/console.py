@@ -1,0 +1,72 @@
+"""Turns events into lines: one a node and candidate. Who writes them, and where, is `__main__`'s affair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from graph.events import Event
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+STYLES = {"accept": "green", "passed": "green", "failed": "red", "reject": "yellow", "inconclusive": "yellow", "infra_error": "red"}
+
+
+def line(event: Event) -> str | None:
+    """The finished line that an event is worth, or None."""
+    details = event.details
+    if event.kind == "node" and details.get("state") == "finished":
+        return f"{details['iteration']:>4}  {details['node']:<18} {details.get('summary', ''):<60} {float(details['s']):7.2f} s"
+    if event.kind == "candidate":
+        return f"      · {details['candidate']}  {details['outcome']:<12} {details['summary']}"
+    if event.kind == "verdict":
+        return f"{details['iteration']:>4}  verdict            {details['outcome']}: {details['summary']}"
+    return None
+
+
+class Plain:
+    """One plain line each, for pipes and logs."""
+
+    def __init__(self, out: Callable[[str], None]) -> None:
+        self.out = out
+
+    def __call__(self, event: Event) -> None:
+        text = line(event)
+        if text is not None:
+            self.out(text.rstrip())
+
+
+class Live:
+    """Finished lines scroll; below them one live line says what is going on. For terminals."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.status: Status = console.status("starting", spinner="dots")
+
+    def __enter__(self) -> Live:
+        self.status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.status.stop()
+
+    def __call__(self, event: Event) -> None:
+        text = line(event)
+        if text is not None:
+            style = next((style for word, style in STYLES.items() if word in text), None)
+            self.console.print(text.rstrip(), style=style, highlight=False, markup=False, soft_wrap=True)
+        running = self._running(event)
+        if running:
+            self.status.update(running)
+
+    @staticmethod
+    def _running(event: Event) -> str | None:
+        details = event.details
+        if event.kind == "node" and details.get("state") == "started":
+            return f"v{details['iteration']} {details['node']}"
+        if event.kind == "judge":
+            return f"judging {details.get('candidate', '')}: {details.get('stage', '')}"
+        return None

@@ -1,0 +1,52 @@
+"""What a run says while it runs: one stream of events, kept in events.jsonl and shown by whoever listens."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tools.artifacts import Artifact
+
+
+class Event(Artifact):
+    """Something that happened, with flat details."""
+
+    kind: str
+    """node, candidate, job, exchange, judge, commit, verdict, stop."""
+    seconds: float
+    """Unix time."""
+    details: dict[str, str]
+
+
+Observer = Callable[[Event], None]
+
+
+class Events:
+    """Appends to `path` and tells the observers, in that order, so that what was shown is on disk."""
+
+    def __init__(self, path: Path, observers: tuple[Observer, ...] = ()) -> None:
+        self.path = path
+        self.observers = observers
+
+    def emit(self, kind: str, details: Mapping[str, str]) -> None:
+        """Record one event. The log is for people and benchmarks; nothing is decided from it, so it is not synced to disk."""
+        event = Event(kind=kind, seconds=time.time(), details=dict(details))
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event.model_dump()) + "\n")
+        for observer in self.observers:
+            observer(event)
+
+
+def read(path: Path) -> tuple[Event, ...]:
+    """All whole events of a log; a line that a kill cut short is left out."""
+    if not path.exists():
+        return ()
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(Event.model_validate_json(line))
+        except ValueError:
+            continue
+    return tuple(events)

@@ -1,0 +1,169 @@
+"""From candidates to a commit: judge, select, attribute, gate, learn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agents import coder
+from agents.artifacts import Plan
+from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
+from graph.nodes.closing import close
+from graph.nodes.propose import coder_brief, trials
+from graph.routing import Routes
+from graph.services import Services
+from graph.state import Branch, State
+from tools import evidence, mechanism
+from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
+from tools.errors import InfrastructureError
+
+JUDGE_ATTEMPTS = 2
+"""A machine failure is tried once more before the candidate ends unmeasured."""
+
+
+def judge(branch: Branch, services: Services) -> State:
+    """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
+    candidate = services.candidate(branch["candidate"])
+    trial = _measured(candidate, branch, services)
+    record = services.keep(
+        "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
+    )
+    services.emit("candidate", {"candidate": candidate.id, "outcome": trial.kind, "summary": describe(trial, candidate)})
+    return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
+
+
+def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:
+    for attempt in range(1, JUDGE_ATTEMPTS + 1):
+        try:
+            return services.judge.judge(
+                candidate,
+                services.candidate(branch["incumbent"]),
+                services.candidate(branch["baseline"]),
+                siblings=branch["siblings"],
+                iteration=branch["iteration"],
+                noise_floor=branch["noise_floor"],
+            )
+        except InfrastructureError as error:
+            if attempt == JUDGE_ATTEMPTS:
+                return Unmeasured(candidate=candidate.id, reason=str(error))
+    raise AssertionError("unreachable")
+
+
+def describe(trial: Trial, candidate: Candidate) -> str:
+    """One line for the console and the reports."""
+    made = "+".join(candidate.methods) + (f" {candidate.knobs}" if candidate.knobs else "")
+    if isinstance(trial, Passed):
+        return f"{trial.speedup.estimate:.2f}x [{trial.speedup.low:.2f}, {trial.speedup.high:.2f}]  {made}"
+    stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
+    return f"{stage}{trial.reason}  {made}"
+
+
+def select(state: State, services: Services) -> State:
+    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in the frontier."""
+    judged = trials(state, services)
+    passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
+    if not passed:
+        again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
+        fresh = bool(state.get("drafts"))
+        return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
+    best = max(passed, key=lambda trial: trial.speedup.estimate)
+    faster = best.speedup.low > 1 + max(services.settings.judge.min_effect, state["noise_floor"])
+    summary = f"{best.candidate} at {best.speedup.estimate:.2f}x" if faster else f"no gain: best {best.speedup.estimate:.3f}x"
+    return State(champion=best.candidate if faster else None, rewrite=False, summary=summary)
+
+
+def attribute(state: State, services: Services) -> State:
+    """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
+    champion = services.candidate(state["champion"] or "")
+    made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    assembly = services.assembly(champion)
+    outcomes = []
+    for method in champion.methods:
+        page = services.wiki.page(method)
+        check = mechanism.check(assembly, services.architecture, page.head.signature if page else {})
+        if len(champion.methods) == 1:
+            # Taking the only method out leaves the incumbent, against which the champion was timed already.
+            trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)
+            outcomes.append(_of_whole(method, check.present, trial, state))
+        else:
+            outcomes.append(_of_ablation(method, check.present, _ablated(method, champion, made, state, services), state))
+    attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
+    record = services.keep("attribution", attribution, iteration=state["iteration"], champion=champion.id)
+    return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
+
+
+def _ablated(method: str, champion: Candidate, made: Plan, state: State, services: Services) -> Trial | None:
+    """The trial of the champion without `method` against the champion; None when it cannot be taken out alone."""
+    brief = coder_brief(services, made, services.candidate(state["incumbent"]).source)
+    simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix)
+    if simplified is None:
+        return None
+    services.keep_candidate(simplified)
+    branch = Branch(
+        iteration=state["iteration"],
+        candidate=simplified.id,
+        incumbent=champion.id,
+        baseline=state["baseline"],
+        siblings=1,
+        noise_floor=state["noise_floor"],
+    )
+    trial = _measured(simplified, branch, services)
+    judged = Judged(iteration=state["iteration"], trial=trial, purpose="ablation")
+    services.keep("ablation", judged, iteration=state["iteration"], champion=champion.id, method=method)
+    return trial
+
+
+def _of_whole(method: str, visible: bool | None, trial: Trial, state: State) -> MethodOutcome:
+    if not isinstance(trial, Passed):
+        raise AssertionError("a champion has passed")
+    saved = sum(m.weight * (m.incumbent_s - m.candidate_s) for m in trial.measurements)
+    return _weighed(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
+
+
+def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: State) -> MethodOutcome:
+    if not isinstance(trial, Passed):
+        note = "cannot be taken out alone" if trial is None else f"the kernel without it: {trial.reason}"
+        status: Literal["implementation_failed", "unattributed"] = "implementation_failed" if visible is False else "unattributed"
+        ablation = trial.candidate if trial else None
+        return MethodOutcome(method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note)
+    found = trial.speedup
+    # Timed as candidate against the champion, so its slowness is the inverse of its speed-up.
+    slower = found.model_copy(update={"estimate": 1 / found.estimate, "low": 1 / found.high, "high": 1 / found.low})
+    saved = sum(m.weight * (m.candidate_s - m.incumbent_s) for m in trial.measurements)
+    return _weighed(method, visible, slower, saved, trial.candidate, state["noise_floor"])
+
+
+def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float) -> MethodOutcome:
+    """A9: seen and worth more than the noise is effective, seen and not worth it ineffective, not seen failed."""
+    status: Literal["effective", "ineffective", "implementation_failed"] = "effective" if ratio.low > 1 + noise else "ineffective"
+    if visible is False:
+        status = "implementation_failed"
+    return MethodOutcome(method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without)
+
+
+def gate(state: State, services: Services) -> State:
+    """The verdict from records, the version's artifacts, one commit (design 7)."""
+    closed = close(state, services)
+    verdict = closed.verdict
+    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": "; ".join(verdict.reasons)})
+    accepted = verdict.outcome == "accept"
+    update = State(
+        verdict=closed.record, outcome=verdict.outcome, stale=0 if accepted else state.get("stale", 0) + 1, summary=closed.commit[:12]
+    )
+    if verdict.outcome == "infra_error":
+        update["stale"] = state.get("stale", 0)
+    if accepted and verdict.candidate and verdict.speedup:
+        update["incumbent"] = verdict.candidate
+        update["speedup"] = state.get("speedup", 1.0) * verdict.speedup.estimate
+        calibration = services.judge.calibrate(services.candidate(verdict.candidate))
+        update["noise_floor"] = evidence.noise_floor(calibration, services.settings.judge.objective)
+    return update
+
+
+def learn(state: State, services: Services) -> State:
+    """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
+    path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
+    memory = VersionMemory.model_validate_json(path.read_bytes())
+    for attempt in memory.attempts:
+        services.experience.add(attempt)
+    stop = Routes(services.settings).exhausted(state, services.wall_s())
+    return State(stop=stop, summary=f"{len(memory.attempts)} outcomes kept{f'; stop: {stop}' if stop else ''}")

@@ -1,0 +1,205 @@
+"""From START to the first iteration: preflight, retrieve_specs, establish_baseline, profile."""
+
+from __future__ import annotations
+
+from agents import profiler_analyst
+from agents.artifacts import AnalystBrief
+from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
+from graph.nodes.closing import commit_baseline
+from graph.report.render import percent, seconds
+from graph.routing import Routes
+from graph.services import Services
+from graph.state import State
+from knowledge_base import specs
+from tools import evidence, roofline, rules
+from tools.artifacts import Candidate, Headroom, Profile, Quantity, Record, Roof, Spec, UnknownSpec
+from tools.environment import Environment
+from tools.errors import SettingsError
+from tools.profilers.base import PROFILERS, Profiler
+from tools.records import key
+from tools.registry import load
+
+WANTED_SPECS = ("memory_bandwidth", "peak_fp32", "last_level_cache")
+"""Metrics that every run asks the wiki for (E2)."""
+
+
+def preflight(state: State, services: Services) -> State:
+    """The environment with its fixes, and the roofs measured on this device."""
+    environment = Environment.model_validate(services.records.get(services.environment).payload)
+    services.workspace.write("env_check.md", environment.to_markdown())
+    roofs = services.roofs
+    missing = [item.name for item in environment.items if item.status != "ok" and not item.optional]
+    summary = f"{len(roofs)} roofs measured" + (f"; missing: {', '.join(missing)}" if missing else "")
+    return State(environment=services.environment, summary=summary)
+
+
+def retrieve_specs(state: State, services: Services) -> State:
+    """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
+    settings = services.settings
+    product = settings.hardware or services.executor.devices()[0].name
+    answers = [specs.resolve(services.wiki, product, metric, settings.variant) for metric in WANTED_SPECS]
+    gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
+    if gaps and settings.on_unknown == "stop":
+        raise SettingsError(f"on_unknown: stop, and the gpu-wiki does not answer {gaps[0].metric} of {product}: {gaps[0].reason}")
+    sheet = SpecSheet(
+        product=product,
+        specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
+        gaps=gaps,
+        roofs=services.roofs,
+        wiki=services.wiki.root.name,
+    )
+    record = services.keep("specs", sheet, product=product)
+    return State(specs=record.id, summary=f"{len(sheet.specs)} specs cited, {len(gaps)} UNKNOWN")
+
+
+def establish_baseline(state: State, services: Services) -> State:
+    """v0: the user's kernel must compile, be right and be timed before anything is compared with it."""
+    task = services.task
+    if task.baseline is None:
+        raise SettingsError(f"{task.name}: no kernel is given; add kernel{services.language.suffix} beside reference.py")
+    baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
+    services.keep_candidate(baseline)
+    failed = evidence.build_failure(services.judge.build(baseline))
+    if failed is not None:
+        raise SettingsError(f"kernel{services.language.suffix} does not compile; mend it and run again:\n{failed.log}")
+    checked = services.judge.correctness(baseline, None, "baseline")
+    failed = evidence.correctness_failure(checked, ())
+    if failed is not None:
+        raise SettingsError(f"the kernel and reference.py disagree: {failed.reason}; mend the one that is wrong and run again")
+    calibration = services.judge.calibrate(baseline)
+    failed = evidence.timing_failure(calibration, ())
+    if failed is not None:
+        raise SettingsError(f"the kernel and reference.py disagree when timed: {failed.reason}; mend the kernel and run again")
+    noise = evidence.noise_floor(calibration, services.settings.judge.objective)
+    total = sum(weight * time for weight, time in objective(services, calibration))
+    summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
+    return State(baseline=baseline.id, incumbent=baseline.id, noise_floor=noise, speedup=1.0, summary=summary)
+
+
+def objective(services: Services, calibration: Record) -> tuple[tuple[float, float], ...]:
+    """(weight, median seconds) of each workload, from an A/A record."""
+    times = evidence.seconds(calibration)
+    return tuple((w.weight, times[w.name]) for w in services.task.workloads)
+
+
+def profile(state: State, services: Services) -> State:
+    """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
+    candidate = services.candidate(state["incumbent"])
+    record = services.records.find(key("inspection", candidate=candidate.id))
+    if record is None:
+        inspection, parents = _inspect(candidate, services)
+        record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
+    found = Inspection.model_validate(record.payload)
+    update = State(profile=record.id, headroom=found.headroom.total)
+    stop = Routes(services.settings).good_enough({**state, **update})
+    names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
+    update["summary"] = f"{found.bottleneck}-bound, headroom {percent(found.headroom.total)}; {names}"
+    if stop and not state.get("stop"):
+        update["stop"] = stop
+    if state["iteration"] == 0:
+        commit_baseline(state, services, record)
+    return update
+
+
+def _inspect(candidate: Candidate, services: Services) -> tuple[Inspection, tuple[str, ...]]:
+    calibration = services.judge.calibrate(candidate)
+    profiles, records, missing = _profiles(candidate, services)
+    ceiling = services.roofs
+    rows = _rooflines(services, calibration, ceiling)
+    whole = _whole(services, rows)
+    facts = _facts(services, rows, ceiling)
+    findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts)
+    target = roofline.target(
+        [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)],
+        ceiling,
+        services.settings.stop.target_fraction,
+    )
+    remarks = tuple(remark for profile in profiles for remark in profile.remarks)
+    brief = AnalystBrief(source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records))
+    analysis = profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
+    inspection = Inspection(
+        candidate=candidate.id,
+        profiles=profiles,
+        profile_records=records,
+        missing=missing,
+        facts=facts,
+        findings=findings,
+        bottleneck=rules.bottleneck(findings, whole),
+        rooflines=rows,
+        headroom=whole,
+        target=target,
+        analysis=analysis,
+    )
+    return inspection, (calibration.id, *records)
+
+
+def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
+    """Each configured profiler's view, its record, and why others have none."""
+    found: list[Profile] = []
+    records: list[str] = []
+    missing: dict[str, str] = {}
+    library = services.judge.library(candidate) or ""
+    for name in services.settings.profilers:
+        profiler = load(PROFILERS, name, Profiler, key="profilers")()  # type: ignore[type-abstract]
+        lacking = profiler.missing(services.language)
+        if lacking:
+            missing[name] = lacking
+            continue
+        asked = key("profile", tool=name, candidate=candidate.id)
+        record = services.records.find(asked)
+        if record is None:
+            seen, blobs = profiler.profile(
+                services.task, candidate, library, services.task.workloads[0], services.language, services.executor, services.records.blobs
+            )
+            record = services.records.add(
+                Record(kind="profile", key=asked, environment=services.environment, payload=seen.model_dump(mode="json"), blobs=blobs)
+            )
+        found.append(Profile.model_validate(record.payload))
+        records.append(record.id)
+    return tuple(found), tuple(records), missing
+
+
+def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
+    times = evidence.seconds(calibration)
+    cost = {seen.name: seen for seen in services.seen}
+    return tuple(
+        WorkloadRoofline(
+            workload=w.name,
+            seconds=times[w.name],
+            flops=cost[w.name].flops,
+            unique_bytes=cost[w.name].unique_bytes,
+            headroom=roofline.headroom(cost[w.name].flops, cost[w.name].unique_bytes, times[w.name], ceiling),
+        )
+        for w in services.task.workloads
+    )
+
+
+def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
+    """Headroom of the objective: each gap weighted by its workload's share of the time; None as soon as one is None."""
+    weights = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
+    largest = rows[max(range(len(rows)), key=weights.__getitem__)].headroom
+
+    def mean(values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        return sum(w * v for w, v in zip(weights, known, strict=True)) / sum(weights)
+
+    roof = [row.headroom.roof_s for row in rows]
+    return largest.model_copy(
+        update={
+            "total": mean([row.headroom.total for row in rows]),
+            "compute": mean([row.headroom.compute for row in rows]),
+            "memory": mean([row.headroom.memory for row in rows]),
+            "latency": mean([row.headroom.latency for row in rows]),
+            "roof_s": None if None in roof else sum(w.weight * (t or 0.0) for w, t in zip(services.task.workloads, roof, strict=True)),
+        }
+    )
+
+
+def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]) -> dict[str, Quantity]:
+    """Facts of the workload that takes most of the objective's time."""
+    device = services.executor.devices()[0]
+    shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
+    row = rows[max(range(len(rows)), key=shares.__getitem__)]
+    return dict(roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling))

@@ -1,0 +1,106 @@
+"""From evidence to candidates: retrieve_evidence, plan, write."""
+
+from __future__ import annotations
+
+from agents import coder, knowledge_retriever, planner
+from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
+from graph.artifacts import Inspection, Judged
+from graph.report.summary import versions
+from graph.services import Services
+from graph.state import State
+from tools.artifacts import Failed, Record
+from tools.records import key
+from tools.roofline import budget
+
+
+def retrieve_evidence(state: State, services: Services) -> State:
+    """Ask the wiki and past outcomes about the incumbent's findings; everything found is cited (C3, B4)."""
+    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
+    iteration = state["iteration"] + 1
+    asked = {"iteration": iteration, "incumbent": state["incumbent"]}
+    record = services.records.find(key("dossier", **asked))
+    if record is None:
+        task = services.task
+        brief = RetrieverBrief(task=task, findings=inspection.findings, bottleneck=inspection.bottleneck)
+        fired = tuple(finding.rule for finding in inspection.findings)
+        metrics = {name: quantity for profile in inspection.profiles for name, quantity in profile.metrics.items()} | inspection.facts
+        dossier = knowledge_retriever.retrieve(
+            services.agents["knowledge_retriever"],
+            brief,
+            search=lambda text: services.index.search(text, k=8),
+            methods=services.wiki.methods(task.language, fired, metrics),
+            attempts=services.past_attempts(inspection.bottleneck),
+        )
+        record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
+    found = Dossier.model_validate(record.payload)
+    summary = (
+        f"{len(found.queries)} queries, {len(found.passages)} passages, {len(found.methods)} methods, {len(found.attempts)} past outcomes"
+    )
+    return State(iteration=iteration, dossier=record.id, repair=0, summary=summary)
+
+
+def plan(state: State, services: Services) -> State:
+    """Up to three methods within the axis budget, each with one hypothesis and its predictions (A4, A5, B3)."""
+    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
+    search = services.settings.search
+    brief = PlannerBrief(
+        task=services.task,
+        source=services.candidate(state["incumbent"]).source,
+        findings=inspection.findings,
+        headroom=inspection.headroom,
+        dossier=Dossier.model_validate(services.records.get(state["dossier"]).payload),
+        tried=tried(services),
+        budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis),
+        methods_per_iteration=search.methods_per_iteration,
+        variants=search.variants,
+        records=(state["profile"], *inspection.profile_records),
+    )
+    made = planner.plan(services.agents["planner"], brief)
+    record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
+    if not made.methods:
+        # No version was opened, so the iteration is given back and the run ends.
+        return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
+    return State(plan=record.id, summary=", ".join(item.method for item in made.methods))
+
+
+def write(state: State, services: Services) -> State:
+    """K candidates; in a repair round the failures of the round before are shown to the coder (A6, A10)."""
+    made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    incumbent = services.candidate(state["incumbent"])
+    brief = coder_brief(services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
+    known = {judged.trial.candidate for judged in trials(state, services)}
+    drafts = [
+        services.keep_candidate(candidate)
+        for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix)
+        if candidate.id not in known
+    ]
+    again = state.get("repair", 0)
+    return State(drafts=drafts, repair=again + 1, champion=None, attribution=None, summary=f"{len(drafts)} candidates, round {again + 1}")
+
+
+def coder_brief(services: Services, made: Plan, source: str) -> CoderBrief:
+    """The brief for a plan on a source."""
+    pages = tuple(page for item in made.methods if (page := services.wiki.page(item.method)) is not None)
+    return CoderBrief(task=services.task, source=source, plan=made, pages=pages, tried=tried(services))
+
+
+def trials(state: State, services: Services) -> tuple[Judged, ...]:
+    """The trials of the iteration under way, in the order they were judged."""
+    prefix = f"{state['iteration']}/"
+    records: list[Record] = [services.records.get(r) for name, r in state.get("trials", {}).items() if name.startswith(prefix)]
+    return tuple(Judged.model_validate(record.payload) for record in records)
+
+
+def failures(state: State, services: Services) -> tuple[str, ...]:
+    """What went wrong with the candidates of this iteration so far, one text each."""
+    failed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Failed)]
+    return tuple(f"{trial.candidate}: {trial.stage}: {trial.reason}\n{trial.log}".strip() for trial in failed)
+
+
+def tried(services: Services) -> tuple[Tried, ...]:
+    """Closed iterations of this run, less the masked ones."""
+    return tuple(
+        Tried(iteration=m.iteration, methods=m.methods, knobs=m.knobs, verdict=m.verdict, reason="; ".join(m.reasons))
+        for m in versions(services.workspace.root)
+        if not m.masked and m.iteration > 0
+    )

@@ -1,0 +1,80 @@
+"""Where the graph goes next: pure functions of State (and of the run's settings, bound when the graph is built)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from langgraph.types import Send
+
+from graph.settings import Settings
+from graph.state import Branch, State, StopReason
+
+AfterPlan = Literal["write", "finalise"]
+AfterSelect = Literal["write", "attribute", "gate"]
+AfterLearn = Literal["profile", "retrieve_evidence", "finalise"]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The routes of one run."""
+
+    settings: Settings
+
+    def after_profile(self, state: State) -> Literal["retrieve_evidence", "finalise"]:
+        """On with the next iteration, unless the incumbent is already good enough."""
+        return "finalise" if self.good_enough(state) or state.get("stop") else "retrieve_evidence"
+
+    def after_plan(self, state: State) -> AfterPlan:
+        """An empty plan ends the run: nothing applicable is left."""
+        return "finalise" if state.get("stop") else "write"
+
+    def to_judges(self, state: State) -> list[Send] | Literal["gate"]:
+        """One judge call for each candidate; none when the coder could not write any."""
+        drafts = state.get("drafts", [])
+        branches = [
+            Branch(
+                iteration=state["iteration"],
+                candidate=candidate,
+                incumbent=state["incumbent"],
+                baseline=state["baseline"],
+                siblings=len(drafts),
+                noise_floor=state["noise_floor"],
+            )
+            for candidate in drafts
+        ]
+        return [Send("judge", branch) for branch in branches] or "gate"
+
+    def after_select(self, state: State) -> AfterSelect:
+        """All wrong: written again with the failures shown. A gain: explained first. Else straight to the gate."""
+        if state.get("champion"):
+            return "attribute"
+        return "write" if state.get("rewrite") else "gate"
+
+    def after_learn(self, state: State) -> AfterLearn:
+        """Stop, profile a new incumbent, or look for another idea about the old one."""
+        if state.get("stop"):
+            return "finalise"
+        return "profile" if state["outcome"] == "accept" else "retrieve_evidence"
+
+    def good_enough(self, state: State) -> StopReason | None:
+        """The stop condition that the incumbent meets, if any."""
+        stop = self.settings.stop
+        headroom = state.get("headroom")
+        if stop.speedup is not None and state.get("speedup", 1.0) >= stop.speedup:
+            return "speedup"
+        if headroom is not None and headroom <= 1 - stop.target_fraction:
+            return "target"
+        if headroom is not None and headroom < stop.near_peak:
+            return "near_peak"
+        return None
+
+    def exhausted(self, state: State, wall_s: float) -> StopReason | None:
+        """The cap that the search has reached after an iteration, if any."""
+        if wall_s >= self.settings.budget.wall_s:
+            return "budget"
+        if state["iteration"] >= self.settings.search.iterations:
+            return "iterations"
+        if state.get("stale", 0) >= self.settings.search.patience:
+            return "patience"
+        return None

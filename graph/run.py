@@ -1,0 +1,203 @@
+"""Start a run, take one up again, and bring checkpoint, git and records into agreement first."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+from graph import events as event_log
+from graph import workspace as workspaces
+from graph.events import Events, Observer
+from graph.services import Metered, Services, open_agents, open_executor, open_language
+from graph.settings import Settings
+from graph.state import State
+from graph.workspace import Workspace
+from tools.artifacts import Record
+from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
+from tools.executors.base import Executor
+from tools.records import Blobs, key
+from tools.task import Loaded
+
+LONGEST_GAP_S = 60.0
+"""A longer silence between two events was a pause between processes, not work."""
+NODES_PER_ITERATION = 10
+"""Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
+
+
+def start(settings: Settings, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+    """A new run from its settings to its report. Returns the final state and the workspace.
+
+    Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace behind.
+    """
+    return _begin(settings, observers, lambda executor, blobs: load_task(settings, executor, blobs))
+
+
+def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+    """A new run of a task that was probed before (`restart`)."""
+    return _begin(settings, observers, lambda executor, blobs: loaded)
+
+
+def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Executor, Blobs], Loaded]) -> tuple[State, Path]:
+    from tools import task as tasks
+
+    workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
+    events = Events(workspace.private / "events.jsonl", tuple(observers))
+    try:
+        with Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit) as executor:
+            try:
+                loaded = load(executor, workspace.records.blobs)
+                tasks.freeze(loaded.task, workspace.task_folder)
+                services = assemble(settings, workspace, loaded, executor, events)
+            except SettingsError:
+                workspaces.discard(workspace)
+                raise
+            # From here on the workspace can be resumed.
+            workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
+            return drive(services), workspace.root
+    finally:
+        workspace.close()
+
+
+def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
+    """The task that the settings name, probed."""
+    from tools import task as tasks
+
+    if settings.task is not None:
+        return tasks.load_folder(Path(settings.task), executor, blobs)
+    kernel, reference = Path(settings.kernel or ""), Path(settings.reference or "")
+    return tasks.load_files(kernel, reference, settings.dims or "", executor, blobs, pointer_elements=settings.pointer_elements)
+
+
+def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+    """Take up a run where it stopped; a finished one returns its state at once."""
+    with opened(path, observers) as services:
+        reconcile(services)
+        return drive(services), services.workspace.root
+
+
+@contextmanager
+def opened(path: Path, observers: Sequence[Observer] = ()) -> Iterator[Services]:
+    """The services of an existing workspace, locked until the block ends."""
+    from tools import task as tasks
+
+    workspace = workspaces.reopen(path)
+    try:
+        settings = workspace.settings()
+        record = workspace.records.find(key("task"))
+        if record is None:
+            raise WorkspaceError(f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`")
+        loaded = Loaded.model_validate(record.payload)
+        if tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
+            raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
+        events = Events(workspace.private / "events.jsonl", tuple(observers))
+        with Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit) as executor:
+            yield assemble(settings, workspace, loaded, executor, events)
+    finally:
+        workspace.close()
+
+
+def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor: Executor, events: Events) -> Services:
+    """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
+    from knowledge_base.experience import Experience
+    from knowledge_base.index import Index
+    from knowledge_base.wiki import Wiki
+    from tools.environment import inspect
+    from tools.judge import Judge
+
+    language = open_language(loaded.task.language)
+    records = workspace.records
+    agents = open_agents(settings, records, events.emit)
+    wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
+    environment = records.find(key("environment"))
+    if environment is None:
+        found = inspect(executor, (language,), records.blobs)
+        environment = records.add(Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json")))
+    device = executor.devices()[0]
+    judge = Judge(
+        loaded.task,
+        language,
+        executor,
+        records,
+        environment=environment.id,
+        device=f"{device.kind}:{device.index} {device.name}",
+        secret=workspace.secret,
+        policy=settings.judge,
+        emit=events.emit,
+    )
+    return Services(
+        settings=settings,
+        task=loaded.task,
+        seen=loaded.workloads,
+        workspace=workspace,
+        executor=executor,
+        language=language,
+        judge=judge,
+        wiki=wiki,
+        index=Index(wiki),
+        experience=Experience(None),
+        agents=agents,
+        environment=environment.id,
+        emit=events.emit,
+        started=time.monotonic(),
+        spent_before=_spent(workspace),
+    )
+
+
+def drive(services: Services) -> State:
+    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    from graph.build import build
+
+    path = services.workspace.private / "checkpoint.sqlite"
+    connection = sqlite3.connect(path, check_same_thread=False)
+    search = services.settings.search
+    limit = 10 + (search.iterations + 1) * (NODES_PER_ITERATION + 3 * search.repair_rounds)
+    # One judge at a time: candidates compiled or timed side by side would disturb each other's measurements.
+    config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
+    try:
+        graph = build(services.settings, SqliteSaver(connection))
+        known = graph.get_state(config)  # type: ignore[arg-type]
+        if known.values and not known.next:
+            return cast(State, known.values)
+        begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
+        for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
+            pass
+        return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
+    except sqlite3.OperationalError as error:
+        if "full" in str(error):
+            raise DiskFullError(f"{path}: no space left on the disk; free some space, then resume (nothing finished is lost)") from error
+        raise StorageError(f"{path}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace") from error
+    finally:
+        connection.close()
+
+
+def reconcile(services: Services) -> None:
+    """Before resuming: git must hold nothing that this run did not put there, and every record its blobs (F8).
+
+    A commit that the checkpoint does not know yet is fine: the gate finds it by its trailer and does not make another.
+    """
+    workspace = services.workspace
+    for record in workspace.records:
+        if record.id != workspace.records.get(record.id).id:
+            raise StorageError(f"record {record.id} in {workspace.records.folder} was altered; restore it from git")
+        for sha in record.blobs.values():
+            workspace.records.blobs.path(sha)
+    drifted = workspace.repository.drift(("versions/", "memory/", "records/", "blobs/", "current_iteration.txt"))
+    if drifted:
+        raise WorkspaceError(
+            f"{workspace.root}: {', '.join(drifted[:3])} changed outside the run; "
+            "restore with `git checkout -- <file>` in the workspace, or start a new run from that kernel"
+        )
+
+
+def _spent(workspace: Workspace) -> float:
+    """Wall seconds between first and last event of each earlier process, summed; gaps while nothing ran do not count."""
+    log = event_log.read(workspace.private / "events.jsonl")
+    gaps = (later.seconds - earlier.seconds for earlier, later in pairwise(log))
+    return sum(gap for gap in gaps if gap < LONGEST_GAP_S)

@@ -1,0 +1,146 @@
+"""What the nodes work with: built once a process from settings and workspace, handed to LangGraph as its context."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.artifacts import RoleName
+from agents.base import Agent, open_model
+from graph.settings import Settings
+from graph.workspace import Workspace
+from knowledge_base.artifacts import Attempt
+from knowledge_base.experience import Experience
+from knowledge_base.index import Index
+from knowledge_base.wiki import Wiki
+from tools import ceilings
+from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task
+from tools.errors import StorageError
+from tools.executors.base import EXECUTORS, Executor
+from tools.judge import Judge
+from tools.languages.base import LANGUAGES, Language
+from tools.protocol import SeenWorkload
+from tools.records import Blobs, Records, key
+from tools.registry import load
+
+Emit = Callable[[str, Mapping[str, str]], None]
+
+
+class Metered(Executor):
+    """Passes jobs on and says how long each took: what is left of a run's time is the orchestrator's own."""
+
+    def __init__(self, inner: Executor, emit: Emit) -> None:
+        self.inner = inner
+        self.emit = emit
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.inner.devices()
+
+    def run(self, job: Job) -> Finished:
+        start = time.perf_counter()
+        try:
+            return self.inner.run(job)
+        finally:
+            self.emit("job", {"argv": " ".join(job.argv[:2]), "s": f"{time.perf_counter() - start:.4f}"})
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of one run."""
+
+    settings: Settings
+    task: Task
+    seen: tuple[SeenWorkload, ...]
+    """Operations and unique bytes of each visible workload."""
+    workspace: Workspace
+    executor: Executor
+    language: Language
+    judge: Judge
+    wiki: Wiki
+    index: Index
+    experience: Experience
+    agents: dict[RoleName, Agent]
+    environment: str
+    """Record id."""
+    emit: Emit
+    started: float
+    """Monotonic seconds at which this process took up the run."""
+    spent_before: float
+    """Wall seconds that earlier processes spent on this run."""
+
+    @property
+    def records(self) -> Records:
+        """The workspace's evidence."""
+        return self.workspace.records
+
+    def wall_s(self) -> float:
+        """Wall seconds of the run so far, over all its processes."""
+        return self.spent_before + time.monotonic() - self.started
+
+    def keep(self, kind: str, artifact: Artifact, *, parents: tuple[str, ...] = (), **asked: object) -> Record:
+        """Store `artifact` as the answer to `asked`; asked again, the first answer stays."""
+        record = Record(
+            kind=kind,
+            key=key(kind, **asked),
+            parents=parents,
+            environment=self.environment,
+            payload=artifact.model_dump(mode="json"),
+        )
+        return self.records.add(record)
+
+    def keep_candidate(self, candidate: Candidate) -> str:
+        """Store a candidate under its id and return the id."""
+        self.keep("candidate", candidate, id=candidate.id)
+        return candidate.id
+
+    def candidate(self, identity: str) -> Candidate:
+        """The stored candidate."""
+        record = self.records.find(key("candidate", id=identity))
+        if record is None:
+            raise StorageError(f"candidate {identity} is missing from {self.records.folder}; restore it from a copy of the workspace")
+        return Candidate.model_validate(record.payload)
+
+    @property
+    def roofs(self) -> tuple[Roof, ...]:
+        """The roofs measured on this device; measured once, the record answers from then on."""
+        return ceilings.measure(self.language, self.executor, self.records, environment=self.environment)
+
+    @property
+    def architecture(self) -> str:
+        """Of the device, as pages and signatures name it, e.g. x86_64."""
+        return self.executor.devices()[0].architecture
+
+    def assembly(self, candidate: Candidate) -> str:
+        """The disassembly of a candidate's library; empty when it has none."""
+        library = self.judge.library(candidate)
+        if library is None:
+            return ""
+        finished = self.executor.run(self.language.disassemble(library, self.records.blobs))
+        listing = finished.files.get("assembly.txt")
+        return self.records.blobs.text(listing) if listing else ""
+
+    def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
+        """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
+        return self.experience.like(self.task.name, self.task.language, self.architecture, bottleneck=bottleneck)
+
+
+def open_executor(name: str, blobs: Blobs, scratch: Path) -> Executor:
+    """The executor that a name or import path stands for."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch)  # type: ignore[type-abstract,call-arg]
+
+
+def open_language(name: str) -> Language:
+    """The language that a name or import path stands for."""
+    return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+
+
+def open_agents(settings: Settings, records: Records, emit: Emit) -> dict[RoleName, Agent]:
+    """All five roles, each with the model its config entry names."""
+    roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
+    return {role: Agent(role, open_model(role, settings.model_for(role)), records, emit) for role in roles}

@@ -1,0 +1,176 @@
+"""One YAML file is one run. Unknown keys are refused by name; every default can be read here."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tools.errors import SettingsError
+from tools.judge import Policy as JudgePolicy
+
+
+class Section(BaseModel):
+    """Base of all sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ModelChoice(BaseModel):
+    """Who answers for a role; other keys are the provider's own options."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    provider: str = "playbook"
+
+
+class Search(Section):
+    """How the loop explores."""
+
+    iterations: int = Field(default=8, ge=1)
+    """Cap on iterations after v0."""
+    variants: int = Field(default=4, ge=1, le=16)
+    """Candidates judged in an iteration (K)."""
+    methods_per_iteration: int = Field(default=3, ge=1, le=3)
+    """1 is the discipline of one variable at a time."""
+    methods_per_axis: int = Field(default=2, ge=1, le=3)
+    repair_rounds: int = Field(default=3, ge=0)
+    """How often a plan whose candidates all failed is written again with the failures shown."""
+    patience: int = Field(default=2, ge=1)
+    """Iterations without an accepted version before the run stops."""
+
+
+class Stop(Section):
+    """When the result is good enough."""
+
+    near_peak: float = Field(default=0.15, ge=0, le=1)
+    """Stop when 1 - roof time / measured time falls below this."""
+    target_fraction: float = Field(default=0.90, gt=0, le=1)
+    """Of the roof (E2): the absolute target."""
+    speedup: float | None = Field(default=None, gt=1)
+    """Stop at this speed-up over v0."""
+
+
+class Budget(Section):
+    """Caps of the run. Reaching one ends the run in order, with exit code 3."""
+
+    wall_s: float = Field(default=3600, gt=0)
+
+
+class Benchmark(Section):
+    """Whom the final benchmark includes beside baseline and best."""
+
+    eager: bool = True
+    compile: bool = True
+
+
+class Settings(Section):
+    """A whole run."""
+
+    name: str | None = None
+    """Names the workspace; default: the task's name."""
+    task: str | None = None
+    """Folder with reference.py and the kernel, relative to this file."""
+    kernel: str | None = None
+    """Instead of `task`: a kernel file …"""
+    reference: str | None = None
+    """… its reference.py …"""
+    dims: str | None = None
+    """… and the sizes, e.g. "M=512 N=1000"."""
+    pointer_elements: int = Field(default=0, ge=0)
+    """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
+    hardware: str | None = None
+    """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
+    variant: str = ""
+    models: dict[str, ModelChoice] = Field(default_factory=lambda: {"default": ModelChoice()})
+    """Per role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper, or default."""
+    search: Search = Search()
+    stop: Stop = Stop()
+    budget: Budget = Budget()
+    judge: JudgePolicy = JudgePolicy()
+    benchmark: Benchmark = Benchmark()
+    profilers: tuple[str, ...] = ("static",)
+    executor: str = "local"
+    gpu_wiki_path: str | None = None
+    """Another gpu-wiki than the bundled one."""
+    on_unknown: Literal["continue", "stop"] = "continue"
+    """What a hardware number that the wiki lacks does to the run."""
+    workspaces: str = "workspaces"
+    """Where workspaces are made, relative to the current folder."""
+    linked_to: str | None = None
+    """The workspace and version that this run continues (set by `restart`)."""
+
+    @model_validator(mode="after")
+    def _one_task(self) -> Settings:
+        if (self.task is None) == (self.kernel is None):
+            raise ValueError("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
+        if self.kernel is not None and self.reference is None:
+            raise ValueError("reference: must name the reference.py that goes with kernel")
+        unknown = set(self.models) - ROLES
+        if unknown:
+            raise ValueError(f"models.{sorted(unknown)[0]}: not a role; allowed are {', '.join(sorted(ROLES))}")
+        return self
+
+    def model_for(self, role: str) -> dict[str, Any]:
+        """The config entry of a role, or the default one."""
+        choice = self.models.get(role) or self.models.get("default") or ModelChoice()
+        return choice.model_dump()
+
+
+ROLES = {"default", "planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"}
+
+
+def load(path: Path) -> Settings:
+    """Read a config; paths in it become absolute, relative to the file. SettingsError names the key or file."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such config file; give a YAML file such as configs/quickstart.yaml") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read ({error}); give a readable UTF-8 YAML file") from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise SettingsError(f"{where}: not valid YAML; check the indentation and quotes there") from error
+    if not isinstance(data, dict):
+        raise SettingsError(f"{path}: must hold keys and values, e.g. `task: tasks/softmax`")
+    return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)
+
+
+def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
+    """Validate `data`; task, kernel, reference and wiki paths are taken relative to `base`."""
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        raise SettingsError(f"{origin}: {_sentence(error)}") from None
+    paths = {"task", "kernel", "reference", "gpu_wiki_path"}
+    given = {name: getattr(settings, name) for name in paths}
+    return settings.model_copy(update={name: str((base / value).resolve()) for name, value in given.items() if value})
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first problem as one sentence that names the key, what is allowed and what to do."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        allowed = sorted(_section(first["loc"][:-1]).model_fields)
+        near = difflib.get_close_matches(str(first["loc"][-1]), allowed, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "remove it."
+        return f"{key}: unknown key; {hint} Allowed here: {', '.join(allowed)}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}; mend this value" if key else message
+
+
+def _section(location: tuple[int | str, ...]) -> type[BaseModel]:
+    section: type[BaseModel] = Settings
+    for part in location:
+        annotation = section.model_fields[str(part)].annotation if str(part) in section.model_fields else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            section = annotation
+    return section

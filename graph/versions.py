@@ -1,0 +1,67 @@
+"""Versions of a workspace made visible, invisible, or the start of a new run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph import run as runs
+from graph import workspace as workspaces
+from graph.artifacts import VersionMemory
+from graph.events import Observer
+from graph.services import open_language
+from graph.state import State
+from graph.workspace import Workspace
+from knowledge_base.experience import Experience
+from tools.errors import SettingsError
+from tools.records import key
+from tools.task import Loaded
+
+
+def mask(path: Path, version: str, *, masked: bool) -> str:
+    """Hide a version from plans, retrieval and reports' rankings (or show it again); one commit. Returns a sentence."""
+    workspace = workspaces.reopen(path)
+    try:
+        relative, memory = _memory(workspace, version)
+        if memory.masked == masked:
+            return f"{version} is {'masked' if masked else 'not masked'} already"
+        attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
+        changed = memory.model_copy(update={"masked": masked, "attempts": attempts})
+        workspace.write(relative, changed.model_dump_json(indent=1) + "\n")
+        word = "mask" if masked else "unmask"
+        repository = workspace.repository
+        repository.commit([relative], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head())
+        experience = Experience(None)
+        for attempt in attempts:
+            experience.add(attempt)
+        return f"{version} is now {'invisible to every later decision' if masked else 'visible again'}"
+    finally:
+        workspace.close()
+
+
+def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+    """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked."""
+    workspace = workspaces.reopen(path)
+    try:
+        _memory(workspace, version)
+        commit = workspace.repository.find_commit("Version", version)
+        record = workspace.records.find(key("task"))
+        if commit is None or record is None:
+            raise SettingsError(f"{version}: has no commit in {path}; `python -m graph show {path}` lists the versions")
+        loaded = Loaded.model_validate(record.payload)
+        suffix = open_language(loaded.task.language).suffix
+        kernel = workspace.repository.show(commit, f"kernel{suffix}").decode()
+        settings = workspace.settings().model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
+    finally:
+        workspace.close()
+    return runs.start_from(settings, loaded.model_copy(update={"task": loaded.task.model_copy(update={"baseline": kernel})}), observers)
+
+
+def _memory(workspace: Workspace, version: str) -> tuple[str, VersionMemory]:
+    relative = f"memory/{version}.json"
+    path = workspace.root / relative
+    if not re.fullmatch(r"v\d+", version) or not path.is_file():
+        known = ", ".join(sorted(p.stem for p in (workspace.root / "memory").glob("v*.json")))
+        raise SettingsError(f"{version!r} is not a version of {workspace.root}; there are {known or 'none yet'}")
+    return relative, VersionMemory.model_validate_json(path.read_bytes())

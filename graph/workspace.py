@@ -1,0 +1,147 @@
+"""A run's folder: its lock, its secret, its records and where each artifact lies (design 10)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from graph.settings import Settings, parse
+from tools.errors import DiskFullError, SettingsError, WorkspaceError
+from tools.records import Records, write_atomically
+from tools.repository import Repository
+
+MINIMUM_FREE = 64 << 20
+"""Bytes of free disk without which a run does not start."""
+
+
+class Workspace:
+    """An open workspace; `lock` is None for one that is only looked at."""
+
+    def __init__(self, root: Path, lock: IO[str] | None) -> None:
+        self.root = root
+        self._lock = lock
+        self.records = Records(root)
+        self.secret = bytes.fromhex((self.private / "secret").read_text())
+        self.repository = Repository(root, self.secret)
+
+    @property
+    def private(self) -> Path:
+        """`.kernelwright/`: checkpoint, lock, secret, events, caches; never in git."""
+        return self.root / ".kernelwright"
+
+    @property
+    def task_folder(self) -> Path:
+        """The frozen inputs."""
+        return self.root / "task"
+
+    def version(self, iteration: int) -> Path:
+        """`versions/v<N>`."""
+        return self.root / "versions" / f"v{iteration}"
+
+    def write(self, relative: str, text: str) -> None:
+        """Write one artifact atomically."""
+        write_atomically(self.root / relative, text.encode())
+
+    def settings(self) -> Settings:
+        """The run's settings as frozen at its start."""
+        import yaml
+
+        path = self.root / "settings.yaml"
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return parse(data, origin=str(path), base=self.root)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.close()
+
+
+def create(settings: Settings, name: str) -> Workspace:
+    """A new workspace `<workspaces>/<name>-<utc>`, locked, with an empty repository."""
+    import yaml
+
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise SettingsError(f"name: {name!r} cannot name a folder; use letters, digits, '.', '_' and '-', at most 64")
+    parent = Path(settings.workspaces).resolve()
+    root = _new_folder(parent, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    try:
+        private = root / ".kernelwright"
+        private.mkdir()
+        write_atomically(private / "secret", secrets.token_hex(32).encode())
+        (private / "secret").chmod(0o600)
+        write_atomically(root / "settings.yaml", yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).encode())
+        Repository(root).init()
+        return Workspace(root, _lock(root))
+    except BaseException:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+
+
+def reopen(path: Path) -> Workspace:
+    """Lock and open an existing workspace; WorkspaceError when it is not one, or another run has it."""
+    root = _known(path)
+    workspace = Workspace(root, _lock(root))
+    workspace.repository.check()
+    return workspace
+
+
+def peek(path: Path) -> Workspace:
+    """Open an existing workspace without its lock, to read what is finished while a run may be going on."""
+    return Workspace(_known(path), None)
+
+
+def _known(path: Path) -> Path:
+    root = path.resolve()
+    if not (root / ".kernelwright" / "secret").is_file() or not (root / "settings.yaml").is_file():
+        raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made")
+    return root
+
+
+def discard(workspace: Workspace) -> None:
+    """Remove a workspace that was made for input which turned out to be unusable, before anything was measured in it."""
+    workspace.close()
+    shutil.rmtree(workspace.root, ignore_errors=True)
+
+
+def _new_folder(parent: Path, stem: str) -> Path:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(parent).free
+    except OSError as error:
+        raise SettingsError(f"workspaces: {parent} cannot be made ({error.strerror}); name a folder you may write to") from error
+    if free < MINIMUM_FREE:
+        raise DiskFullError(f"{parent}: only {free >> 20} MiB are free on the disk and a run needs {MINIMUM_FREE >> 20}; free some space")
+    for attempt in range(1, 1000):
+        root = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            root.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SettingsError(f"workspaces: {root} cannot be made ({error.strerror}); name a folder you may write to") from error
+        return root
+    raise SettingsError(f"workspaces: {parent} holds a thousand runs of this second; wait a moment and run again")
+
+
+def _lock(root: Path) -> IO[str]:
+    """An exclusive lock that ends with the process, however it ends; its file names the holder."""
+    path = root / ".kernelwright" / "lock"
+    # Opened for appending: truncating before the lock is ours would wipe the holder's number.
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise WorkspaceError(f"{root}: in use by process {holder}; wait until it ends, or stop it, then resume") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
