@@ -2,11 +2,12 @@
 
     KernelwrightError
     ├── SettingsError            the user can mend it: one sentence that names the key or file      exit 2
-    │   └── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
+    │   ├── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
+    │   └── DiskFullError        no room to keep evidence; nothing finished is lost                 exit 2
     ├── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
     │   ├── DeviceBusyError      another process uses the device
     │   ├── HarnessError         the harness died or answered nonsense
-    │   └── StorageError         a record or blob cannot be written or read back
+    │   └── StorageError         a record or blob is missing, damaged or cannot be written
     ├── BudgetExhausted          a cap of the run was reached                                       exit 3
     └── Pending                  an answer or a result must come from outside; the run pauses
 
@@ -28,6 +29,10 @@ class WorkspaceError(SettingsError):
     """The workspace is in use, has changed behind our back, or is not one of ours."""
 
 
+class DiskFullError(SettingsError):
+    """There is no room to write; what is finished stays, and the run resumes when the user has freed some space."""
+
+
 class InfrastructureError(KernelwrightError):
     """The machine, not the kernel, failed; never counted against an idea."""
 
@@ -41,7 +46,7 @@ class HarnessError(InfrastructureError):
 
 
 class StorageError(InfrastructureError):
-    """A record or blob cannot be written or read back intact (disk full, damaged file)."""
+    """A record or blob is missing, damaged or cannot be written."""
 
 
 class BudgetExhausted(KernelwrightError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tools.artifacts import Record, digest
-from tools.errors import StorageError
+from tools.errors import DiskFullError, StorageError
 
 LARGE_BLOB = 1 << 20
 """Bytes above which a blob stays out of git."""
@@ -106,7 +106,7 @@ def key(kind: str, **asked: object) -> str:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write so that a kill leaves the old file or the new one, never half; StorageError on a full or read-only disk."""
+    """Write so that a kill leaves the old file or the new one, never half; DiskFullError on a full disk, StorageError on any other failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
@@ -120,5 +120,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder"
-        raise StorageError(f"{path} cannot be written ({error.strerror}); {hint} and resume") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"{path.parent}: no space left on the disk; free some space, then resume (nothing finished is lost)"
+            ) from error
+        raise StorageError(f"{path} cannot be written ({error.strerror}); check the folder and resume") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tools.artifacts import Artifact, Candidate, DeviceKind, Finished, Job, Task
+from tools.artifacts import Artifact, Candidate, DeviceKind, DType, Finished, Job, Task
 from tools.protocol import Parameter
 from tools.records import Blobs
 
@@ -53,6 +53,10 @@ class Language(ABC):
     @abstractmethod
     def disassemble(self, library: str, blobs: Blobs) -> Job:
         """The job that prints the machine code of the blob `library` to `assembly.txt`."""
+
+    def unsupported(self, dtype: DType) -> str | None:
+        """None when kernels here can take `dtype`, else the reason, to stand behind "…, but "."""
+        return None
 
     def built(self, finished: Finished) -> str | None:
         """sha256 of the library a build job made, or None when it failed."""

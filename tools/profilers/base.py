@@ -9,10 +9,7 @@ from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.records import Blobs
 
-PROFILERS = {
-    "static": "tools.profilers.static:Static",
-    "callgrind": "tools.profilers.callgrind:Callgrind",
-}
+PROFILERS = {"static": "tools.profilers.static:Static"}
 """Name -> class; a new profiler is one file and one line here."""
 
 

@@ -1,0 +1,96 @@
+"""A recipe: a source-to-source edit with a name that a wiki page can give, and knobs."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from agents.models.playbook.syntax import Edit, Unit, fresh
+from tools.registry import load
+
+RECIPES = {
+    "restrict_pointers": "agents.models.playbook.restrict:RestrictPointers",
+    "branch_to_select": "agents.models.playbook.select:BranchToSelect",
+    "vector_exp": "agents.models.playbook.vector_math:VectorExp",
+    "fuse_passes": "agents.models.playbook.fusion:FusePasses",
+    "hoist_invariants": "agents.models.playbook.hoist:HoistInvariants",
+    "interchange": "agents.models.playbook.interchange:Interchange",
+    "tile": "agents.models.playbook.tile:Tile",
+    "unroll_accumulators": "agents.models.playbook.unroll:UnrollAccumulators",
+    "simd_reduction": "agents.models.playbook.simd:SimdReduction",
+    "simd_loop": "agents.models.playbook.simd:SimdLoop",
+    "parallel_outer": "agents.models.playbook.openmp:ParallelOuter",
+}
+"""Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is one file and one
+line here: first what frees the compiler, then what changes the loops, last what says how the final loops run."""
+PREFERENCE = (("simd_reduction", "unroll_accumulators"), ("interchange", "tile"))
+"""Recipes for the same loops: one plan takes one of the two."""
+PREFIX = "kw_"
+"""Of every name that a recipe inserts."""
+MAX_ROUNDS = 64
+
+
+class Recipe(ABC):
+    """One kind of edit. Deterministic; applying it again to its own result changes nothing."""
+
+    name: ClassVar[str]
+    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
+
+    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
+        """Whether the edit would change `source`."""
+        return self.edit(source, knobs or {}) != source
+
+    def edit(self, source: str, knobs: Mapping[str, str]) -> str:
+        """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
+        text = source
+        for _ in range(MAX_ROUNDS):
+            unit = Unit(text)
+            if unit.broken:
+                return source
+            changed = next(_sound(unit, self.sites(unit, knobs)), None)
+            if changed is None:
+                break
+            text = changed
+        else:
+            return source
+        return text if text != source else self.retune(source, knobs)
+
+    @abstractmethod
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        """The edits of each place that could be rewritten now; the first sound one is carried out, then the source is read again."""
+
+    def value(self, knobs: Mapping[str, str], knob: str) -> str:
+        """A knob's value, or its best guess."""
+        return str(knobs.get(knob, self.knobs[knob][0]))
+
+    def constant(self, unit: Unit, knob: str) -> str:
+        """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
+        return fresh(unit, f"{PREFIX}{self.name}_{knob}")
+
+    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
+        """`source`, where this recipe is applied already, with its constants set to `knobs`."""
+        for knob, value in knobs.items():
+            if knob in self.knobs and str(value).isdigit():
+                source = re.sub(rf"(\bconstexpr int {PREFIX}{self.name}_{knob}_\d+ = )\d+;", rf"\g<1>{value};", source)
+        return source
+
+
+def _sound(unit: Unit, sites: Iterator[Sequence[Edit]]) -> Iterator[str]:
+    for edits in sites:
+        changed = unit.apply(edits)
+        if changed != unit.source and not Unit(changed).broken:
+            yield changed
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe that a page's `recipe` names; SettingsError when there is none."""
+    return load(RECIPES, name, Recipe, key="recipe")()  # type: ignore[type-abstract]
+
+
+def order(name: str) -> int:
+    """Place in the canonical order; a stranger's recipe comes last but before parallelisation."""
+    names = list(RECIPES)
+    return names.index(name) if name in RECIPES else len(names) - 2

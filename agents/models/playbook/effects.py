@@ -1,0 +1,239 @@
+"""What a piece of code reads and writes in memory: arrays by root and index polynomial, through helpers that it calls.
+
+Pointer parameters are taken as disjoint, which the kernel contract promises (design 4). What cannot be named is a problem, never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.syntax import Unit, statements, strip
+from agents.models.playbook.values import ALLOCATORS, Environment, Range, Value, Values
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+PURE = frozenset(
+    name + suffix
+    for name in [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "tanh",
+        "sinh",
+        "cosh",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "erf",
+        "erfc",
+        "sqrt",
+        "cbrt",
+        "pow",
+        "hypot",
+        "fma",
+        "fmax",
+        "fmin",
+        "fabs",
+        "abs",
+        "floor",
+        "ceil",
+        "round",
+        "rint",
+        "nearbyint",
+        "trunc",
+        "fmod",
+        "copysign",
+        "max",
+        "min",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
+    for suffix in ("", "f")
+) | frozenset({"kw_exp", "kw_log", "kw_tanh", "rsqrt", "clamp", "swap"}) - {"swap"}
+"""Functions of <cmath> and <algorithm> that touch no memory, and the ones that recipes insert."""
+NOT_UNDERSTOOD = frozenset(
+    {"while_statement", "do_statement", "goto_statement", "throw_statement", "try_statement", "switch_statement", "for_range_loop"}
+    | {"lambda_expression", "asm_statement", "gnu_asm_expression"}
+)
+MAX_CALL_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read or write of an element; index None: not understood."""
+
+    root: str
+    index: tuple[Poly, ...] | None
+    write: bool
+    plain: bool
+    """A write by `=` alone, of an element that the statement does not read."""
+    ranges: tuple[Range, ...]
+    """Of the loops between the region and the access, outer first."""
+    node: Node
+
+
+@dataclass
+class Effects:
+    """Everything found in a region; `problem` names the first thing that could not be understood."""
+
+    accesses: list[Access] = field(default_factory=list)
+    problem: str = ""
+
+    def fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
+
+
+class Reader(Values):
+    """Reads the effects of one region (a loop's body)."""
+
+    def __init__(self, unit: Unit, region: Node) -> None:
+        super().__init__(unit, region)
+        self.effects = Effects()
+        for statement in statements(region):
+            self._visit(statement, (), {})
+
+    def _visit(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int = 0) -> None:
+        handlers = {
+            "for_statement": self._visit_loop,
+            "assignment_expression": self._visit_assignment,
+            "subscript_expression": self._visit_element,
+            "pointer_expression": self._visit_element,
+            "update_expression": self._visit_update,
+            "call_expression": self._visit_call,
+            "declaration": self._visit_declaration,
+            "identifier": self._visit_name,
+        }
+        if node.type in handlers:
+            handlers[node.type](node, ranges, env, depth)
+            return
+        if node.type in NOT_UNDERSTOOD:
+            self.effects.fail(f"{node.type.replace('_', ' ')} is not understood")
+        elif node.type == "return_statement" and depth == 0:
+            self.effects.fail("the loop returns from the function")
+        for child in node.named_children:
+            self._visit(child, ranges, env, depth)
+
+    def _visit_element(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        if self.unit.text(node).startswith("&"):
+            self.effects.fail(f"an address is taken: {self.unit.text(node)}")
+        self._access(node, False, False, ranges, env)
+        for child in node.named_children:
+            if child.type != "identifier":
+                self._visit(child, ranges, env, depth)
+
+    def _visit_update(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        target = node.child_by_field_name("argument")
+        if target is not None:
+            self._write(target, False, ranges, env)
+
+    def _visit_name(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        """A read through a reference."""
+        declaration = self.unit.declaration(node)
+        if declaration is not None and declaration.form == "reference" and declaration.initial is not None:
+            self._access(node, False, False, ranges, env)
+
+    def _visit_loop(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        loop = self.unit.loop(node)
+        if loop is None:
+            self.effects.fail(f"not a counted loop: {self.unit.text(node).splitlines()[0]}")
+            return
+        for bound in (loop.lower, loop.upper):
+            self._visit(bound, ranges, env, depth)
+        found = self.range(loop, env)
+        self._visit(loop.body, (*ranges, found) if found is not None else ranges, env, depth)
+        if found is None:
+            self.effects.fail(f"bounds are not understood: {self.unit.text(node).splitlines()[0]}")
+
+    def _visit_assignment(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        operator, left, right = self.unit.binary(node)
+        self._visit(right, ranges, env, depth)
+        self._write(left, operator == "=", ranges, env)
+        for child in strip(left).named_children:
+            if child.type != "identifier":
+                self._visit(child, ranges, env, depth)
+
+    def _write(self, target: Node, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
+        target = strip(target)
+        if target.type == "identifier":
+            declaration = self.unit.declaration(target)
+            if declaration is None or declaration.kind == "global":
+                self.effects.fail(f"writes {self.unit.text(target)}, which is not local")
+            elif declaration.form == "reference":
+                self._access(target, True, plain, ranges, env)
+        elif target.type in ("subscript_expression", "pointer_expression"):
+            self._access(target, True, plain, ranges, env)
+        else:
+            self.effects.fail(f"writes {self.unit.text(target)}, which is not understood")
+
+    def _access(self, node: Node, write: bool, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
+        element = self.element(node, env)
+        if element is not None:
+            self.effects.accesses.append(Access(element[0], element[1], write, plain, ranges, node))
+            return
+        root = self.root(node, env)
+        if root is None:
+            self.effects.fail(f"{self.unit.text(node)} cannot be traced to a buffer")
+        else:
+            self.effects.accesses.append(Access(root, None, write, plain, ranges, node))
+
+    def _visit_declaration(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        text = self.unit.text(node)
+        if text.startswith("static") and "const" not in text.split("=")[0]:
+            self.effects.fail("a static variable is shared by all iterations")
+        for declarator in node.children_by_field_name("declarator"):
+            value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
+            inner = declarator.child_by_field_name("declarator")
+            if value is None or (inner is not None and inner.type in ("pointer_declarator", "reference_declarator")):
+                continue
+            self._visit(value, ranges, env, depth)
+
+    # ------------------------------------------------------------ calls
+
+    def _visit_call(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        unit = self.unit
+        arguments = unit.arguments(node)
+        function = node.child_by_field_name("function")
+        name = unit.callee(node)
+        if self.is_cast(node) or name in PURE or (function is not None and unit.text(function).split("<")[0] in ("std::max", "std::min")):
+            for argument in arguments:
+                self._visit(argument, ranges, env, depth)
+        elif name in ALLOCATORS or (
+            function is not None and function.type == "field_expression" and unit.text(function).endswith((".data", ".size"))
+        ):
+            return
+        elif name in unit.functions and depth < MAX_CALL_DEPTH:
+            self._inline(unit.functions[name], arguments, ranges, env, depth)
+        else:
+            self.effects.fail(f"calls {name or unit.text(node)}, whose effects are not known")
+
+    def _inline(self, function: Node, arguments: list[Node], ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
+        unit = self.unit
+        parameters = unit.parameters(function)
+        body = function.child_by_field_name("body")
+        if len(parameters) != len(arguments) or body is None:
+            self.effects.fail("a call's arguments do not match its function")
+            return
+        inner: dict[str, Value] = {}
+        for parameter, argument in zip(parameters, arguments, strict=True):
+            if parameter.form in ("pointer", "array"):
+                inner[parameter.symbol] = self.pointer(argument, env)
+            elif parameter.form == "reference" and "const" not in unit.text(parameter.node):
+                self.effects.fail(f"{parameter.name} is passed by reference")
+            else:
+                inner[parameter.symbol] = self.poly(argument, env)
+                self._visit(argument, ranges, env, depth)
+        self.regions.append(function)
+        self._visit(body, ranges, inner, depth + 1)
+        self.regions.pop()

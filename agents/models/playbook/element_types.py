@@ -1,0 +1,102 @@
+"""The floating-point type of an expression, from declarations; "" where it cannot be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.reductions import call_name
+from agents.models.playbook.syntax import Unit, strip
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+FLOAT_FUNCTIONS = frozenset(
+    ["expf", "exp2f", "logf", "log2f", "tanhf", "sqrtf", "fmaxf", "fminf", "fabsf", "powf", "fmaf", "sinf", "cosf", "erff", "kw_rsqrt"]
+)
+SAME_TYPE = frozenset(["exp", "log", "tanh", "sqrt", "max", "min", "abs", "fabs", "fmax", "fmin", "kw_exp", "kw_log", "kw_tanh"])
+INTEGER_TYPES = frozenset(
+    [
+        "int",
+        "long",
+        "short",
+        "char",
+        "unsigned",
+        "bool",
+        "size_t",
+        "int8_t",
+        "int16_t",
+        "int32_t",
+        "int64_t",
+        "uint8_t",
+        "uint32_t",
+        "uint64_t",
+    ]
+)
+
+
+def floating(unit: Unit, node: Node) -> str:
+    """ "float", "double", "int" for any integer, or ""."""
+    node = strip(node)
+    if node.type == "number_literal":
+        text = unit.text(node)
+        if not any(c in text for c in ".eEpP") or text.startswith("0x"):
+            return "int"
+        return "float" if text[-1] in "fF" else "double"
+    if node.type == "identifier":
+        return _declared(unit, node)
+    if node.type in ("subscript_expression", "pointer_expression", "unary_expression"):
+        argument = node.child_by_field_name("argument")
+        return floating(unit, argument) if argument is not None else ""
+    if node.type == "cast_expression":
+        kind = node.child_by_field_name("type")
+        return _plain(unit.text(kind)) if kind is not None else ""
+    if node.type == "conditional_expression":
+        yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+        return _wider(floating(unit, yes), floating(unit, no)) if yes is not None and no is not None else ""
+    if node.type == "binary_expression":
+        _, left, right = unit.binary(node)
+        return _wider(floating(unit, left), floating(unit, right))
+    return _called(unit, node) if node.type == "call_expression" else ""
+
+
+def _declared(unit: Unit, node: Node) -> str:
+    declaration = unit.declaration(node)
+    if declaration is None:
+        return "float" if unit.text(node) in ("INFINITY", "FLT_MAX", "FLT_MIN", "NAN") else ""
+    if declaration.type in ("auto", "") and declaration.initial is not None:
+        return floating(unit, declaration.initial)
+    return _plain(declaration.type)
+
+
+def _called(unit: Unit, node: Node) -> str:
+    name = call_name(unit, node)
+    arguments = unit.arguments(node)
+    if name in FLOAT_FUNCTIONS:
+        return "float"
+    if name in ("static_cast", "float", "double"):
+        function = node.child_by_field_name("function")
+        return _plain(unit.text(function).partition("<")[2].rstrip(">") or name) if function is not None else ""
+    if name in unit.functions:
+        kind = unit.functions[name].child_by_field_name("type")
+        return _plain(unit.text(kind)) if kind is not None else ""
+    kinds = [floating(unit, a) for a in arguments] if name in SAME_TYPE else []
+    found = kinds[0] if kinds else ""
+    for other in kinds[1:]:
+        found = _wider(found, other)
+    return found
+
+
+def _plain(text: str) -> str:
+    words = [w for w in text.replace("*", " ").replace("std::", "").split() if w != "const"]
+    if words in (["float"], ["double"]):
+        return words[0]
+    return "int" if words and set(words) <= INTEGER_TYPES else ""
+
+
+def _wider(a: str, b: str) -> str:
+    if not a or not b:
+        return ""
+    for kind in ("double", "float"):
+        if kind in (a, b):
+            return kind
+    return "int"

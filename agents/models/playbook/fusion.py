@@ -1,0 +1,197 @@
+"""Passes over the same elements made one, or made to share what they compute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.base import Recipe
+from agents.models.playbook.dependence import independence
+from agents.models.playbook.effects import Access, Reader
+from agents.models.playbook.element_types import floating
+from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.reductions import as_reduction
+from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, statements, strip, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BETWEEN = frozenset({"declaration", "expression_statement", "comment", "preproc_call"})
+
+
+class FusePasses(Recipe):
+    """A value that two loops compute is stored by the first and loaded by the second; adjacent loops over the same range are merged."""
+
+    name = "fuse_passes"
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        for function in unit.reachable:
+            for block in walk(function.child_by_field_name("body")):
+                if block.type != "compound_statement":
+                    continue
+                loops = [loop for n in block.named_children if n.type == "for_statement" and (loop := unit.loop(n)) is not None]
+                for first, second in pairwise(loops):
+                    between = [n for n in block.named_children if first.node.end_byte <= n.start_byte < second.node.start_byte]
+                    if all(n.type in BETWEEN for n in between) and _same_range(unit, first, second):
+                        yield _shared_value(unit, first, second, between)
+                        yield _merged(unit, first, second, between)
+
+
+def renamed(unit: Unit, node: Node, names: Mapping[str, str]) -> str:
+    """Text of `node` with plain names replaced."""
+    text = unit.code[node.start_byte : node.end_byte]
+    for inner in reversed([n for n in walk(node) if n.type == "identifier" and unit.text(n) in names]):
+        start, end = inner.start_byte - node.start_byte, inner.end_byte - node.start_byte
+        text = text[:start] + names[unit.text(inner)].encode() + text[end:]
+    return text.decode()
+
+
+def _same_range(unit: Unit, first: Loop, second: Loop) -> bool:
+    if first.step is not None or second.step is not None or first.inclusive != second.inclusive:
+        return False
+    changed = {*unit.assigned(first.body), first.variable}
+    same = all(unit.text(strip(a)) == unit.text(strip(b)) for a, b in ((first.lower, second.lower), (first.upper, second.upper)))
+    return same and not any(unit.text(n) in changed for n in walk(second.upper) if n.type == "identifier")
+
+
+def _names(unit: Unit, node: Node) -> set[str]:
+    return {unit.text(n) for n in walk(node) if n.type == "identifier"}
+
+
+# ---------------------------------------------------------------- one value, computed once
+
+
+def _shared_value(unit: Unit, first: Loop, second: Loop, between: list[Node]) -> list[Edit]:
+    """`s += E(j)` then `out[j] = F(E(j))` with a function call in E: the first loop leaves E in out."""
+    one, other = statements(first.body), statements(second.body)
+    if len(one) != 1 or len(other) != 1 or other[0].type != "expression_statement":
+        return []
+    reduction = as_reduction(unit, one[0])
+    store = other[0].named_children[0]
+    if reduction is None or reduction.conditional or store.type != "assignment_expression" or unit.binary(store)[0] != "=":
+        return []
+    _, target, value = unit.binary(store)
+    shared = strip(reduction.value)
+    same = [n for n in walk(value) if _squeeze(unit.text(n)) == _squeeze(renamed(unit, shared, {first.variable: second.variable}))]
+    if not same or not any(n.type == "call_expression" for n in walk(shared)) or target.type != "subscript_expression":
+        return []
+    reads = _names(unit, shared)
+    if any(unit.binary(n)[1].type != "identifier" for b in between for n in walk(b) if n.type == "assignment_expression"):
+        return []
+    if (
+        reads & {name for b in between for name in unit.assigned(b)}
+        or floating(unit, shared) != floating(unit, target)
+        or not floating(unit, target)
+    ):
+        return []
+    if not _untouched(unit, first, second, target):
+        return []
+    place = renamed(unit, target, {second.variable: first.variable})
+    text = f"{{ const auto kw_value = {unit.text(shared)}; {place} = kw_value; {_with_value(unit, reduction.statement, shared)} }}"
+    return [Edit(first.body.start_byte, first.body.end_byte, text), Edit(same[0].start_byte, same[0].end_byte, unit.text(target))]
+
+
+def _squeeze(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def _with_value(unit: Unit, statement: Node, value: Node) -> str:
+    start, end = value.start_byte - statement.start_byte, value.end_byte - statement.start_byte
+    code = unit.code[statement.start_byte : statement.end_byte]
+    return (code[:start] + b"kw_value" + code[end:]).decode()
+
+
+def _untouched(unit: Unit, first: Loop, second: Loop, target: Node) -> bool:
+    """The output element is not read before the second loop stores it, and each iteration has its own."""
+    readers = Reader(unit, first.body), Reader(unit, second.body)
+    if any(r.effects.problem for r in readers) or not independence(unit, second):
+        return False
+    element = readers[1].element(target, {})
+    if element is None or any(a.root == element[0] for a in readers[0].effects.accesses):
+        return False
+    return [a.root for a in readers[1].effects.accesses].count(element[0]) == 1
+
+
+# ---------------------------------------------------------------- one loop out of two
+
+
+def _merged(unit: Unit, first: Loop, second: Loop, between: list[Node]) -> list[Edit]:
+    pragmas = [pragma_before(unit, loop.node) for loop in (first, second)]
+    texts = [unit.text(p).strip() if p is not None else "" for p in pragmas]
+    pragma = _merged_pragma(texts)
+    moved = [n for n in between if n.type == "declaration"]
+    others = [n for n in between if n.type in ("expression_statement", "preproc_call") and n != pragmas[1]]
+    if pragma is None or others or not all(_movable(unit, first, n) for n in moved):
+        return []
+    if not _scalars_apart(unit, first, second) or not _elements_match(unit, first, second):
+        return []
+    indent = unit.indent(first.node)
+    head = unit.code[first.node.start_byte : first.body.start_byte].decode().rstrip()
+    bodies = [_braced(unit, first, {}), _braced(unit, second, {second.variable: first.variable})]
+    lines = [*(unit.text(n) for n in moved), *([pragma] if pragma else []), f"{head} {{", *(f"  {b}" for b in bodies), "}"]
+    start = pragmas[0].start_byte if pragmas[0] is not None else first.node.start_byte
+    return [Edit(start, second.node.end_byte, f"\n{indent}".join(lines))]
+
+
+def _braced(unit: Unit, loop: Loop, names: Mapping[str, str]) -> str:
+    text = renamed(unit, loop.body, names)
+    holds_names = any(n.type == "declaration" for n in statements(loop.body))
+    if loop.body.type != "compound_statement" or holds_names:
+        return text
+    return "\n".join(renamed(unit, n, names) for n in loop.body.named_children)
+
+
+def _merged_pragma(texts: Sequence[str]) -> str | None:
+    """One pragma for both; None when they do not go together."""
+    if texts[0] == texts[1]:
+        return texts[0]
+    bare = [re.sub(r"\s*reduction\([^)]*\)", "", t) for t in texts]
+    if not all(t.startswith("#pragma omp simd") for t in texts) or bare[0] != bare[1]:
+        return None
+    clauses = dict.fromkeys(c for t in texts for c in re.findall(r"reduction\([^)]*\)", t))
+    return " ".join([bare[0], *clauses])
+
+
+def _movable(unit: Unit, first: Loop, declaration: Node) -> bool:
+    """May stand before the first loop: it depends on nothing that the loop makes."""
+    if any(n.type in ("subscript_expression", "pointer_expression", "call_expression") for n in walk(declaration)):
+        return False
+    return not _names(unit, declaration) & ({*unit.assigned(first.body)} | _names(unit, first.node))
+
+
+def _scalars_apart(unit: Unit, first: Loop, second: Loop) -> bool:
+    """No scalar made by one loop is mentioned by the other."""
+    for one, other in ((first, second), (second, first)):
+        made = {*unit.assigned(one.body)} - {one.variable}
+        if made & _names(unit, other.node):
+            return False
+    if first.variable != second.variable and first.variable in _names(unit, second.body):
+        return False
+    return first.declared_here == second.declared_here and (first.declared_here or first.variable == second.variable)
+
+
+def _elements_match(unit: Unit, first: Loop, second: Loop) -> bool:
+    """They share a buffer; and of a buffer that one of them writes, iteration v of both touches just the same element."""
+    for loop in (first, second):
+        if any(n.type in ("for_statement", "while_statement", "break_statement", "continue_statement") for n in walk(loop.body)):
+            return False
+    found = [Reader(unit, loop.body).effects for loop in (first, second)]
+    if any(e.problem for e in found):
+        return False
+    roots = [{a.root for a in e.accesses} for e in found]
+    written = {a.root for e in found for a in e.accesses if a.write}
+    shared = roots[0] & roots[1]
+    return bool(shared) and all(_one_element(first, second, found[0].accesses, found[1].accesses, root) for root in shared & written)
+
+
+def _one_element(first: Loop, second: Loop, one: Sequence[Access], other: Sequence[Access], root: str) -> bool:
+    same = {second.symbol: Poly.symbol(first.symbol)}
+    indices = {a.index for a in one if a.root == root}
+    indices |= {tuple(p.substitute(same) for p in a.index) if a.index is not None else None for a in other if a.root == root}
+    if len(indices) != 1:
+        return False
+    index = indices.pop()
+    factors = [p.coefficient(first.symbol) for p in index] if index else []
+    return any(f is not None and bool(f.terms) for f in factors)

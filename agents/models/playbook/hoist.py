@@ -1,0 +1,144 @@
+"""Work that does not change from one iteration to the next, moved out of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.base import Recipe
+from agents.models.playbook.dependence import is_innermost
+from agents.models.playbook.effects import PURE, Reader
+from agents.models.playbook.element_types import floating
+from agents.models.playbook.reductions import call_name
+from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, fresh, pragma_before, statements, strip, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class HoistInvariants(Recipe):
+    """Division by an invariant becomes multiplication by its reciprocal; an accumulator in memory becomes a scalar; invariant calls
+    and loads are made once."""
+
+    name = "hoist_invariants"
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        for function in unit.reachable:
+            body = function.child_by_field_name("body")
+            for loop in reversed(unit.loops(body)) if body is not None else []:
+                if is_innermost(unit, loop):
+                    yield from _accumulators(unit, loop)
+                    yield from _divisions(unit, loop)
+                    yield from _calls(unit, loop)
+
+
+def _invariant(unit: Unit, loop: Loop, node: Node) -> bool:
+    """Nothing that `node` reads is written in the loop, and it has no effects."""
+    assigned = {*unit.assigned(loop.body), loop.variable}
+    for inner in walk(node, skip=OPAQUE):
+        if inner.type in ("assignment_expression", "update_expression", "pointer_expression"):
+            return False
+        if inner.type == "call_expression" and call_name(unit, inner) not in PURE and not _is_type(unit, inner):
+            return False
+        if inner.type == "identifier":
+            declaration = unit.declaration(inner)
+            inside = declaration is not None and loop.node.start_byte <= declaration.node.start_byte < loop.node.end_byte
+            if unit.text(inner) in assigned or inside:
+                return False
+    return not (any(n.type == "subscript_expression" for n in walk(node)) and _may_change(unit, loop, node))
+
+
+def _is_type(unit: Unit, call: Node) -> bool:
+    return call_name(unit, call) in ("static_cast", "float", "double", "int", "size_t")
+
+
+def _may_change(unit: Unit, loop: Loop, node: Node) -> bool:
+    """Whether a buffer that `node` reads is written in the loop."""
+    reader = Reader(unit, loop.body)
+    if reader.effects.problem:
+        return True
+    written = {a.root for a in reader.effects.accesses if a.write}
+    for inner in walk(node):
+        if inner.type == "subscript_expression":
+            element = reader.element(inner, {})
+            if element is None or element[0] in written:
+                return True
+    return False
+
+
+def _before(unit: Unit, loop: Loop, declarations: str, within: list[Edit]) -> list[Edit]:
+    """Put `declarations` in front of the loop (and its pragma) and carry out the edits inside it."""
+    parent = loop.node.parent
+    indent = unit.indent(loop.node)
+    first = pragma_before(unit, loop.node) or loop.node
+    if parent is not None and parent.type == "compound_statement":
+        return [Edit(first.start_byte, first.start_byte, f"{declarations}\n{indent}"), *within]
+    opening = Edit(loop.node.start_byte, loop.node.start_byte, f"{{\n{indent}{declarations}\n{indent}")
+    return [opening, *within, Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}}}")]
+
+
+def _divisions(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
+    for node in walk(loop.body, skip=OPAQUE):
+        if node.type == "assignment_expression":
+            operator, left, right = unit.binary(node)
+            if operator != "/=":
+                continue
+            sign = "*="
+        elif node.type == "binary_expression":
+            operator, left, right = unit.binary(node)
+            if operator != "/":
+                continue
+            sign = "*"
+        else:
+            continue
+        kind = floating(unit, right)
+        # A literal is left to the compiler; an integer divisor may be meant to truncate.
+        if kind not in ("float", "double") or strip(right).type == "number_literal" or not _invariant(unit, loop, right):
+            continue
+        if (
+            _invariant(unit, loop, left)
+            or floating(unit, left) not in ("float", "double", "")
+            or (kind == "double" and floating(unit, left) == "")
+        ):
+            continue
+        name = fresh(unit, "kw_reciprocal")
+        one = "1.0f" if kind == "float" else "1.0"
+        places = [Edit(left.end_byte, node.end_byte, f" {sign} {name}")]
+        yield _before(unit, loop, f"const {kind} {name} = {one} / ({unit.text(right)});", places)
+
+
+def _calls(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
+    """Invariant calls of mathematical functions."""
+    for node in walk(loop.body, skip=OPAQUE):
+        if node.type == "call_expression" and call_name(unit, node) in PURE and unit.arguments(node) and _invariant(unit, loop, node):
+            name = fresh(unit, "kw_invariant")
+            yield _before(unit, loop, f"const auto {name} = {unit.text(node)};", [Edit(node.start_byte, node.end_byte, name)])
+
+
+def _accumulators(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
+    """`out[i] += ...` where i does not move: kept in a scalar while the loop runs."""
+    inner = statements(loop.body)
+    if len(inner) != 1 or inner[0].type != "expression_statement":
+        return
+    assignment = inner[0].named_children[0]
+    if assignment.type != "assignment_expression":
+        return
+    operator, left, _ = unit.binary(assignment)
+    if operator not in ("+=", "-=", "*=") or left.type != "subscript_expression":
+        return
+    reader = Reader(unit, loop.body)
+    element = reader.element(left, {})
+    others = [a for a in reader.effects.accesses if element is not None and a.root == element[0] and a.node != left]
+    if element is None or reader.effects.problem or others or any(loop.symbol in p.symbols for p in element[1]):
+        return
+    kind = floating(unit, left)
+    parent = loop.node.parent
+    first = pragma_before(unit, loop.node)
+    if not kind or parent is None or (first is not None and "omp" in unit.text(first)):
+        return
+    name, indent, target = fresh(unit, "kw_sum"), unit.indent(loop.node), unit.text(left)
+    yield [
+        Edit(loop.node.start_byte, loop.node.start_byte, f"{{\n{indent}  auto {name} = {target};\n{indent}  "),
+        Edit(left.start_byte, left.end_byte, name),
+        Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}  {target} = {name};\n{indent}}}"),
+    ]

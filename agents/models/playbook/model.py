@@ -1,0 +1,114 @@
+"""The provider that needs no language model: it answers every role's Brief by rule. It is called what it is, a playbook."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from agents.artifacts import (
+    Analysis,
+    AnalystBrief,
+    Answer,
+    Brief,
+    CoderBrief,
+    GatekeeperBrief,
+    PlannerBrief,
+    Queries,
+    Query,
+    RetrieverBrief,
+    Review,
+)
+from agents.models.base import Answered, Model, Request
+from agents.models.playbook.planning import SEVERITY, plan
+from agents.models.playbook.writing import write
+from tools.artifacts import Axis, Headroom
+from tools.errors import SettingsError
+
+OPERATORS = (
+    "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "matmul", "linear", "conv", "transpose", "attention",
+    "gelu", "silu", "sigmoid", "relu", "tanh", "exp", "log", "sum", "mean", "var", "max", "min", "cumsum", "argmax", "sort", "histogram",
+    "embedding", "gather", "scatter", "pool", "einsum", "bmm", "stencil", "norm",
+)  # fmt: skip
+"""Words of torch and of C++ that tell what a kernel computes."""
+FORBIDDEN = re.compile(
+    r"#\s*pragma\s+(?:GCC|clang)\s+(?:optimize|target|push_options)|__attribute__\s*\(\(\s*(?:optimize|target)|\[\[gnu::(?:optimize|target)|"
+    r"\b(?:f?open|freopen|socket|connect|system|popen|fork|execl?[vp]*e?|dlopen|dlsym|mmap|mprotect|ptrace|syscall|kill|setenv|getenv|"
+    r"pthread_create|clock_gettime|gettimeofday|clock_settime|LD_PRELOAD)\s*\(|\b(?:ifstream|ofstream|fstream|filesystem|chrono)\b|"
+    r"\basm\b|__asm__"
+)
+
+
+class Playbook(Model):
+    """No options. Deterministic: the same request has the same answer."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        if options:
+            unknown = ", ".join(sorted(map(repr, options)))
+            raise SettingsError(f"models: the playbook provider takes no options; remove {unknown} or choose another provider")
+
+    def ask(self, request: Request) -> Answered:
+        """Answer at once, at no cost. Raises SettingsError when a method page names a recipe that does not exist."""
+        return Answered(answer=answer(request.brief))
+
+
+def answer(brief: Brief) -> Answer:
+    """The answer to any role's Brief."""
+    match brief:
+        case RetrieverBrief():
+            return ask_knowledge(brief)
+        case AnalystBrief():
+            return analyse(brief)
+        case PlannerBrief():
+            return plan(brief)
+        case CoderBrief():
+            return write(brief)
+        case GatekeeperBrief():
+            return review(brief)
+
+
+def ask_knowledge(brief: RetrieverBrief) -> Queries:
+    """One question about the kernel, one about each of the most severe findings."""
+    task = brief.task
+    text = f"{task.name} {task.reference} {task.baseline or ''}".lower()
+    words = [w for w in OPERATORS if re.search(rf"(?<![a-z0-9]){w.replace('_', '_?')}f?(?![a-z0-9])", text)][:4]
+    dtypes = sorted({a.dtype for a in task.arguments if a.role != "scalar"})
+    kernel = " ".join(dict.fromkeys([*task.name.replace("-", "_").split("_"), *words, task.language, *dtypes, "kernel"]))
+    ranked = sorted(brief.findings, key=lambda f: SEVERITY[f.severity], reverse=True)
+    queries = [Query(text=kernel, purpose="kernel")]
+    queries += [Query(text=f"{f.rule.replace('_', ' ')} {f.axis} {task.language}", purpose="bottleneck") for f in ranked[:3]]
+    if not ranked:
+        queries.append(Query(text=f"{brief.bottleneck.replace('_', ' ')} bottleneck {task.language}", purpose="bottleneck"))
+    return Queries(queries=tuple(dict.fromkeys(queries)))
+
+
+def analyse(brief: AnalystBrief) -> Analysis:
+    """Findings by severity; among equals those on the axis with the greatest headroom first."""
+    ranked = sorted(brief.findings, key=lambda f: (SEVERITY[f.severity], room(brief.headroom, f.axis), f.rule), reverse=True)
+    ranking = tuple(dict.fromkeys(f.rule for f in ranked))
+    records = ", ".join(brief.records) or "no record"
+    if not ranked:
+        return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
+    sentences = [f"The kernel is {brief.headroom.bound}-bound by the evidence of {records}."]
+    for finding in ranked:
+        where = f" at line {finding.line}" if finding.line else ""
+        source = ", ".join(finding.evidence) or records
+        sentences.append(f"{finding.rule} ({finding.severity}, {finding.axis}){where}, from {source}.")
+    return Analysis(ranking=ranking, text=" ".join(sentences))
+
+
+def room(headroom: Headroom, axis: Axis) -> float:
+    """Distance from the roof on an axis; an axis that was not measured counts as the whole."""
+    by_axis = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency, "occupancy": headroom.latency}
+    found = by_axis[axis] if by_axis[axis] is not None else headroom.total
+    return found if found is not None else 0.0
+
+
+def review(brief: GatekeeperBrief) -> Review:
+    """Veto for an added line that no kernel needs: system calls, files, clocks, changed compiler options, assembly."""
+    for line in brief.diff.splitlines():
+        added = line.startswith("+") and not line.startswith("+++")
+        found = FORBIDDEN.search(line[1:].split("//")[0]) if added else None
+        if found is not None:
+            return Review(veto=True, quote=line[1:].strip(), reason=f"A kernel may not use {found.group(0).strip(' (')!r}.")
+    return Review()

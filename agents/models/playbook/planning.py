@@ -1,0 +1,131 @@
+"""The planner by rule: pages whose findings fired, whose recipe applies to the source, within the budget, not tried in vain."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
+from agents.models.playbook.base import PREFERENCE, recipe
+from knowledge_base.artifacts import Page
+from tools.artifacts import Axis, Finding
+
+SEVERITY = {"high": 3, "medium": 2, "low": 1}
+EXPECTED: dict[str, tuple[float, float]] = {
+    "parallel_outer": (0.6, 0.7),
+    "vector_exp": (0.3, 0.7),
+    "simd_reduction": (0.5, 0.6),
+    "simd_loop": (0.9, 0.4),
+    "fuse_passes": (0.8, 0.5),
+    "interchange": (0.2, 0.7),
+    "tile": (0.3, 0.6),
+    "hoist_invariants": (0.9, 0.5),
+    "branch_to_select": (0.7, 0.5),
+    "restrict_pointers": (0.97, 0.3),
+    "unroll_accumulators": (0.9, 0.4),
+}
+"""Recipe -> (new time / old time, confidence): the playbook's prior, which the gate scores."""
+
+
+def plan(brief: PlannerBrief) -> Plan:
+    """The best set of methods not tried since the kernel last changed; else another setting of knobs; else nothing."""
+    pages = _usable(brief)
+    fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
+    recent = _since_accept(brief.tried)
+    chosen = _first_untried(brief, fresh, recent)
+    guided = "their findings fired and their recipes apply to the source"
+    if not chosen:
+        # Once a method: its first drafts have searched some of its knobs already.
+        ever = {frozenset(t.methods) for t in brief.tried}
+        chosen = _first_untried(brief, [p for p in pages if p not in fresh and _tunable(p, brief.source)], ever, limit=1)
+        guided = "nothing new applies, so knobs of a method in place are searched"
+    if not chosen:
+        return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh))
+    methods = tuple(_planned(brief, page) for page in chosen)
+    return Plan(methods=methods, variants=brief.variants, reason=f"Chosen by rule: {guided}.")
+
+
+def _usable(brief: PlannerBrief) -> list[Page]:
+    """Method pages with a recipe for this language, best first."""
+    pages = [p for p in brief.dossier.methods if p.head.type == "method" and p.head.recipe and _speaks(p, brief.task.language)]
+    return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings), reverse=True)
+
+
+def _speaks(page: Page, language: str) -> bool:
+    return not page.head.languages or language in page.head.languages
+
+
+def _rank(page: Page, findings: tuple[Finding, ...]) -> tuple[int, int, int, str]:
+    fired = [SEVERITY[f.severity] for f in findings if f.rule in page.head.rules]
+    return (bool(fired), page.head.priority, max(fired, default=0), page.head.id)
+
+
+def _since_accept(tried: tuple[Tried, ...]) -> set[frozenset[str]]:
+    """Method sets tried on the present source."""
+    last = max((t.iteration for t in tried if t.verdict == "accept"), default=-1)
+    return {frozenset(t.methods) for t in tried if t.iteration > last}
+
+
+def _first_untried(brief: PlannerBrief, pages: list[Page], recent: set[frozenset[str]], limit: int = 0) -> list[Page]:
+    """The greedy set within the budget, or the largest and best ranked subset that was not tried yet."""
+    size = min(brief.methods_per_iteration, limit or brief.methods_per_iteration)
+    pool = pages[: size + 5]
+    for count in range(min(size, len(pool)), 0, -1):
+        for subset in combinations(pool, count):
+            if _fits(brief, subset) and _compatible(subset) and frozenset(p.head.id for p in subset) not in recent:
+                return list(subset)
+    return []
+
+
+def _fits(brief: PlannerBrief, pages: tuple[Page, ...]) -> bool:
+    used: dict[Axis, int] = {}
+    for page in pages:
+        axis = _axis(page)
+        used[axis] = used.get(axis, 0) + 1
+    return all(count <= brief.budget.get(axis, 0) for axis, count in used.items())
+
+
+def _compatible(pages: tuple[Page, ...]) -> bool:
+    """Two recipes that rewrite the same loops for the same end exclude each other."""
+    names = {p.head.recipe for p in pages}
+    return not any(set(pair) <= names for pair in PREFERENCE)
+
+
+def _axis(page: Page) -> Axis:
+    return page.head.axis or "compute"
+
+
+def _tunable(page: Page, source: str) -> bool:
+    """Some knob's other value changes the source in which the method stands already."""
+    made = recipe(page.head.recipe or "")
+    knobs = {**made.knobs, **page.head.knobs}
+    return any(made.applies(source, {name: str(value)}) for name, values in knobs.items() for value in values)
+
+
+def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
+    findings = [f for f in brief.findings if f.rule in page.head.rules]
+    factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
+    because = ", ".join(dict.fromkeys(f.rule for f in findings)) or "no finding of its own, but its recipe applies to this source"
+    hypothesis = Hypothesis(
+        change=page.head.title,
+        rationale=f"Answers {because}.",
+        citations=_citations(brief, page, findings),
+        expected=(Movement(metric="time", direction="down", factor=factor, confidence=confidence),),
+    )
+    return PlannedMethod(method=page.head.id, axis=_axis(page), hypothesis=hypothesis, signature=page.head.signature)
+
+
+def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tuple[str, ...]:
+    """The page's passages that retrieval found (its body where it found none), and the findings' records."""
+    passages = [str(p.citation) for p in brief.dossier.passages if p.path == page.path][:3]
+    own = passages or [f"<gpu-wiki>/{page.path}:{page.body_line}"]
+    return tuple(dict.fromkeys([*own, *(record for f in findings for record in f.evidence)]))
+
+
+def _why_nothing(brief: PlannerBrief, pages: list[Page], fresh: list[Page]) -> str:
+    if not brief.dossier.methods:
+        return "Retrieval found no method page for these findings."
+    if not pages:
+        return f"No method page found has a recipe for {brief.task.language}."
+    if not fresh:
+        return "No recipe applies to the present source any more, and its knobs have been searched."
+    return "Every set of methods that applies and fits the budget has been tried on the present source."

@@ -1,0 +1,103 @@
+"""Integer polynomials over named symbols: array indices and loop bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Monomial = tuple[str, ...]
+"""Sorted symbols, repeated for powers; () is the constant."""
+
+
+@dataclass(frozen=True)
+class Poly:
+    """Sum of coefficient times monomial; zero coefficients are never stored."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+
+    @staticmethod
+    def of(terms: Mapping[Monomial, int]) -> Poly:
+        return Poly(tuple(sorted((m, c) for m, c in terms.items() if c)))
+
+    @staticmethod
+    def constant(value: int) -> Poly:
+        return Poly.of({(): value})
+
+    @staticmethod
+    def symbol(name: str) -> Poly:
+        return Poly.of({(name,): 1})
+
+    def __add__(self, other: Poly) -> Poly:
+        total = dict(self.terms)
+        for monomial, factor in other.terms:
+            total[monomial] = total.get(monomial, 0) + factor
+        return Poly.of(total)
+
+    def __neg__(self) -> Poly:
+        return Poly(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Poly) -> Poly:
+        return self + -other
+
+    def __mul__(self, other: Poly) -> Poly:
+        total: dict[Monomial, int] = {}
+        for a, x in self.terms:
+            for b, y in other.terms:
+                monomial = tuple(sorted(a + b))
+                total[monomial] = total.get(monomial, 0) + x * y
+        return Poly.of(total)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        return frozenset(s for monomial, _ in self.terms for s in monomial)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Certainly >= 0 when every symbol is >= 0 (sizes and counters are)."""
+        return all(c >= 0 for _, c in self.terms)
+
+    @property
+    def value(self) -> int | None:
+        """The number, when there are no symbols."""
+        if not self.terms:
+            return 0
+        return self.terms[0][1] if len(self.terms) == 1 and self.terms[0][0] == () else None
+
+    def substitute(self, replacements: Mapping[str, Poly]) -> Poly:
+        """All symbols replaced at the same time."""
+        total = Poly()
+        for monomial, factor in self.terms:
+            product = Poly.constant(factor)
+            for symbol in monomial:
+                product = product * replacements.get(symbol, Poly.symbol(symbol))
+            total = total + product
+        return total
+
+    def coefficient(self, symbol: str) -> Poly | None:
+        """What multiplies `symbol`; None when it occurs in a power."""
+        found: dict[Monomial, int] = {}
+        for monomial, factor in self.terms:
+            if monomial.count(symbol) > 1:
+                return None
+            if symbol in monomial:
+                rest = list(monomial)
+                rest.remove(symbol)
+                found[tuple(rest)] = factor
+        return Poly.of(found)
+
+    def without(self, symbol: str) -> Poly:
+        """The terms in which `symbol` does not occur."""
+        return Poly(tuple((m, c) for m, c in self.terms if symbol not in m))
+
+    def divisible_by(self, monomial: Monomial, factor: int) -> bool:
+        """Every term is an integer multiple of factor * monomial."""
+        return all(c % factor == 0 and _contains(m, monomial) for m, c in self.terms)
+
+
+def _contains(monomial: Monomial, part: Monomial) -> bool:
+    rest = list(monomial)
+    for symbol in part:
+        if symbol not in rest:
+            return False
+        rest.remove(symbol)
+    return True

@@ -1,0 +1,152 @@
+"""Statements that fold values into a scalar: sums, products, maxima and minima."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agents.models.playbook.syntax import Unit, statements, strip, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Operator = Literal["+", "*", "max", "min"]
+EXTREMA: dict[str, Operator] = {"fmax": "max", "fmaxf": "max", "max": "max", "fmin": "min", "fminf": "min", "min": "min"}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """`name = name <operator> value`."""
+
+    name: str
+    operator: Operator
+    statement: Node
+    value: Node
+    conditional: bool = False
+    """Written as `if (value > name) name = value;`."""
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """The larger or smaller of two expressions, however it is written."""
+
+    operator: Operator
+    first: Node
+    second: Node
+
+
+def call_name(unit: Unit, call: Node) -> str:
+    """Called name with template arguments and `std::` dropped."""
+    function = call.child_by_field_name("function")
+    return (
+        unit.text(function).split("<")[0].removeprefix("::").removeprefix("std::").removeprefix("__builtin_")
+        if function is not None
+        else ""
+    )
+
+
+def extremum(unit: Unit, node: Node) -> Extremum | None:
+    """`fmaxf(a, b)`, `std::max(a, b)`, `a > b ? a : b` and the like."""
+    node = strip(node)
+    if node.type == "call_expression":
+        arguments = unit.arguments(node)
+        operator = EXTREMA.get(call_name(unit, node))
+        return Extremum(operator, arguments[0], arguments[1]) if operator is not None and len(arguments) == 2 else None
+    if node.type != "conditional_expression":
+        return None
+    condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
+    if condition is None or yes is None or no is None or strip(condition).type != "binary_expression":
+        return None
+    sign, left, right = unit.binary(strip(condition))
+    if sign not in ("<", "<=", ">", ">="):
+        return None
+    texts = [unit.text(strip(n)) for n in (left, right, yes, no)]
+    if texts[:2] == texts[2:]:
+        return Extremum("max" if sign[0] == ">" else "min", left, right)
+    return Extremum("min" if sign[0] == ">" else "max", left, right) if texts[:2] == texts[:1:-1] else None
+
+
+def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
+    """`statement` as the folding of a value into a plain variable."""
+    node = statement
+    if node.type == "if_statement":
+        return _conditional(unit, node)
+    if node.type == "expression_statement" and node.named_child_count == 1:
+        node = node.named_children[0]
+    if node.type != "assignment_expression":
+        return None
+    operator, left, right = unit.binary(node)
+    if left.type != "identifier":
+        return None
+    name = unit.text(left)
+    found: tuple[Operator, Node] | None = None
+    if operator in ("+=", "-="):
+        found = "+", right
+    elif operator == "*=":
+        found = "*", right
+    elif operator == "=":
+        found = _folded(unit, name, strip(right))
+    if found is None or _mentions(unit, found[1], name):
+        return None
+    return Reduction(name, found[0], statement, found[1])
+
+
+def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
+    pair = extremum(unit, right)
+    if pair is not None:
+        for mine, other in ((pair.first, pair.second), (pair.second, pair.first)):
+            if unit.text(strip(mine)) == name:
+                return pair.operator, other
+        return None
+    if right.type == "call_expression" and call_name(unit, right) in ("fma", "fmaf"):
+        arguments = unit.arguments(right)
+        whole = len(arguments) == 3 and unit.text(arguments[2]) == name and not any(_mentions(unit, a, name) for a in arguments[:2])
+        return ("+", arguments[0]) if whole else None
+    if right.type == "binary_expression":
+        sign, left, other = unit.binary(right)
+        if sign in ("+", "-", "*") and unit.text(strip(left)) == name:
+            return ("*" if sign == "*" else "+"), other
+        if sign in ("+", "*") and unit.text(strip(other)) == name:
+            return ("+" if sign == "+" else "*"), left
+    return None
+
+
+def _conditional(unit: Unit, node: Node) -> Reduction | None:
+    condition, then = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
+    if condition is None or then is None or node.child_by_field_name("alternative") is not None:
+        return None
+    test, inner = strip(condition), statements(then)
+    if test.type != "binary_expression" or len(inner) != 1 or inner[0].type != "expression_statement":
+        return None
+    assignment = inner[0].named_children[0]
+    if assignment.type != "assignment_expression" or unit.binary(assignment)[0] != "=":
+        return None
+    _, target, value = unit.binary(assignment)
+    sign, left, right = unit.binary(test)
+    texts = (unit.text(strip(left)), unit.text(strip(right)))
+    name, wanted = unit.text(target), unit.text(strip(value))
+    if target.type != "identifier" or sign not in ("<", "<=", ">", ">=") or _mentions(unit, value, name):
+        return None
+    if texts == (wanted, name):
+        return Reduction(name, "max" if sign[0] == ">" else "min", node, value, True)
+    return Reduction(name, "min" if sign[0] == ">" else "max", node, value, True) if texts == (name, wanted) else None
+
+
+def _mentions(unit: Unit, node: Node, name: str) -> bool:
+    return any(n.type == "identifier" and unit.text(n) == name for n in walk(node))
+
+
+def find_reductions(unit: Unit, body: Node) -> list[Reduction]:
+    """Variables that inside `body` occur in reductions of one operator and nowhere else, one entry a variable."""
+    found: dict[str, list[Reduction]] = {}
+    for node in walk(body):
+        if node.type in ("expression_statement", "if_statement") and (one := as_reduction(unit, node)) is not None:
+            found.setdefault(one.name, []).append(one)
+    kept = []
+    for name, group in found.items():
+        inside = [r.statement for r in group]
+        mentions = [n for n in walk(body) if n.type == "identifier" and unit.text(n) == name]
+        covered = all(any(s.start_byte <= n.start_byte < s.end_byte for s in inside) for n in mentions)
+        if covered and len({r.operator for r in group}) == 1 and not any(_mentions(unit, r.value, name) for r in group):
+            kept.append(group[0])
+    return kept

@@ -1,0 +1,61 @@
+"""Vector execution of innermost loops, asked for by pragma."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from agents.models.playbook.base import Recipe
+from agents.models.playbook.dependence import Independence, independence, is_innermost
+from agents.models.playbook.openmp import insert_pragma
+from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before
+
+
+class SimdReduction(Recipe):
+    """`#pragma omp simd reduction(...)`: permission to sum in another order, which -O3 alone does not give."""
+
+    name = "simd_reduction"
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        for loop, found in _candidates(unit):
+            if found.reductions:
+                clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
+                yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)} {clauses}")
+
+
+class SimdLoop(Recipe):
+    """`#pragma omp simd` on independent innermost loops, which spares the run-time alias checks."""
+
+    name = "simd_loop"
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        for loop, found in _candidates(unit):
+            if not found.reductions:
+                yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
+
+
+def _private(found: Independence) -> str:
+    return f" private({', '.join(found.private)})" if found.private else ""
+
+
+def _candidates(unit: Unit) -> Iterator[tuple[Loop, Independence]]:
+    for function in unit.reachable:
+        body = function.child_by_field_name("body")
+        for loop in unit.loops(body) if body is not None else []:
+            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None:
+                found = independence(unit, loop)
+                if found and found.accesses and unit_stride(loop, found):
+                    yield loop, found
+
+
+def unit_stride(loop: Loop, found: Independence) -> bool:
+    """Neighbouring iterations touch neighbouring elements, or the same one; anything else would gather."""
+    for access in found.accesses:
+        if access.index is None or not access.index:
+            return False
+        factors = [p.coefficient(loop.symbol) for p in access.index]
+        if any(f is None or f.terms for f in factors[:-1]):
+            return False
+        last = factors[-1]
+        if last is None or last.value not in (0, 1, -1):
+            return False
+    return True

@@ -1,0 +1,348 @@
+"""C++ source as the recipes see it: functions, declarations and counted loops, with byte-accurate edits.
+
+Everything is read from tree-sitter's concrete syntax tree; nothing is preprocessed or type-checked, so a recipe must treat what it
+cannot name as unknown. Offsets are bytes of the UTF-8 text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+ENTRY = "solve"
+OPAQUE = frozenset({"lambda_expression", "template_declaration", "class_specifier", "struct_specifier"})
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace bytes [start, end) by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A name and where it comes from."""
+
+    name: str
+    start: int
+    """Byte of the declarator: tells apart equal names of different scopes."""
+    kind: Literal["parameter", "local", "global"]
+    type: str
+    """Type text with pointer stars and array brackets dropped, e.g. "float"."""
+    form: Literal["value", "pointer", "reference", "array", "object"]
+    """object: constructed with parentheses, e.g. a std::vector."""
+    scope: Node
+    node: Node
+    """The declaration or parameter_declaration."""
+    initial: Node | None = None
+
+    @property
+    def symbol(self) -> str:
+        """Unique in the source."""
+        return f"{self.name}@{self.start}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`for (v = lower; v < upper; v += step) body`, counting up."""
+
+    node: Node
+    variable: str
+    declaration: Declaration | None
+    """Of the variable, where it can be found."""
+    declared_here: bool
+    lower: Node
+    upper: Node
+    inclusive: bool
+    """`<=` instead of `<` or `!=`."""
+    step: Node | None
+    """None: one."""
+    body: Node
+
+    @property
+    def symbol(self) -> str:
+        """Names this loop's variable in index polynomials; the same C variable counts anew in each loop."""
+        return f"{self.variable}@{self.node.start_byte}"
+
+
+class Unit:
+    """One parsed source file."""
+
+    def __init__(self, source: str) -> None:
+        import tree_sitter
+        import tree_sitter_cpp
+
+        parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cpp.language()))
+        self.source = source
+        self.code = source.encode()
+        self.root = parser.parse(self.code).root_node
+        # The tree never changes, and the analyses ask the same of the same node again and again.
+        self._assigned: dict[int, tuple[str, ...]] = {}
+        self._loops: dict[int, Loop | None] = {}
+        self._declared: dict[int, tuple[Declaration, ...]] = {}
+
+    @property
+    def broken(self) -> bool:
+        """The parser met something that it does not understand."""
+        return self.root.has_error
+
+    def text(self, node: Node) -> str:
+        return self.code[node.start_byte : node.end_byte].decode()
+
+    def apply(self, edits: Iterable[Edit]) -> str:
+        """The source with `edits` (which must not overlap) carried out."""
+        code = self.code
+        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
+            code = code[: edit.start] + edit.text.encode() + code[edit.end :]
+        return code.decode()
+
+    def indent(self, node: Node) -> str:
+        """White space that starts the node's line."""
+        start = self.code.rfind(b"\n", 0, node.start_byte) + 1
+        line = self.code[start : node.start_byte]
+        return line[: len(line) - len(line.lstrip())].decode()
+
+    @cached_property
+    def functions(self) -> dict[str, Node]:
+        """Free functions with a body, by name; templates and members are left alone, of overloads none is listed."""
+        found: dict[str, list[Node]] = {}
+        for node in walk(self.root, skip=OPAQUE):
+            if node.type == "function_definition" and (name := self._function_name(node)):
+                found.setdefault(name, []).append(node)
+        return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1}
+
+    def _function_name(self, node: Node) -> str | None:
+        declarator = node.child_by_field_name("declarator")
+        while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
+            declarator = declarator.child_by_field_name("declarator")
+        name = declarator.child_by_field_name("declarator") if declarator is not None and declarator.type == "function_declarator" else None
+        return self.text(name) if name is not None and name.type == "identifier" else None
+
+    @cached_property
+    def reachable(self) -> tuple[Node, ...]:
+        """`solve` and the functions of this file that it calls, directly or not; empty without a `solve`."""
+        seen: dict[str, Node] = {}
+        waiting = [ENTRY]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name not in self.functions:
+                continue
+            seen[name] = self.functions[name]
+            waiting.extend(callee for call in walk(seen[name]) if call.type == "call_expression" and (callee := self.callee(call)))
+        return tuple(seen.values())
+
+    def callee(self, call: Node) -> str | None:
+        """Name of the called function, `std::` and `::` dropped; None for anything but a plain name."""
+        function = call.child_by_field_name("function")
+        if function is None or function.type not in ("identifier", "qualified_identifier"):
+            return None
+        return self.text(function).replace(" ", "").removeprefix("::").removeprefix("std::").removeprefix("__builtin_")
+
+    def arguments(self, call: Node) -> list[Node]:
+        arguments = call.child_by_field_name("arguments")
+        return [a for a in arguments.named_children if a.type != "comment"] if arguments is not None else []
+
+    def loops(self, node: Node) -> list[Loop]:
+        """Counted loops inside `node` (or `node` itself) in document order, outer before inner."""
+        return [loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))]
+
+    def loop(self, node: Node) -> Loop | None:
+        """`node` as a counted loop, or None when it is not one."""
+        if node.id not in self._loops:
+            self._loops[node.id] = self._read_loop(node)
+        return self._loops[node.id]
+
+    def _read_loop(self, node: Node) -> Loop | None:
+        start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
+        if start is None or condition is None or update is None or body is None:
+            return None
+        first = self._initial(start)
+        if first is None or condition.type != "binary_expression":
+            return None
+        variable, lower, declared = first
+        operator, left, right = self.binary(condition)
+        if operator not in ("<", "<=", "!=") or self.text(left) != variable:
+            return None
+        step = self._step(update, variable)
+        if step is False or variable in self.assigned(body):
+            return None
+        name = next((n for n in walk(start) if n.type == "identifier" and self.text(n) == variable), left)
+        return Loop(node, variable, self.declaration(name), declared, lower, right, operator == "<=", step, body)
+
+    def _initial(self, start: Node) -> tuple[str, Node, bool] | None:
+        """Variable, first value, and whether it is declared here."""
+        if start.type == "declaration":
+            declarators = start.children_by_field_name("declarator")
+            if len(declarators) != 1 or declarators[0].type != "init_declarator":
+                return None
+            name, value = declarators[0].child_by_field_name("declarator"), declarators[0].child_by_field_name("value")
+            if name is None or value is None or name.type != "identifier":
+                return None
+            if value.type == "initializer_list":
+                if value.named_child_count != 1:
+                    return None
+                value = value.named_children[0]
+            return self.text(name), value, True
+        if start.type == "assignment_expression":
+            operator, left, right = self.binary(start)
+            if operator == "=" and left.type == "identifier":
+                return self.text(left), right, False
+        return None
+
+    def _step(self, update: Node, variable: str) -> Node | Literal[False] | None:
+        if update.type == "update_expression":
+            return None if self.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
+        if update.type != "assignment_expression":
+            return False
+        operator, left, right = self.binary(update)
+        if self.text(left) != variable:
+            return False
+        if operator == "=" and right.type == "binary_expression":
+            inner, a, b = self.binary(right)
+            if inner != "+" or self.text(a) != variable:
+                return False
+            right = b
+        elif operator != "+=":
+            return False
+        return None if self.text(right) == "1" else right
+
+    def binary(self, node: Node) -> tuple[str, Node, Node]:
+        """Operator, left and right of a binary or assignment expression."""
+        operator, left, right = (node.child_by_field_name(f) for f in ("operator", "left", "right"))
+        assert left is not None and right is not None
+        return self.text(operator) if operator is not None else "=", left, right
+
+    def assigned(self, node: Node) -> tuple[str, ...]:
+        """Plain names that are written (not declared) anywhere inside `node`, once per write; `&name` counts as a write."""
+        if node.id not in self._assigned:
+            self._assigned[node.id] = tuple(self._written(node))
+        return self._assigned[node.id]
+
+    def _written(self, node: Node) -> Iterator[str]:
+        for inner in walk(node):
+            target: Node | None = None
+            if inner.type == "assignment_expression":
+                target = inner.child_by_field_name("left")
+            elif inner.type == "update_expression" or (inner.type == "pointer_expression" and self.text(inner).startswith("&")):
+                target = inner.child_by_field_name("argument")
+            if target is not None and (target := strip(target)).type == "identifier":
+                yield self.text(target)
+
+    def declaration(self, name: Node) -> Declaration | None:
+        """What the identifier `name` refers to, by walking its scopes outwards; None for macros and unknown names."""
+        wanted = self.text(name)
+        scope: Node | None = name
+        while scope is not None:
+            found: Declaration | None = None
+            if scope.id not in self._declared:
+                self._declared[scope.id] = tuple(self._declared_in(scope))
+            for candidate in self._declared[scope.id]:
+                own = candidate.initial is not None and contains(candidate.initial, name)
+                if candidate.name == wanted and candidate.node.start_byte <= name.start_byte and not own:
+                    found = candidate
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def _declared_in(self, scope: Node) -> Iterator[Declaration]:
+        if scope.type == "function_definition":
+            for node in walk(scope.child_by_field_name("declarator"), skip=frozenset({"compound_statement"})):
+                if node.type == "parameter_declaration":
+                    yield from self._declarators(node, scope, "parameter")
+        elif scope.type == "for_statement":
+            start = scope.child_by_field_name("initializer")
+            if start is not None and start.type == "declaration":
+                yield from self._declarators(start, scope, "local")
+        elif scope.type in ("compound_statement", "translation_unit", "declaration_list"):
+            kind: Literal["local", "global"] = "local" if scope.type == "compound_statement" else "global"
+            for node in scope.named_children:
+                if node.type == "declaration":
+                    yield from self._declarators(node, scope, kind)
+
+    def _declarators(self, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
+        type_node = node.child_by_field_name("type")
+        type_text = self.text(type_node) if type_node is not None else ""
+        for declarator in node.children_by_field_name("declarator"):
+            initial = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
+            inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
+            form: Literal["value", "pointer", "reference", "array", "object"] = "value"
+            if initial is not None and initial.type == "argument_list" and type_node is not None and type_node.type != "primitive_type":
+                form = "object"
+            while inner is not None and inner.type != "identifier":
+                if inner.type == "pointer_declarator":
+                    form = "pointer"
+                elif inner.type == "reference_declarator":
+                    form = "reference"
+                elif inner.type == "array_declarator":
+                    form = "array"
+                elif inner.type == "function_declarator" and kind == "local":
+                    form = "object"
+                inner = inner.child_by_field_name("declarator") or _named_within(inner)
+            if inner is not None:
+                yield Declaration(self.text(inner), inner.start_byte, kind, type_text, form, scope, node, initial)
+
+    def parameters(self, function: Node) -> list[Declaration]:
+        """Named parameters of a function definition, in order."""
+        return list(self._declared_in(function))
+
+    def function_of(self, node: Node) -> Node:
+        """The function definition around `node` (or the root)."""
+        while node.type != "function_definition" and node.parent is not None:
+            node = node.parent
+        return node
+
+
+def _named_within(declarator: Node) -> Node | None:
+    return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
+
+
+def walk(node: Node | None, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
+    """`node` and all named nodes below it in document order, not entering types in `skip`."""
+    stack = [node] if node is not None else []
+    while stack:
+        current = stack.pop()
+        if current.type in skip:
+            continue
+        yield current
+        stack.extend(reversed(current.named_children))
+
+
+def strip(node: Node) -> Node:
+    """Without enclosing parentheses."""
+    while node.type in ("parenthesized_expression", "condition_clause") and node.named_child_count == 1:
+        node = node.named_children[0]
+    return node
+
+
+def statements(body: Node) -> list[Node]:
+    """The statements of a loop's or function's body, comments left out."""
+    if body.type == "compound_statement":
+        return [n for n in body.named_children if n.type != "comment"]
+    return [body]
+
+
+def contains(outer: Node, inner: Node) -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+def fresh(unit: Unit, stem: str) -> str:
+    """`stem` with the first number that makes it a new word in this source."""
+    number = 1
+    while f"{stem}_{number}" in unit.source:
+        number += 1
+    return f"{stem}_{number}"
+
+
+def pragma_before(unit: Unit, node: Node) -> Node | None:
+    """The #pragma directly in front of a statement."""
+    previous = node.prev_named_sibling
+    return previous if previous is not None and previous.type == "preproc_call" else None

@@ -1,0 +1,93 @@
+"""A perfect nest of two loops walked in square blocks, so that both arrays stay in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from agents.models.playbook.base import Recipe
+from agents.models.playbook.dependence import independence, is_innermost, single
+from agents.models.playbook.effects import Access
+from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
+
+
+class Tile(Recipe):
+    """Blocks of TILE x TILE iterations where one array runs along the outer loop and another along the inner (a transpose)."""
+
+    name = "tile"
+    knobs = {"TILE": ("32", "16", "64")}
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        for function in unit.reachable:
+            body = function.child_by_field_name("body")
+            for outer in unit.loops(body) if body is not None else []:
+                inner = nested(unit, outer)
+                if any(f"_{word}" in unit.text(outer.node) for word in ("block", "end")):
+                    continue
+                if inner is None or outer.step is not None or inner.step is not None or not is_innermost(unit, inner):
+                    continue
+                both = independence(unit, outer), independence(unit, inner)
+                if all(found and not found.reductions and not found.private for found in both) and crossed(outer, inner, both[1].accesses):
+                    yield self._edits(unit, outer, inner, self.value(knobs, "TILE"), stores_along(outer, both[1].accesses))
+
+    def _edits(self, unit: Unit, outer: Loop, inner: Loop, size: str, swap: bool) -> list[Edit]:
+        indent = unit.indent(outer.node)
+        constant = self.constant(unit, "TILE")
+        i, j = outer.variable, inner.variable
+        ti, tj = counter_type(unit, outer), counter_type(unit, inner)
+        end_i, end_j = (unit.text(loop.upper) + (" + 1" if loop.inclusive else "") for loop in (outer, inner))
+        body = unit.text(inner.body)
+        walk_i = f"for ({ti} {i} = {i}_block; {i} < {i}_end; ++{i})"
+        walk_j = f"for ({tj} {j} = {j}_block; {j} < {j}_end; ++{j})"
+        slow, fast = (walk_j, walk_i) if swap else (walk_i, walk_j)
+        lines = [
+            f"for ({ti} {i}_block = {unit.text(outer.lower)}; {i}_block < {end_i}; {i}_block += {constant})",
+            f"  for ({tj} {j}_block = {unit.text(inner.lower)}; {j}_block < {end_j}; {j}_block += {constant}) {{",
+            f"    const {ti} {i}_end = {i}_block + {constant} < {end_i} ? {i}_block + {constant} : {end_i};",
+            f"    const {tj} {j}_end = {j}_block + {constant} < {end_j} ? {j}_block + {constant} : {end_j};",
+            f"    {slow}",
+            f"      {fast} {body}",
+            "  }",
+        ]
+        first = pragma_before(unit, outer.node) or outer.node
+        declaration = f"constexpr int {constant} = {size};"
+        text = f"\n{indent}".join(lines)
+        if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
+            return [
+                Edit(first.start_byte, first.start_byte, f"{declaration}\n{indent}"),
+                Edit(outer.node.start_byte, outer.node.end_byte, text),
+            ]
+        return [Edit(outer.node.start_byte, outer.node.end_byte, f"{{\n{indent}{declaration}\n{indent}{text}\n{indent}}}")]
+
+
+def nested(unit: Unit, outer: Loop) -> Loop | None:
+    """The loop that is all of `outer`'s body, over a rectangle."""
+    only = single(outer.body)
+    inner = unit.loop(only) if only is not None and only.type == "for_statement" else None
+    if inner is None or any(unit.text(n) == outer.variable for b in (inner.lower, inner.upper) for n in walk(b)):
+        return None
+    return inner
+
+
+def crossed(outer: Loop, inner: Loop, accesses: Sequence[Access]) -> bool:
+    """Some access runs along the inner loop and some along the outer one; none understood less than that."""
+    along = {"inner": False, "outer": False}
+    for access in accesses:
+        if not access.index:
+            return False
+        first, last = (access.index[-1].coefficient(loop.symbol) for loop in (outer, inner))
+        if first is None or last is None:
+            return False
+        along["inner"] |= last.value == 1 and first.value != 0
+        along["outer"] |= first.value == 1 and last.value not in (0, 1)
+    return along["inner"] and along["outer"]
+
+
+def stores_along(loop: Loop, accesses: Sequence[Access]) -> bool:
+    """Whether the stores run along `loop`: within a block it then goes innermost, since strided loads cost less than strided stores."""
+    factors = [a.index[-1].coefficient(loop.symbol) for a in accesses if a.write and a.index]
+    return bool(factors) and all(f is not None and f.value == 1 for f in factors)
+
+
+def counter_type(unit: Unit, loop: Loop) -> str:
+    """Type of a loop's variable."""
+    return loop.declaration.type if loop.declaration is not None and loop.declaration.type else "long"

@@ -1,0 +1,276 @@
+"""Values of integer and pointer expressions: index polynomials, buffers with offsets, ranges of loop variables.
+
+What cannot be told is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, strip, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+ALLOCATORS = frozenset({"malloc", "calloc", "aligned_alloc", "alloca", "free"})
+CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast"})
+INTEGERS = frozenset(
+    ["int", "long", "short", "char", "unsigned", "size_t", "ssize_t", "ptrdiff_t", "int32_t", "int64_t", "uint32_t", "uint64_t"]
+)
+
+
+ZERO = Poly()
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Points at root[prefix...][offset]."""
+
+    root: str
+    prefix: tuple[Poly, ...] = ()
+    offset: Poly = ZERO
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of an inner loop's variable, inclusive."""
+
+    symbol: str
+    lower: Poly
+    uppers: tuple[Poly, ...]
+    """Any of them bounds it from above."""
+
+
+Value = Poly | Pointer | None
+Environment = Mapping[str, Value]
+
+
+class Values:
+    """Evaluates expressions as seen from a region of code; variables that the region changes have no value."""
+
+    def __init__(self, unit: Unit, region: Node) -> None:
+        self.unit = unit
+        self.regions = [region]
+
+    def poly(self, node: Node, env: Environment) -> Poly | None:
+        """Value of an integer expression."""
+        node = strip(node)
+        if node.type == "number_literal":
+            digits = self.unit.text(node).rstrip("uUlL").replace("'", "")
+            return Poly.constant(int(digits, 0)) if digits.isdigit() or digits.startswith("0x") else None
+        if node.type == "identifier":
+            return self._name(node, env)
+        if node.type == "cast_expression":
+            value = node.child_by_field_name("value")
+            return self.poly(value, env) if value is not None else None
+        if node.type == "call_expression" and self.is_cast(node):
+            arguments = self.unit.arguments(node)
+            return self.poly(arguments[0], env) if len(arguments) == 1 else None
+        if node.type == "unary_expression" and self.unit.text(node).startswith("-"):
+            inner = node.child_by_field_name("argument")
+            value_of = self.poly(inner, env) if inner is not None else None
+            return -value_of if value_of is not None else None
+        return self._arithmetic(node, env) if node.type == "binary_expression" else None
+
+    def _arithmetic(self, node: Node, env: Environment) -> Poly | None:
+        operator, left, right = self.unit.binary(node)
+        a, b = self.poly(left, env), self.poly(right, env)
+        if a is None or b is None:
+            return None
+        if operator in "+-*":
+            return a + b if operator == "+" else a - b if operator == "-" else a * b
+        if operator == "/" and not any(s in a.symbols | b.symbols for s in self._moving(node)):
+            return Poly.symbol(f"?{self.unit.text(node)}")
+        return None
+
+    def _moving(self, node: Node) -> set[str]:
+        """Symbols of the loops around `node`."""
+        found = set()
+        current: Node | None = node
+        while current is not None:
+            loop = self.unit.loop(current) if current.type == "for_statement" else None
+            if loop is not None:
+                found.add(loop.symbol)
+            current = current.parent
+        return found
+
+    def _name(self, node: Node, env: Environment) -> Poly | None:
+        declaration = self.unit.declaration(node)
+        if declaration is None:
+            return Poly.symbol(f"?{self.unit.text(node)}")
+        loop = self._loop_of(node, declaration)
+        if loop is not None:
+            return Poly.symbol(loop.symbol)
+        if declaration.symbol in env:
+            value = env[declaration.symbol]
+            return value if isinstance(value, Poly) else None
+        written = declaration.name in self.unit.assigned(self.unit.function_of(node))
+        if declaration.initial is not None and not written and declaration.form == "value":
+            value_of = self.poly(declaration.initial, env)
+            if value_of is not None:
+                return value_of
+        inside = any(contains(region, declaration.node) for region in self.regions)
+        changed = any(declaration.name in self.unit.assigned(region) for region in self.regions)
+        return None if (inside and declaration.kind != "parameter") or changed else Poly.symbol(declaration.symbol)
+
+    def _loop_of(self, node: Node, declaration: Declaration) -> Loop | None:
+        """The innermost loop around `node` whose variable this is."""
+        current = node.parent
+        while current is not None and current.type != "function_definition":
+            if current.type == "for_statement":
+                loop = self.unit.loop(current)
+                if loop is not None and loop.declaration is not None and loop.declaration.symbol == declaration.symbol:
+                    start = current.child_by_field_name("initializer")
+                    return None if start is not None and contains(start, node) and not loop.declared_here else loop
+            current = current.parent
+        return None
+
+    def is_cast(self, call: Node) -> bool:
+        function = call.child_by_field_name("function")
+        if function is None:
+            return False
+        if function.type == "template_function":
+            name = function.child_by_field_name("name")
+            return name is not None and self.unit.text(name) in CASTS
+        return function.type == "primitive_type" or self.unit.text(function).removeprefix("std::") in INTEGERS
+
+    def pointer(self, node: Node, env: Environment) -> Pointer | None:
+        """What a pointer-valued expression points at."""
+        node = strip(node)
+        unit = self.unit
+        if node.type == "identifier":
+            return self._pointer_name(node, env)
+        if node.type == "cast_expression":
+            value = node.child_by_field_name("value")
+            return self.pointer(value, env) if value is not None else None
+        if node.type == "call_expression":
+            function, arguments = node.child_by_field_name("function"), unit.arguments(node)
+            if self.is_cast(node) and len(arguments) == 1:
+                return self.pointer(arguments[0], env)
+            if function is not None and function.type == "field_expression" and unit.text(function).endswith(".data"):
+                return self.pointer(function.named_children[0], env)
+        if node.type == "pointer_expression" and unit.text(node).startswith("&"):
+            inner = node.child_by_field_name("argument")
+            element = self.element(inner, env) if inner is not None else None
+            return Pointer(element[0], element[1][:-1], element[1][-1]) if element and element[1] else None
+        if node.type == "subscript_expression":
+            element = self.element(node, env)
+            return Pointer(*element) if element and element[1] is not None else None
+        if node.type == "binary_expression":
+            operator, left, right = unit.binary(node)
+            base, offset = self.pointer(left, env), self.poly(right, env)
+            if operator == "+" and base is None:
+                base, offset = self.pointer(right, env), self.poly(left, env)
+            if base is not None and offset is not None and operator in ("+", "-"):
+                return Pointer(base.root, base.prefix, base.offset + offset if operator == "+" else base.offset - offset)
+        return None
+
+    def _pointer_name(self, node: Node, env: Environment) -> Pointer | None:
+        declaration = self.unit.declaration(node)
+        if declaration is None:
+            return None
+        if declaration.symbol in env:
+            value = env[declaration.symbol]
+            return value if isinstance(value, Pointer) else None
+        if declaration.form in ("array", "object"):
+            return Pointer(declaration.symbol)
+        if declaration.name in self.unit.assigned(self.unit.function_of(node)):
+            return None
+        initial = strip(declaration.initial) if declaration.initial is not None else None
+        if declaration.kind == "parameter":
+            return Pointer(declaration.symbol) if declaration.form == "pointer" else None
+        if initial is None:
+            return None
+        while initial.type == "cast_expression" and (cast := initial.child_by_field_name("value")) is not None:
+            initial = strip(cast)
+        if self.is_fresh(initial):
+            return Pointer(declaration.symbol)
+        return self.pointer(initial, env) if declaration.form == "pointer" or declaration.type == "auto" else None
+
+    def is_fresh(self, node: Node) -> bool:
+        """Newly allocated memory."""
+        if node.type == "new_expression":
+            return True
+        if node.type != "call_expression":
+            return False
+        if self.is_cast(node):
+            return any(self.is_fresh(strip(a)) for a in self.unit.arguments(node))
+        return self.unit.callee(node) in ALLOCATORS
+
+    def element(self, node: Node, env: Environment) -> tuple[str, tuple[Poly, ...]] | None:
+        """Root and index of an element expression; None when not understood."""
+        node = strip(node)
+        argument = node.child_by_field_name("argument")
+        if node.type == "subscript_expression" and argument is not None:
+            indices = node.child_by_field_name("indices")
+            base = self.pointer(argument, env)
+            index = self.poly(indices.named_children[0], env) if indices is not None and indices.named_child_count == 1 else None
+            return (base.root, (*base.prefix, base.offset + index)) if base is not None and index is not None else None
+        if node.type == "pointer_expression" and argument is not None and self.unit.text(node).startswith("*"):
+            base = self.pointer(argument, env)
+            return (base.root, (*base.prefix, base.offset)) if base is not None else None
+        if node.type == "identifier":
+            declaration = self.unit.declaration(node)
+            if declaration is not None and declaration.form == "reference" and declaration.initial is not None:
+                return self.element(declaration.initial, env)
+        return None
+
+    def root(self, node: Node, env: Environment) -> str | None:
+        """Buffer of an element whose index is not understood."""
+        node = strip(node)
+        argument = node.child_by_field_name("argument")
+        base = self.pointer(argument, env) if argument is not None else None
+        return base.root if base is not None else None
+
+    def range(self, loop: Loop, env: Environment) -> Range | None:
+        """Inclusive range of a loop's variable."""
+        lower = self.poly(loop.lower, env)
+        uppers = tuple(self._uppers(loop.upper, env))
+        less = Poly.constant(0 if loop.inclusive else 1)
+        return Range(loop.symbol, lower, tuple(u - less for u in uppers)) if lower is not None and uppers else None
+
+    def _uppers(self, node: Node, env: Environment) -> list[Poly]:
+        """Polynomials of which each bounds `node` from above: a minimum has several."""
+        node = strip(node)
+        value = self.poly(node, env)
+        guarded = self._guarded(node, env) if node.type == "binary_expression" else []
+        if value is not None:
+            declaration = self.unit.declaration(node) if node.type == "identifier" else None
+            if declaration is None or value != Poly.symbol(declaration.symbol) or declaration.initial is None:
+                return [value, *guarded]
+        if node.type == "identifier":
+            declaration = self.unit.declaration(node)
+            fixed = declaration is not None and declaration.name not in self.unit.assigned(self.unit.function_of(node))
+            inner = self._uppers(declaration.initial, env) if declaration is not None and declaration.initial is not None and fixed else []
+            return inner or ([value] if value is not None else [])
+        if node.type == "call_expression":
+            function = node.child_by_field_name("function")
+            if function is not None and self.unit.text(function).split("<")[0] in ("std::min", "min"):
+                return [u for a in self.unit.arguments(node) for u in self._uppers(a, env)]
+        if node.type == "conditional_expression":
+            condition, yes, no = (node.child_by_field_name(f) for f in ("condition", "consequence", "alternative"))
+            if condition is not None and yes is not None and no is not None and strip(condition).type == "binary_expression":
+                operator, left, right = self.unit.binary(strip(condition))
+                if operator in ("<", "<=") and [self.unit.text(left), self.unit.text(right)] == [self.unit.text(yes), self.unit.text(no)]:
+                    return self._uppers(yes, env) + self._uppers(no, env)
+        return []
+
+    def _guarded(self, node: Node, env: Environment) -> list[Poly]:
+        """Bounds of `a + b` under `if (c - a == b)`: those of c."""
+        operator, left, right = self.unit.binary(node)
+        found: list[Poly] = []
+        current = node.parent
+        while operator == "+" and current is not None and current.type != "function_definition":
+            condition = current.child_by_field_name("condition") if current.type == "if_statement" else None
+            for fact in walk(condition) if condition is not None else ():
+                if fact.type == "binary_expression" and self.unit.binary(fact)[0] == "==":
+                    _, difference, size = self.unit.binary(fact)
+                    if difference.type == "binary_expression" and self.unit.text(size) == self.unit.text(right):
+                        minus, whole, part = self.unit.binary(difference)
+                        if minus == "-" and self.unit.text(part) == self.unit.text(left):
+                            found += self._uppers(whole, env)
+            current = current.parent
+        return found

@@ -1,0 +1,100 @@
+"""The coder by rule: the planned methods' recipes in canonical order, rendered over knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.models.playbook.base import Recipe, order, recipe
+from knowledge_base.artifacts import Page
+
+
+@dataclass(frozen=True)
+class Step:
+    """One method with its recipe and the knob values to try."""
+
+    method: str
+    recipe: Recipe
+    knobs: Mapping[str, tuple[str, ...]]
+
+
+def write(brief: CoderBrief) -> Drafts:
+    """K distinct drafts, the best guess first; or, for an ablation, one without a method."""
+    skipped: dict[str, str] = {}
+    steps = _steps(brief, skipped)
+    if brief.without is not None:
+        rest = [s for s in steps if s.method != brief.without]
+        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}"),), skipped=skipped)
+    wanted = max(brief.plan.variants, 1)
+    drafts: list[Draft] = []
+    refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
+    # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
+    passed_over = wanted if brief.failures else 0
+    seen = {brief.source}
+    for chosen, knobs, note in _variants(steps):
+        draft = _draft(brief.source, chosen, knobs, note)
+        asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
+        if draft.source in seen or asked in refused:
+            continue
+        seen.add(draft.source)
+        if passed_over and len(chosen) == len(steps) and len(steps) > 1:
+            passed_over -= 1
+            continue
+        drafts.append(draft)
+        if len(drafts) == wanted:
+            break
+    if drafts:
+        missing = [s.method for s in steps if not any(s.method in d.methods for d in drafts)]
+        skipped.update(dict.fromkeys(missing, "its recipe finds no place in this source, with the other methods applied"))
+    else:
+        skipped.update({s.method: "its recipe finds no place in this source" for s in steps if s.method not in skipped})
+    return Drafts(drafts=tuple(drafts), skipped=skipped)
+
+
+def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
+    """Planned methods in the order in which their recipes are applied."""
+    pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
+    steps = []
+    for method in brief.plan.methods:
+        page = pages.get(method.method)
+        if page is None or page.head.recipe is None:
+            skipped[method.method] = "its page names no recipe; a model or a person must write it" if page else "its page was not given"
+            continue
+        made = recipe(page.head.recipe)
+        own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
+        steps.append(Step(method.method, made, {**made.knobs, **own}))
+    return sorted(steps, key=lambda s: order(s.recipe.name))
+
+
+def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft:
+    """Apply `steps`; only those that changed something count as applied."""
+    applied, used = [], {}
+    for step in steps:
+        own = {name: knobs.get(name, values[0]) for name, values in step.knobs.items()}
+        changed = step.recipe.edit(source, own)
+        if changed != source:
+            applied.append(step.method)
+            used.update(own)
+            source = changed
+    return Draft(source=source, methods=tuple(applied), knobs=used, note=note)
+
+
+def _variants(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:
+    """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one method alone."""
+    best = {name: values[0] for s in steps for name, values in s.knobs.items()}
+    others = [(name, value) for s in steps for name, values in s.knobs.items() for value in values[1:]]
+    others.sort(key=lambda one: next(s.knobs[one[0]].index(one[1]) for s in steps if one[0] in s.knobs))
+    yield steps, best, "best guess"
+    for name, value in others:
+        yield steps, {**best, name: value}, f"{name}={value}"
+    for step in steps:
+        if len(steps) > 1:
+            yield [s for s in steps if s is not step], best, f"without {step.method}"
+    for (a, x), (b, y) in combinations(others, 2):
+        if a != b:
+            yield steps, {**best, a: x, b: y}, f"{a}={x} {b}={y}"
+    for step in steps:
+        if len(steps) > 2:
+            yield [step], best, f"{step.method} alone"

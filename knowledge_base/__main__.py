@@ -1,0 +1,125 @@
+"""Ask the wiki and the experience log without a run. Exit 0: found; 1: nothing found, or problems; 2: bad input."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from knowledge_base import specs
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Spec
+from tools.errors import InfrastructureError, SettingsError
+
+
+def query(arguments: argparse.Namespace) -> int:
+    """Search the wiki."""
+    from knowledge_base.index import Index
+
+    if arguments.k < 1:
+        raise SettingsError(f"-k: {arguments.k} passages cannot be shown; give 1 or more")
+    index = Index(Wiki.open(arguments.wiki))
+    found = index.search(arguments.text, arguments.k, kind=arguments.kind, language=arguments.language)
+    why_not = "" if found else index.explain(arguments.text, kind=arguments.kind, language=arguments.language)
+    if arguments.json:
+        print(json.dumps({"passages": [passage.model_dump() for passage in found], "explain": why_not}, indent=1))
+    elif not found:
+        print(f"nothing found: {why_not}")
+    for passage in found if not arguments.json else ():
+        print(f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}")
+        print(f"    {passage.kind}, score {passage.score:.2f}: {passage.why}")
+    return 0 if found else 1
+
+
+def spec(arguments: argparse.Namespace) -> int:
+    """Look one hardware number up."""
+    wiki = Wiki.open(arguments.wiki)
+    answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
+    known = isinstance(answer, Spec)
+    print(json.dumps({"known": known, **answer.model_dump()}, indent=1) if arguments.json else specs.gap(answer))
+    return 0 if known else 1
+
+
+def lint(arguments: argparse.Namespace) -> int:
+    """Check every page of the wiki."""
+    from knowledge_base.lint import lint as check
+    from tools import rules
+
+    wiki = Wiki.open(arguments.wiki)
+    problems = check(wiki, frozenset(rule.id for rule in rules.load()))
+    for problem in problems:
+        print(problem)
+    print(f"{len(wiki.pages)} pages, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+def experience(arguments: argparse.Namespace) -> int:
+    """Show the log of past attempts."""
+    from knowledge_base.experience import Experience
+
+    log = Experience(arguments.home)
+    attempts = log.attempts()
+    if arguments.what == "list":
+        for attempt in attempts:
+            gain = f"{attempt.effect.estimate:.3f}x" if attempt.effect else "-"
+            place = f"{attempt.operator} {attempt.language} {attempt.architecture} {attempt.dtype}"
+            print(f"{attempt.result:8} {gain:>9}  {'+'.join(attempt.methods)}  {place}  evidence {attempt.evidence}")
+        return 0
+    print(f"{len(attempts)} attempts in {log.folder}")
+    for (method, result), count in sorted(Counter((method, a.result) for a in attempts for method in a.methods).items()):
+        print(f"{method}: {count} {result}")
+    for where in log.damaged():
+        print(f"damaged line left out: {where}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m knowledge_base", description=__doc__)
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+    wiki = argparse.ArgumentParser(add_help=False)
+    wiki.add_argument("--wiki", type=Path, metavar="PATH", help="folder of wiki pages (default: the bundled gpu-wiki)")
+    out = argparse.ArgumentParser(add_help=False)
+    out.add_argument("--json", action="store_true", help="print one JSON object")
+
+    verb = verbs.add_parser("query", parents=[wiki, out], help="search the wiki", description=query.__doc__)
+    verb.add_argument("text", help="words, identifiers, anything")
+    verb.add_argument("-k", type=int, default=8, help="passages wanted (default 8)")
+    verb.add_argument("--kind", help="only pages of this type: hardware, method, skill, guide, operator, meta")
+    verb.add_argument("--language", help="only pages about this kernel language, or about all")
+    verb.set_defaults(run=query)
+
+    verb = verbs.add_parser("spec", parents=[wiki, out], help="look one hardware number up, with its citation", description=spec.__doc__)
+    verb.add_argument("product", help="such as H200")
+    verb.add_argument("metric", help="such as memory_bandwidth")
+    verb.add_argument("--variant", default="", help="such as SXM5; needed where variants differ")
+    verb.add_argument("--qualifier", default="", help="such as sparse; dense is meant otherwise")
+    verb.set_defaults(run=spec)
+
+    verb = verbs.add_parser("lint", parents=[wiki], help="check every page", description=lint.__doc__)
+    verb.set_defaults(run=lint)
+
+    verb = verbs.add_parser("experience", help="show past attempts", description=experience.__doc__)
+    verb.add_argument("what", choices=["list", "stats"])
+    verb.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
+    verb.set_defaults(run=experience)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except SettingsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except InfrastructureError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 4
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""A folder of Markdown pages -> validated pages -> passages with line ranges that can be cited.
+
+The bundled wiki lies in `knowledge_base/wiki/`; `gpu_wiki_path` points to any other folder of pages with our front matter. A page that
+cannot be used is listed in `Wiki.problems` and costs nothing but itself.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from knowledge_base.artifacts import FrontMatter, Page, Passage, Trigger
+from tools.artifacts import Citation, Quantity, digest
+from tools.errors import SettingsError
+
+BUNDLED = Path(__file__).parent / "wiki"
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
+
+
+class Problem(NamedTuple):
+    """Something wrong with a page."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text}"
+
+
+class Row(NamedTuple):
+    """One row of a Markdown table."""
+
+    line: int
+    """In the file, from 1."""
+    cells: dict[str, str]
+    """Column header (lower case) -> text."""
+
+
+class Wiki:
+    """All pages of one wiki; read once, on `open`."""
+
+    def __init__(self, root: Path, pages: tuple[Page, ...], problems: tuple[Problem, ...]) -> None:
+        self.root = root
+        self.pages = pages
+        self.problems = problems
+        self._by_id = {page.head.id: page for page in pages}
+
+    @classmethod
+    def open(cls, path: Path | None = None) -> Wiki:
+        """Read the wiki at `path` (None: the bundled one); SettingsError when it is no readable folder."""
+        root = BUNDLED if path is None else path
+        if not root.is_dir() or not os.access(root, os.R_OK | os.X_OK):
+            raise SettingsError(
+                f"gpu_wiki_path: {str(root)!r} is not a readable folder; name a folder of wiki pages or leave it out for the bundled wiki"
+            )
+        pages: dict[str, Page] = {}
+        problems: list[Problem] = []
+        for file in sorted(root.rglob("*.md")):
+            name = file.relative_to(root).as_posix()
+            page = _read(file, name)
+            if isinstance(page, Problem):
+                problems.append(page)
+            elif page.head.id in pages:
+                problems.append(Problem(name, 1, f"id {page.head.id!r} is already that of {pages[page.head.id].path}"))
+            else:
+                pages[page.head.id] = page
+        return cls(root, tuple(pages.values()), tuple(problems))
+
+    def page(self, identity: str) -> Page | None:
+        """The page with this id, or None."""
+        return self._by_id.get(identity)
+
+    def methods(self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity]) -> tuple[Page, ...]:
+        """Method pages of `language` of which a rule fired or a trigger holds over `metrics`, highest priority first."""
+        fired = set(rules)
+        found = [
+            page
+            for page in self.pages
+            if page.head.type == "method"
+            and (not page.head.languages or language in page.head.languages)
+            and (fired.intersection(page.head.rules) or any(holds(trigger, metrics) for trigger in page.head.triggers))
+        ]
+        return tuple(sorted(found, key=lambda page: (-page.head.priority, page.head.id)))
+
+    def passages(self) -> tuple[Passage, ...]:
+        """Every page cut at its headings; a heading with nothing below it before the next is left out."""
+        return tuple(passage for page in self.pages for passage in _passages(page))
+
+    def line(self, path: str, number: int) -> str | None:
+        """Line `number` (from 1) of the file `path` as it is now on disk; None where there is none."""
+        file = (self.root / path).resolve()
+        if not file.is_relative_to(self.root.resolve()) or not file.is_file():
+            return None
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[number - 1] if 0 < number <= len(lines) else None
+
+
+def holds(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
+    """Whether a page's trigger holds; a metric that was not collected never fires. It may be named with or without its tool."""
+    seen = metrics.get(trigger.metric) or metrics.get(f"{trigger.tool}.{trigger.metric}")
+    return seen is not None and bool(COMPARE[trigger.op](seen.value, trigger.value))
+
+
+def rows(page: Page, header: tuple[str, ...]) -> Iterator[Row]:
+    """Rows of every table of `page` whose columns start with `header` (case ignored)."""
+    columns: tuple[str, ...] | None = None
+    for number, line in enumerate(page.body.splitlines(), page.body_line):
+        text = line.strip()
+        if not text.startswith("|"):
+            columns = None
+            continue
+        cells = tuple(cell.strip() for cell in text.strip("|").split("|"))
+        if columns is None:
+            columns = tuple(cell.lower() for cell in cells)
+        elif columns[: len(header)] == header and not set(text) <= set("|-: "):
+            yield Row(number, dict(zip(columns, cells, strict=False)))
+
+
+def citation(page: Page, number: int) -> Citation:
+    """Cite a line of the page's body."""
+    return Citation(path=page.path, line=number, sha256=digest(page.body.splitlines()[number - page.body_line]))
+
+
+def _read(file: Path, name: str) -> Page | Problem:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        return Problem(name, 1, f"cannot be read: {error}")
+    if not lines or lines[0].strip() != "---":
+        return Problem(name, 1, "has no front matter; the file must start with a line of three dashes")
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
+    if end is None:
+        return Problem(name, 1, "front matter is not closed; add a line of three dashes after it")
+    head = _front_matter(lines[1:end], name)
+    if isinstance(head, Problem):
+        return head
+    return Page(path=name, head=head, body="\n".join(lines[end + 1 :]), body_line=end + 2)
+
+
+def _front_matter(lines: list[str], name: str) -> FrontMatter | Problem:
+    try:
+        head: Any = yaml.load("\n".join(lines), Loader=_loader())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 2
+        return Problem(name, line, f"front matter is not YAML: {error.problem}")
+    if not isinstance(head, dict):
+        return Problem(name, 2, "front matter must be `key: value` lines")
+    if isinstance(head.get("last_checked"), date):
+        head["last_checked"] = head["last_checked"].isoformat()
+    try:
+        return FrontMatter.model_validate(head)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        line = next((number for number, text in enumerate(lines, 2) if text.startswith(f"{key}:")), 1)
+        return Problem(name, line, f"front matter: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
+def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
+    # libyaml reads the bundled wiki ten times faster; a PyYAML built without it lacks the class.
+    return yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+def _passages(page: Page) -> Iterator[Passage]:
+    lines = page.body.splitlines()
+    starts: list[tuple[int, tuple[str, ...]]] = []
+    path: list[str] = [page.head.title]
+    fenced = False
+    for index, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        match = None if fenced else HEADING.match(line)
+        if match:
+            level = len(match[1])
+            path = [page.head.title] if level == 1 else [*path[: level - 1], match[2]]
+            starts.append((index, tuple(path)))
+    first = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
+    if first < (starts[0][0] if starts else len(lines)):
+        starts.insert(0, (first, (page.head.title,)))
+    ends = [start for start, _ in starts[1:]] + [len(lines)]
+    for (start, heading), end in zip(starts, ends, strict=True):
+        while end > start + 1 and not lines[end - 1].strip():
+            end -= 1
+        if end == start + 1 and HEADING.match(lines[start]):
+            continue
+        yield Passage(
+            path=page.path,
+            heading=heading,
+            first_line=page.body_line + start,
+            last_line=page.body_line + end - 1,
+            text="\n".join(lines[start:end]),
+            kind=page.head.type,
+            citation=citation(page, page.body_line + start),
+        )

@@ -1,0 +1,403 @@
+"""Kernels in the styles that strangers write, with what is needed to call them; not made for any recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """`arguments`: "in:SHAPE", "out:SHAPE", "inout:SHAPE", "double-in:SHAPE"… or an int; shapes are "RxC"."""
+
+    source: str
+    arguments: tuple[str | int | float, ...]
+
+
+SOFTMAX_INT = Foreign(
+    """
+#include <cmath>
+extern "C" void solve(const float* x, float* y, int M, int N) {
+  for (int i = 0; i < M; i++) {
+    float m = -INFINITY;
+    for (int j = 0; j < N; j++) m = fmaxf(m, x[i * N + j]);
+    float s = 0.0f;
+    for (int j = 0; j < N; j++) s += expf(x[i * N + j] - m);
+    for (int j = 0; j < N; j++) y[i * N + j] = expf(x[i * N + j] - m) / s;
+  }
+}
+""",
+    ("in:37x67", "out:37x67", 37, 67),
+)
+SOFTMAX_ROWS = Foreign(
+    """
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+static inline float peak(const float *v, size_t n) {
+    float best = v[0];
+    for (size_t k = 1; k != n; k += 1) { if (v[k] > best) best = v[k]; }
+    return best;
+}
+extern "C" void solve(const float *input, float *output, size_t rows, size_t cols)
+{
+    for (size_t r = 0; r != rows; ++r) {
+        const float *src = input + r * cols;
+        float *dst = output + r * cols;
+        const float top = peak(src, cols);
+        float total = 0;
+        for (size_t c = 0; c < cols; c++)
+        {
+            dst[c] = std::exp(src[c] - top);
+        }
+        for (size_t c = 0; c < cols; c++) {
+            total += dst[c];
+        }
+        for (size_t c = 0; c < cols; c++) dst[c] /= total;
+    }
+}
+""",
+    ("in:33x130", "out:33x130", 33, 130),
+)
+SOFTMAX_OLD_C = Foreign(
+    """
+#include <math.h>
+extern "C" {
+void solve(const double* a, double* b, int n, int d)
+{
+  int i, j;
+  double mx, sum;
+  for (i = 0; i < n; i++) {
+    mx = a[i*d];
+    for (j = 1; j < d; j++) if (a[i*d+j] > mx) mx = a[i*d+j];
+    sum = 0.;
+    for (j = 0; j < d; j++) sum += exp(a[i*d+j] - mx);
+    for (j = 0; j < d; j++) b[i*d+j] = exp(a[i*d+j] - mx) / sum;
+  }
+}
+}
+""",
+    ("double-in:19x41", "double-out:19x41", 19, 41),
+)
+LAYERNORM = Foreign(
+    """
+#include <cmath>
+extern "C" void solve(const float* x, const float* g, const float* b, float* out, int rows, int dim) {
+  for (int r = 0; r < rows; ++r) {
+    const float* p = &x[(long)r * dim];
+    float* q = &out[(long)r * dim];
+    float mean = 0.f;
+    for (int i = 0; i < dim; ++i) mean += p[i];
+    mean /= dim;
+    float var = 0.f;
+    for (int i = 0; i < dim; ++i) { float d = p[i] - mean; var += d * d; }
+    var /= dim;
+    for (int i = 0; i < dim; ++i) q[i] = (p[i] - mean) / std::sqrt(var + 1e-5f) * g[i] + b[i];
+  }
+}
+""",
+    ("in:29x100", "in:100", "in:100", "out:29x100", 29, 100),
+)
+RMSNORM = Foreign(
+    """
+#include <cmath>
+static void one_row(const float* row, const float* weight, float* dst, int n) {
+  float ss = 0.0f;
+  for (int k = 0; k < n; ++k) ss = ss + row[k] * row[k];
+  const float norm = sqrtf(ss / n + 1e-6f);
+  for (int k = 0; k < n; ++k) dst[k] = row[k] / norm * weight[k];
+}
+extern "C" void solve(const float* X, const float* W, float* Y, int B, int H) {
+  for (int b = 0; b < B; b += 1) one_row(X + b * H, W, Y + b * H, H);
+}
+""",
+    ("in:31x96", "in:96", "out:31x96", 31, 96),
+)
+CHAIN = Foreign(
+    """
+#include <cmath>
+#include <cstdint>
+extern "C" void solve(const float* x, const float* bias, float* tmp, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) tmp[i] = x[i] * 1.5f + bias[i];
+  for (int64_t i = 0; i < n; ++i) tmp[i] = fmaxf(tmp[i], 0.0f);
+  for (int64_t k = 0; k < n; ++k) {
+    y[k] = tmp[k] / (1.0f + expf(-tmp[k]));
+  }
+}
+""",
+    ("in:5000", "in:5000", "out:5000", "out:5000", 5000),
+)
+GELU = Foreign(
+    """
+#include <cmath>
+namespace { float gelu(float v) { return 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); } }
+extern "C" void solve(const float* a, float* r, unsigned long count) {
+  for (unsigned long i = 0; i < count; i++) r[i] = gelu(a[i]);
+}
+""",
+    ("in:4097", "out:4097", 4097),
+)
+CLAMP = Foreign(
+    """
+extern "C" void solve(const float* a, float* r, int n, int c) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < c; j++) {
+      if (a[i*c+j] > 0.5f) {
+        r[i*c+j] = 0.5f;
+      } else {
+        r[i*c+j] = a[i*c+j] * 2.0f;
+      }
+    }
+}
+""",
+    ("in:23x57", "out:23x57", 23, 57),
+)
+ROW_SUM = Foreign(
+    """
+extern "C" void solve(const float* a, float* out, int rows, int cols) {
+  for (int r = 0; r < rows; r++) {
+    out[r] = 0.0f;
+    for (int c = 0; c < cols; c++)
+      out[r] += a[r * cols + c];
+  }
+}
+""",
+    ("in:41x203", "out:41", 41, 203),
+)
+COLUMN_SUM = Foreign(
+    """
+extern "C" void solve(const float* in, float* out, int M, int N) {
+  for (int j = 0; j < N; ++j) {
+    float s = 0.0f;
+    for (int i = 0; i < M; ++i) s += in[i * N + j];
+    out[j] = s / M;
+  }
+}
+""",
+    ("in:91x333", "out:333", 91, 333),
+)
+COLUMN_MAX = Foreign(
+    """
+#include <cfloat>
+#include <algorithm>
+extern "C" void solve(const double* a, double* hi, long h, long w) {
+  for (long c = 0; c < w; ++c) {
+    double m = a[c];
+    for (long r = 1; r < h; ++r) m = std::max(m, a[r * w + c]);
+    hi[c] = m;
+  }
+}
+""",
+    ("double-in:70x150", "double-out:150", 70, 150),
+)
+TRANSPOSE = Foreign(
+    """
+extern "C" void solve(const float* in, float* out, int M, int N) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j)
+      out[j * M + i] = in[i * N + j];
+}
+""",
+    ("in:75x133", "out:133x75", 75, 133),
+)
+TRANSPOSE_BRACES = Foreign(
+    """
+#include <cstddef>
+extern "C" void solve(const double *src, double *dst, size_t r, size_t c) {
+  for (size_t x = 0; x < c; x++) {
+    for (size_t y = 0; y < r; y++) { dst[x * r + y] = src[y * c + x]; }
+  }
+}
+""",
+    ("double-in:65x40", "double-out:40x65", 65, 40),
+)
+BATCHED_TRANSPOSE = Foreign(
+    """
+extern "C" void solve(const float* a, float* b, int B, int H, int W) {
+  for (int n = 0; n < B; ++n) {
+    const float* s = a + n * H * W;
+    float* d = b + n * H * W;
+    for (int h = 0; h <= H - 1; ++h)
+      for (int w = 0; w <= W - 1; ++w)
+        d[w * H + h] = s[h * W + w];
+  }
+}
+""",
+    ("in:3x5170", "out:3x5170", 3, 55, 94),
+)
+MATMUL = Foreign(
+    """
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++) {
+      float acc = 0;
+      for (int k = 0; k < K; k++) acc += A[i*K+k] * B[k*N+j];
+      C[i*N+j] = acc;
+    }
+}
+""",
+    ("in:37x53", "in:53x141", "out:37x141", 37, 141, 53),
+)
+MATMUL_BIAS_DOUBLE = Foreign(
+    """
+extern "C" void solve(const double* left, const double* right, const double* bias, double* out, long m, long n, long k) {
+  for (long r = 0; r < m; ++r) {
+    for (long c = 0; c < n; ++c) {
+      double total = bias[c];
+      for (long t = 0; t < k; ++t) {
+        total += left[r * k + t] * right[t * n + c];
+      }
+      out[r * n + c] = total > 0.0 ? total : 0.0;
+    }
+  }
+}
+""",
+    ("double-in:22x30", "double-in:30x130", "double-in:130", "double-out:22x130", 22, 130, 30),
+)
+MATMUL_IN_PLACE_SUM = Foreign(
+    """
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      c[i*n+j] = 0;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      for (int k = 0; k < n; k++)
+        c[i*n+j] += a[i*n+k] * b[k*n+j];
+}
+""",
+    ("in:77x77", "in:77x77", "out:77x77", 77),
+)
+STENCIL = Foreign(
+    """
+extern "C" void solve(const float* u, float* v, int H, int W) {
+  for (int i = 0; i < H * W; ++i) v[i] = u[i];
+  for (int i = 1; i < H - 1; ++i)
+    for (int j = 1; j < W - 1; ++j)
+      v[i*W + j] = 0.25f * (u[(i-1)*W + j] + u[(i+1)*W + j] + u[i*W + j - 1] + u[i*W + j + 1]);
+}
+""",
+    ("in:40x61", "out:40x61", 40, 61),
+)
+COLUMN_WALK = Foreign(
+    """
+extern "C" void solve(const float* a, const float* b, float* c, int M, int N) {
+  for (int j = 0; j < N; j++)
+    for (int i = 0; i < M; i++)
+      c[i*N + j] = a[i*N + j] * 0.5f + b[j];
+}
+""",
+    ("in:44x71", "in:71", "out:44x71", 44, 71),
+)
+DOT = Foreign(
+    """
+extern "C" void solve(const float* x, const float* y, float* out, int n) {
+  float d = 0.f;
+  for (int i = 0; i < n; i++) d += x[i] * y[i];
+  out[0] = d;
+}
+""",
+    ("in:10007", "in:10007", "out:1", 10007),
+)
+LOG_SOFTMAX = Foreign(
+    """
+#include <cmath>
+#include <vector>
+extern "C" void solve(const float* x, float* y, int rows, int n) {
+  std::vector<float> scratch(n);
+  for (int r = 0; r < rows; r++) {
+    float mx = x[r*n];
+    for (int i = 1; i < n; i++) mx = x[r*n+i] > mx ? x[r*n+i] : mx;
+    double s = 0;
+    for (int i = 0; i < n; i++) { scratch[i] = x[r*n+i] - mx; s += expf(scratch[i]); }
+    for (int i = 0; i < n; i++) y[r*n+i] = scratch[i] - logf((float)s);
+  }
+}
+""",
+    ("in:17x90", "out:17x90", 17, 90),
+)
+
+PREFIX_SUM = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = x[0];
+  for (int i = 1; i < n; i++) y[i] = y[i-1] + x[i];
+}
+""",
+    ("in:900", "out:900", 900),
+)
+RUNNING_TOTAL = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int n) {
+  float t = 0;
+  for (int i = 0; i < n; i++) { t += x[i]; y[i] = t; }
+}
+""",
+    ("in:900", "out:900", 900),
+)
+IN_PLACE_STENCIL = Foreign(
+    """
+extern "C" void solve(float* u, int H, int W) {
+  for (int i = 1; i < H - 1; ++i)
+    for (int j = 1; j < W - 1; ++j)
+      u[i*W + j] = 0.25f * (u[(i-1)*W + j] + u[(i+1)*W + j] + u[i*W + j - 1] + u[i*W + j + 1]);
+}
+""",
+    ("inout:30x30", 30, 30),
+)
+HISTOGRAM = Foreign(
+    """
+extern "C" void solve(const int* bin, float* count, int n) {
+  for (int i = 0; i < n; i++) count[bin[i]] += 1.0f;
+}
+""",
+    ("index:500", "inout:64", 500),
+)
+RECURRENCE = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int T, int D) {
+  for (int t = 1; t < T; t++)
+    for (int d = 0; d < D; d++)
+      y[t*D + d] = 0.5f * y[(t-1)*D + d] + x[t*D + d];
+}
+""",
+    ("in:40x50", "inout:40x50", 40, 50),
+)
+OVERLAP_ADD = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int frames, int hop, int size) {
+  for (int f = 0; f < frames; f++)
+    for (int k = 0; k < size; k++)
+      y[f * hop + k] += x[f * size + k];
+}
+""",
+    ("in:20x16", "inout:400", 20, 8, 16),
+)
+POINTER_WALK = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int n) {
+  float* w = y;
+  for (int i = 0; i < n; i++) *w++ = x[i] * 2.0f;
+}
+""",
+    ("in:300", "out:300", 300),
+)
+EARLY_EXIT = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; i++) { if (x[i] > 3.9f) break; y[i] = x[i]; }
+}
+""",
+    ("in:300", "inout:300", 300),
+)
+
+DEPENDENT = {
+    "PREFIX_SUM": PREFIX_SUM,
+    "RUNNING_TOTAL": RUNNING_TOTAL,
+    "IN_PLACE_STENCIL": IN_PLACE_STENCIL,
+    "HISTOGRAM": HISTOGRAM,
+    "RECURRENCE": RECURRENCE,
+    "OVERLAP_ADD": OVERLAP_ADD,
+    "POINTER_WALK": POINTER_WALK,
+    "EARLY_EXIT": EARLY_EXIT,
+}
+INDEPENDENT = {name: value for name, value in dict(globals()).items() if isinstance(value, Foreign) and name not in DEPENDENT}

@@ -1,0 +1,225 @@
+"""The playbook in each role, on the bundled method pages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import foreign
+
+from agents.artifacts import (
+    Analysis,
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    Dossier,
+    Drafts,
+    GatekeeperBrief,
+    Plan,
+    PlannerBrief,
+    Queries,
+    RetrieverBrief,
+    Review,
+    RoleName,
+    Tried,
+)
+from agents.models.base import PROVIDERS, Model, Request
+from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.model import Playbook
+from knowledge_base.artifacts import Page
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Argument, Finding, Headroom, Task, Workload
+from tools.errors import SettingsError
+from tools.registry import load
+
+TASK = Task(
+    name="softmax",
+    language="cpp",
+    arguments=(
+        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+        Argument(name="y", role="output", dtype="float32", shape=("M", "N")),
+        Argument(name="M", role="scalar", dtype="int32"),
+        Argument(name="N", role="scalar", dtype="int32"),
+    ),
+    reference="import torch\ndef reference(x): return torch.softmax(x, -1)",
+    baseline=foreign.SOFTMAX_INT.source,
+    workloads=(Workload(name="w", dims={"M": 64, "N": 64}),),
+)
+FINDINGS = (
+    Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=("rec1",)),
+    Finding(rule="scalar_math_call", severity="high", axis="compute", text="Calls expf.", line=8, evidence=("rec2",)),
+    Finding(rule="reduction_not_vectorised", severity="high", axis="compute", text="A scalar sum.", evidence=("rec2",)),
+    Finding(rule="redundant_passes", severity="medium", axis="memory", text="Three passes.", evidence=("rec2",)),
+)
+HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
+
+
+@pytest.fixture(scope="module")
+def pages() -> tuple[Page, ...]:
+    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe)
+
+
+def ask(role: RoleName, brief: Brief, owed: type) -> object:
+    answer = Playbook({}).ask(Request(role=role, brief=brief, answer=owed.__name__)).answer
+    assert isinstance(answer, owed)
+    return answer
+
+
+def planner_brief(pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...] = (), methods: int = 3) -> PlannerBrief:
+    return PlannerBrief(
+        task=TASK,
+        source=source,
+        findings=FINDINGS,
+        headroom=HEADROOM,
+        dossier=Dossier(queries=(), passages=(), methods=pages, attempts=()),
+        tried=tried,
+        budget={"compute": 2, "memory": 2, "latency": 1, "occupancy": 1},
+        methods_per_iteration=methods,
+        variants=4,
+        records=("rec1",),
+    )
+
+
+def coder_brief(plan: Plan, pages: tuple[Page, ...], source: str, **more: object) -> CoderBrief:
+    return CoderBrief.model_validate({"task": TASK, "source": source, "plan": plan, "pages": pages, "tried": (), **more})
+
+
+def test_provider_is_registered_and_takes_no_options() -> None:
+    assert load(PROVIDERS, "playbook", Model, key="models") is Playbook
+    with pytest.raises(SettingsError, match="'temperature'"):
+        Playbook({"temperature": 0.5})
+
+
+def test_pages_and_recipes_name_each_other(pages: tuple[Page, ...]) -> None:
+    assert {p.head.recipe for p in pages} == set(RECIPES)
+    for page in pages:
+        made = recipe(page.head.recipe or "")
+        assert made.name == page.head.recipe
+        assert set(page.head.knobs) <= set(made.knobs), page.path
+
+
+def test_retriever_asks_for_the_kernel_and_the_bottleneck() -> None:
+    queries = ask("knowledge_retriever", RetrieverBrief(task=TASK, findings=FINDINGS, bottleneck="compute"), Queries)
+    assert isinstance(queries, Queries)
+    assert {q.purpose for q in queries.queries} == {"kernel", "bottleneck"}
+    assert "softmax" in queries.queries[0].text
+    bare = ask("knowledge_retriever", RetrieverBrief(task=TASK, findings=(), bottleneck="memory"), Queries)
+    assert isinstance(bare, Queries)
+    assert bare.queries[1].text.startswith("memory")
+
+
+def test_analyst_ranks_by_severity_then_room_and_gives_no_figures() -> None:
+    brief = AnalystBrief(source="", findings=FINDINGS[::-1], remarks=(), headroom=HEADROOM, records=("rec9",))
+    analysis = ask("profiler_analyst", brief, Analysis)
+    assert isinstance(analysis, Analysis)
+    assert analysis.ranking[:2] == ("scalar_math_call", "reduction_not_vectorised")
+    assert analysis.ranking[-1] == "redundant_passes"
+    assert "rec9" in analysis.text
+    assert "0.9" not in analysis.text
+
+
+def test_plan_cites_pages_respects_budgets_and_applies(pages: tuple[Page, ...]) -> None:
+    plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    assert isinstance(plan, Plan)
+    assert [m.method for m in plan.methods] == ["openmp-parallel-outer", "vector-exp", "simd-reduction"]
+    assert all(m.hypothesis.citations[0].startswith("<gpu-wiki>/methods/") for m in plan.methods)
+    assert all(m.hypothesis.expected for m in plan.methods)
+    single = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, methods=1), Plan)
+    assert isinstance(single, Plan)
+    assert len(single.methods) == 1
+
+
+def test_failed_sets_are_not_planned_again_until_nothing_is_left(pages: tuple[Page, ...]) -> None:
+    tried: list[Tried] = []
+    seen: set[frozenset[str]] = set()
+    for iteration in range(1, 200):
+        plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, tuple(tried)), Plan)
+        assert isinstance(plan, Plan)
+        if not plan.methods:
+            assert plan.reason
+            return
+        methods = tuple(m.method for m in plan.methods)
+        assert frozenset(methods) not in seen
+        seen.add(frozenset(methods))
+        tried.append(Tried(iteration=iteration, methods=methods, knobs={}, verdict="reject_perf", reason="slower"))
+    pytest.fail("the planner never ends")
+
+
+def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) -> None:
+    source, tried = foreign.SOFTMAX_ROWS.source, []
+    for iteration in range(1, 12):
+        plan = ask("planner", planner_brief(pages, source, tuple(tried)), Plan)
+        assert isinstance(plan, Plan)
+        if not plan.methods:
+            break
+        drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
+        assert isinstance(drafts, Drafts)
+        if not drafts.drafts:
+            tried.append(
+                Tried(iteration=iteration, methods=tuple(m.method for m in plan.methods), knobs={}, verdict="reject_perf", reason="")
+            )
+            continue
+        source = drafts.drafts[0].source
+        tried.append(Tried(iteration=iteration, methods=drafts.drafts[0].methods, knobs={}, verdict="accept", reason=""))
+    else:
+        pytest.fail("still planning after eleven accepted iterations")
+    for word in ("omp parallel for", "kw_exp", "reduction(+:"):
+        assert word in source
+
+
+def test_drafts_differ_and_name_what_they_hold(pages: tuple[Page, ...]) -> None:
+    source = foreign.SOFTMAX_INT.source
+    plan = ask("planner", planner_brief(pages, source), Plan)
+    assert isinstance(plan, Plan)
+    drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
+    assert isinstance(drafts, Drafts)
+    assert len(drafts.drafts) == 4
+    assert len({d.source for d in drafts.drafts}) == 4
+    assert set(drafts.drafts[0].methods) == {m.method for m in plan.methods}
+    again = ask("coder", coder_brief(plan, pages, source, failures=("build: log",)), Drafts)
+    assert isinstance(again, Drafts)
+    assert drafts.drafts[0].source not in {d.source for d in again.drafts}
+
+
+def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
+    source = foreign.SOFTMAX_INT.source
+    plan = ask("planner", planner_brief(pages, source), Plan)
+    assert isinstance(plan, Plan)
+    drafts = ask("coder", coder_brief(plan, pages, source, without="vector-exp", champion_knobs={"SCHEDULE": "dynamic"}), Drafts)
+    assert isinstance(drafts, Drafts)
+    (draft,) = drafts.drafts
+    assert "kw_exp" not in draft.source
+    assert "schedule(dynamic)" in draft.source
+    assert set(draft.methods) == {"openmp-parallel-outer", "simd-reduction"}
+
+
+def test_methods_without_a_place_are_skipped_with_a_reason(pages: tuple[Page, ...]) -> None:
+    plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    assert isinstance(plan, Plan)
+    drafts = ask("coder", coder_brief(plan, pages, foreign.PREFIX_SUM.source), Drafts)
+    assert isinstance(drafts, Drafts)
+    assert drafts.drafts == ()
+    assert set(drafts.skipped) == {m.method for m in plan.methods}
+
+
+@pytest.mark.parametrize(
+    ("line", "veto"),
+    [
+        ("+  #pragma omp parallel for", False),
+        ("+  for (int i = 0; i < n; ++i) y[i] = x[i]; // system( is only a word here", False),
+        ('-#pragma GCC optimize("Ofast")', False),
+        ('+#pragma GCC optimize("Ofast")', True),
+        ('+__attribute__((optimize("fast-math"))) void f() {}', True),
+        ('+  FILE* f = fopen("/tmp/x", "r");', True),
+        ('+  std::ifstream in("answers");', True),
+        ('+  system("true");', True),
+    ],
+)
+def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
+    found = ask("gatekeeper", GatekeeperBrief(task=TASK, diff=f"+++ b/kernel.cpp\n{line}\n"), Review)
+    assert isinstance(found, Review)
+    assert found.veto is veto
+    assert found.quote == (line[1:].strip() if veto else "")

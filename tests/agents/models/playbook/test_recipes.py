@@ -1,0 +1,119 @@
+"""Every recipe on source that was not written for it: the result compiles, computes the same, and a second pass changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import foreign
+from calling import build, compare
+
+from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.syntax import Unit
+
+SITES = {
+    "restrict_pointers": ("SOFTMAX_INT", "SOFTMAX_OLD_C", "TRANSPOSE_BRACES", "GELU"),
+    "branch_to_select": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CLAMP", "CHAIN", "COLUMN_MAX"),
+    "vector_exp": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN", "GELU", "LOG_SOFTMAX"),
+    "fuse_passes": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN"),
+    "hoist_invariants": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "ROW_SUM", "LOG_SOFTMAX"),
+    "interchange": ("MATMUL", "MATMUL_BIAS_DOUBLE", "COLUMN_SUM", "COLUMN_MAX", "COLUMN_WALK", "MATMUL_IN_PLACE_SUM"),
+    "tile": ("TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE"),
+    "unroll_accumulators": ("SOFTMAX_INT", "RMSNORM", "DOT"),
+    "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX"),
+    "simd_loop": ("SOFTMAX_INT", "CHAIN", "GELU", "STENCIL", "CLAMP"),
+    "parallel_outer": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "LAYERNORM", "RMSNORM", "CHAIN", "GELU", "CLAMP", "ROW_SUM",
+                       "COLUMN_SUM", "COLUMN_MAX", "TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE", "MATMUL", "MATMUL_BIAS_DOUBLE",
+                       "STENCIL", "COLUMN_WALK", "DOT"),
+}  # fmt: skip
+TOLERANCE = 5e-6
+
+
+def test_every_recipe_is_tried_on_foreign_source() -> None:
+    assert set(SITES) == set(RECIPES)
+    assert all(len(names) >= 3 for names in SITES.values())
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_recipe_keeps_the_result(name: str, tmp_path: Path) -> None:
+    made = recipe(name)
+    pairs = []
+    for kernel in SITES[name]:
+        given = foreign.INDEPENDENT[kernel]
+        edited = made.edit(given.source, {})
+        assert edited != given.source, f"{name} finds no place in {kernel}"
+        assert made.edit(edited, {}) == edited, f"{name} is not idempotent on {kernel}"
+        one = build(given.source, tmp_path, f"{kernel}_before")
+        pairs.append([str(one), str(build(edited, tmp_path, f"{kernel}_after")), list(given.arguments)])
+    errors = compare(pairs, tmp_path)
+    assert dict(zip(SITES[name], errors, strict=True)) == pytest.approx(dict.fromkeys(SITES[name], 0.0), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("kernel", sorted(foreign.INDEPENDENT))
+def test_all_recipes_together_keep_the_result(kernel: str, tmp_path: Path) -> None:
+    given = foreign.INDEPENDENT[kernel]
+    source = given.source
+    for name in RECIPES:
+        if name != "unroll_accumulators":
+            source = recipe(name).edit(source, {})
+    assert "#pragma omp parallel for" in source or kernel == "LOG_SOFTMAX"
+    before, after = (build(text, tmp_path, tag) for text, tag in ((given.source, "before"), (source, "after")))
+    assert compare([[str(before), str(after), list(given.arguments)]], tmp_path)[0] < TOLERANCE
+
+
+@pytest.mark.parametrize("kernel", sorted(foreign.DEPENDENT))
+def test_dependent_loops_are_left_in_order(kernel: str, tmp_path: Path) -> None:
+    given = foreign.DEPENDENT[kernel]
+    for name in ("parallel_outer", "interchange", "tile"):
+        assert recipe(name).edit(given.source, {}) == given.source, name
+    source = given.source
+    for name in RECIPES:
+        source = recipe(name).edit(source, {})
+    before, after = (build(text, tmp_path, tag) for text, tag in ((given.source, "before"), (source, "after")))
+    assert compare([[str(before), str(after), list(given.arguments)]], tmp_path)[0] < TOLERANCE
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "int main() { return 0; }",
+        'extern "C" void solve(float* x, int n) { for (int i = 0; i < n; ',
+        "template <class T> void solve(T* x, int n) { for (int i = 0; i < n; ++i) x[i] = T(1); }",
+        'extern "C" void solve(float* x, int n) { while (n--) { *x++ = 0; } }',
+    ],
+)
+def test_source_without_a_place_is_unchanged(name: str, source: str) -> None:
+    made = recipe(name)
+    edited = made.edit(source, {})
+    assert edited == source or (name == "restrict_pointers" and not Unit(edited).broken)
+
+
+def test_knobs_are_rendered_and_searched() -> None:
+    source = foreign.TRANSPOSE.source
+    made = recipe("tile")
+    first = made.edit(source, {"TILE": "16"})
+    assert "= 16;" in first
+    assert made.edit(first, {"TILE": "64"}) == first.replace("= 16;", "= 64;")
+    parallel = recipe("parallel_outer")
+    threads = parallel.edit(source, {"SCHEDULE": "dynamic"})
+    assert "schedule(dynamic)" in threads
+    assert "schedule(static)" in parallel.edit(threads, {"SCHEDULE": "static"})
+
+
+def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
+    import subprocess
+
+    source = foreign.SOFTMAX_INT.source
+    for name in ("branch_to_select", "vector_exp", "fuse_passes", "hoist_invariants", "simd_reduction", "simd_loop", "parallel_outer"):
+        source = recipe(name).edit(source, {})
+    library = build(source, tmp_path, "softmax")
+    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True).stdout
+    assert "GOMP_parallel" in code
+    assert "expf" not in code
+    packed = [word for word in ("mulps", "fmadd", "maxps", "addps", "fmla", "fmul") if word in code]
+    assert len(packed) >= 2

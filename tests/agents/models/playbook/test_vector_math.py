@@ -1,0 +1,84 @@
+"""The inserted functions against numpy in wider precision, run in another process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from calling import build
+
+from agents.models.playbook import vector_functions
+
+SWEEP = """
+import ctypes, json, sys
+import numpy as np
+np.seterr(all="ignore")
+library = ctypes.CDLL(sys.argv[1])
+
+def run(name, x):
+    y = np.empty_like(x)
+    getattr(library, "run_" + name)(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_long(x.size))
+    return y
+
+def ulps(name, x, exact):
+    y, reference = run(name, x), exact(x.astype(np.float64 if x.dtype == np.float32 else np.longdouble))
+    rounded = reference.astype(x.dtype)
+    finite = np.isfinite(rounded)
+    wide = reference.dtype
+    return float(np.max(np.abs(y[finite].astype(wide) - reference[finite]) / np.spacing(np.abs(rounded[finite])).astype(wide)))
+
+def special(name, x, exact):
+    y, reference = run(name, x), exact(x.astype(np.float64)).astype(x.dtype)
+    # A gap of one subnormal is rounding.
+    smallest = np.nextafter(x.dtype.type(0), x.dtype.type(1))
+    close = np.abs(y - reference) <= np.maximum(smallest, 1e-6 * np.abs(reference))
+    return bool(np.all((np.isnan(y) & np.isnan(reference)) | (y == reference) | close))
+
+def check(name, sweep, dtype, exact, more):
+    ends = np.array([-np.inf, np.inf, np.nan, 0.0, -0.0, 1e-45, 1e30, -1e30, *more], dtype)
+    return [ulps(name, sweep.astype(dtype), exact), special(name, np.tile(ends, 7), exact)]
+
+line = np.concatenate([np.linspace(-104, 89, 500001), np.random.default_rng(0).normal(0, 3, 100000)])
+near_one = np.concatenate([np.exp(np.linspace(-103, 88, 500001)), np.linspace(0.6, 1.6, 200000)])
+out = {"exp" + d: check("exp" + d, line, np.float32, np.exp, [88.72, 88.73, -87.4, -103.9, -104.1]) for d in "567"}
+out["dexp"] = check("dexp", np.linspace(-746, 709.7, 500001), np.float64, np.exp, [709.7, 710, -745.0, -746.0])
+out["log"] = check("log", near_one, np.float32, np.log, [1.0, -1.0, 3e-39])
+out["tanh"] = check("tanh", np.linspace(-12, 12, 500001), np.float32, np.tanh, [20.0, -20.0])
+print(json.dumps(out))
+"""
+
+
+def loop(entry: str, kind: str, function: str) -> str:
+    return f"""
+extern "C" void {entry}(const {kind}* x, {kind}* y, long n) {{
+#pragma omp simd
+for (long i = 0; i < n; i++) y[i] = {function}(x[i]); }}
+"""
+
+
+def test_accuracy_and_special_values(tmp_path: Path) -> None:
+    source = vector_functions.exp_float("6") + vector_functions.exp_double() + vector_functions.log_float() + vector_functions.tanh_float()
+    for degree in "567":
+        source += vector_functions.exp_float(degree).replace("kw_exp", f"kw_exp{degree}") + loop(
+            f"run_exp{degree}", "float", f"kw_exp{degree}"
+        )
+    source += loop("run_log", "float", "kw_log") + loop("run_tanh", "float", "kw_tanh") + loop("run_dexp", "double", "kw_exp")
+    library = build(source, tmp_path, "functions")
+    done = subprocess.run([sys.executable, "-c", SWEEP, str(library)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-1500:]
+    found = json.loads(done.stdout)
+    limits = {"exp5": 2.5, "exp6": 1.2, "exp7": 1.2, "dexp": 1.5, "log": 1.5, "tanh": 2.0}
+    assert {name: (error < limits[name], special) for name, (error, special) in found.items()} == dict.fromkeys(limits, (True, True)), found
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh"])
+def test_loops_over_the_functions_are_vectorised(name: str, tmp_path: Path) -> None:
+    text = vector_functions.exp_float("6") + vector_functions.log_float() + vector_functions.tanh_float()
+    library = build(text + loop("solve", "float", f"kw_{name}"), tmp_path, name)
+    shown = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True)
+    assert any(word in shown.stdout for word in ("mulps", "132ps", "213ps", "231ps", "fmla"))

@@ -1,0 +1,47 @@
+"""One line a node and candidate, none for the rest."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from graph.console import Live, Plain
+from graph.events import Event, Events, read
+
+
+def event(kind: str, **details: str) -> Event:
+    return Event(kind=kind, seconds=0.0, details=details)
+
+
+FINISHED = event("node", node="profile", state="finished", iteration="1", s="0.5", summary="memory-bound")
+CANDIDATE = event("candidate", candidate="0123456789ab", outcome="passed", summary="2.00x [1.90, 2.10]  simd-loop")
+STARTED = event("node", node="profile", state="started", iteration="1")
+
+
+def test_plain_lines() -> None:
+    lines: list[str] = []
+    plain = Plain(lines.append)
+    for one in (STARTED, FINISHED, CANDIDATE, event("job", argv="g++", s="0.1")):
+        plain(one)
+    assert len(lines) == 2
+    assert "profile" in lines[0] and "memory-bound" in lines[0] and "0.50 s" in lines[0]
+    assert "0123456789ab" in lines[1] and "2.00x" in lines[1]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_live_lines_survive_narrow_and_wide_terminals(width: int) -> None:
+    out = io.StringIO()
+    with Live(Console(file=out, width=width, force_terminal=True)) as live:
+        for one in (STARTED, FINISHED, CANDIDATE):
+            live(one)
+    assert "memory-bound" in out.getvalue() and "v1 profile" in out.getvalue()
+
+
+def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path) -> None:
+    log = Events(tmp_path / "events.jsonl")
+    log.emit("node", {"node": "plan"})
+    with log.path.open("a") as file:
+        file.write('{"kind": "no')
+    assert [e.details for e in read(log.path)] == [{"node": "plan"}]

@@ -1,0 +1,79 @@
+"""Routes are pure: a state in, the next node out."""
+
+from __future__ import annotations
+
+import pytest
+from langgraph.types import Send
+
+from graph.routing import Routes
+from graph.settings import Settings
+from graph.state import State
+
+ROUTES = Routes(Settings(task="t"))
+
+
+def state(**values: object) -> State:
+    return State(iteration=1, incumbent="i", baseline="b", noise_floor=0.01, stale=0, speedup=1.0, **values)  # type: ignore[typeddict-item]
+
+
+def test_each_draft_gets_a_judge() -> None:
+    sent = ROUTES.to_judges(state(drafts=["x", "y"]))
+    assert isinstance(sent, list) and all(isinstance(s, Send) for s in sent)
+    assert [(s.node, s.arg["candidate"], s.arg["siblings"]) for s in sent] == [("judge", "x", 2), ("judge", "y", 2)]
+
+
+def test_no_draft_goes_straight_to_the_gate() -> None:
+    assert ROUTES.to_judges(state(drafts=[])) == "gate"
+
+
+@pytest.mark.parametrize(
+    ("values", "next_node"),
+    [
+        ({"champion": "c"}, "attribute"),
+        ({"champion": None, "rewrite": True}, "write"),
+        ({"champion": None, "rewrite": False}, "gate"),
+    ],
+)
+def test_after_select(values: dict[str, object], next_node: str) -> None:
+    assert ROUTES.after_select(state(**values)) == next_node
+
+
+@pytest.mark.parametrize(
+    ("values", "next_node"),
+    [
+        ({"outcome": "accept"}, "profile"),
+        ({"outcome": "reject_perf"}, "retrieve_evidence"),
+        ({"outcome": "infra_error"}, "retrieve_evidence"),
+        ({"outcome": "accept", "stop": "patience"}, "finalise"),
+    ],
+)
+def test_after_learn(values: dict[str, object], next_node: str) -> None:
+    assert ROUTES.after_learn(state(**values)) == next_node
+
+
+@pytest.mark.parametrize(
+    ("headroom", "reason"),
+    [(None, None), (0.5, None), (0.14, "near_peak"), (0.09, "target"), (0.0, "target")],
+)
+def test_good_enough_by_headroom(headroom: float | None, reason: str | None) -> None:
+    assert ROUTES.good_enough(state(headroom=headroom)) == reason
+
+
+def test_good_enough_by_speedup() -> None:
+    routes = Routes(Settings.model_validate({"task": "t", "stop": {"speedup": 3}}))
+    assert routes.good_enough({**state(), "speedup": 3.1}) == "speedup"
+    assert routes.good_enough({**state(), "speedup": 2.9}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "wall_s", "reason"),
+    [
+        ({}, 1.0, None),
+        ({}, 1e9, "budget"),
+        ({"iteration": 8}, 1.0, "iterations"),
+        ({"stale": 2}, 1.0, "patience"),
+        ({"stale": 2}, 1e9, "budget"),
+    ],
+)
+def test_caps(values: dict[str, object], wall_s: float, reason: str | None) -> None:
+    assert ROUTES.exhausted(State(**{**state(), **values}), wall_s) == reason

@@ -1,0 +1,226 @@
+"""The C++ language: signatures as people write them, builds that repeat, compilers that are missing."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Argument, Candidate, Finished, Job, Task, Usage, Workload
+from tools.errors import SettingsError
+from tools.languages.cpp import Cpp
+from tools.records import Blobs
+
+NO_TASK = Task(
+    name="copy",
+    language="cpp",
+    arguments=(Argument(name="x", role="input", dtype="float32", shape=("N",)),),
+    reference="",
+    workloads=(Workload(name="a", dims={"N": 8}),),
+)
+needs_compiler = pytest.mark.skipif(not any(shutil.which(n) for n in ("g++", "clang++")), reason="no C++ compiler on this machine")
+
+
+def shown(source: str) -> list[str]:
+    return [f"{'const ' if p.const else ''}{p.dtype}{'*' if p.pointer else ''} {p.name}" for p in Cpp().parameters(source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('extern "C" void solve(const float* x, float* out, int M, int N) {}', ["const float32* x", "float32* out", "int32 M", "int32 N"]),
+        ('extern "C" void solve(const float *__restrict__ x, float * __restrict out) {}', ["const float32* x", "float32* out"]),
+        ('extern "C" void solve(float const* const x, float* const y) {}', ["const float32* x", "float32* y"]),
+        ('extern "C" void solve(const float x[], float out[16], size_t n) {}', ["const float32* x", "float32* out", "int64 n"]),
+        (
+            'extern "C" {\nvoid solve(double *a, long long n, long m, bool causal) {}\n}',
+            ["float64* a", "int64 n", "int64 m", "bool causal"],
+        ),
+        (
+            'extern "C" void solve(std::int8_t* a, uint8_t* b, int16_t* c, int64_t* d, bool* e)\n{}',
+            ["int8* a", "uint8* b", "int16* c", "int64* d", "bool* e"],
+        ),
+        ('extern "C" void solve(_Float16* h, double eps, float s) {}', ["float16* h", "float64 eps", "float32 s"]),
+        (
+            'typedef float real;\nusing index = std::int64_t;\nextern "C" void solve(const real* x, real* y, index n) {}',
+            ["const float32* x", "float32* y", "int64 n"],
+        ),
+        ('typedef const float* in_t;\nextern "C" void solve(in_t x, float* y) {}', ["const float32* x", "float32* y"]),
+        (
+            '#define RESTRICT __restrict__\n#define T float\nextern "C" void solve(const T* RESTRICT x, T* RESTRICT y) {}',
+            ["const float32* x", "float32* y"],
+        ),
+        (
+            '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid solve(float* x, int n) { x[0] = n; }\n#ifdef __cplusplus\n}\n#endif\n',
+            ["float32* x", "int32 n"],
+        ),
+        ('extern "C" void solve(float* x, int n);\nstatic void f() {}\nvoid solve(float* x, int n) { f(); }', ["float32* x", "int32 n"]),
+        (
+            'extern "C" __attribute__((noinline)) void solve(unsigned char* m, unsigned int n, int) {}',
+            ["uint8* m", "int32 n", "int32 arg2"],
+        ),
+        ('extern "C" void solve(float* x, // the input, M x N\n  int /* rows */ M) noexcept {}', ["float32* x", "int32 M"]),
+        (
+            'namespace k { template <class T> T f(T x) { return x; } }\nextern "C" void solve(int* __restrict x, const int n) { }',
+            ["int32* x", "int32 n"],
+        ),
+        ('#define EXPORT __attribute__((visibility("default")))\nextern "C" EXPORT void solve(float* x) {}', ["float32* x"]),
+    ],
+)
+def test_signatures_are_read(source: str, expected: list[str]) -> None:
+    assert shown(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('extern "C" void run(float* x) {}', ["no function `solve`"]),
+        ("", ["no function `solve`"]),
+        ("void solve(float* x, int n) {}", ['not extern "C"']),
+        ('extern "C" int solve(float* x, int n) { return 0; }', ["returns int", "void"]),
+        ('extern "C" float* solve(float* x) { return x; }', ["returns float*"]),
+        ('extern "C" void solve() {}', ["no parameters"]),
+        ('extern "C" void solve(void) {}', ["no parameters"]),
+        ('extern "C" void solve(float** x, int n) {}', ["`x`", "float"]),
+        ('extern "C" void solve(std::vector<float>& v) {}', ["`v`", "use a pointer"]),
+        ('extern "C" void solve(float* x, Thing t) {}', ["`t`", "Thing"]),
+        ('extern "C" void solve(char* text) {}', ["`text`", "char*"]),
+        ('extern "C" void solve(float x[][4]) {}', ["`x`"]),
+        ('extern "C" void solve(float& x) {}', ["`x`"]),
+        ('extern "C" void solve(void* x) {}', ["`x`"]),
+        ('extern "C" void solve(uint32_t* x) {}', ["`x`", "uint32_t"]),
+        ('typedef b a; typedef a b;\nextern "C" void solve(a* x) {}', ["`x`"]),
+        ('#if A\nextern "C" void solve(float* x) {}\n#else\nextern "C" void solve(double* x) {}\n#endif', ["more than once"]),
+    ],
+)
+def test_signatures_outside_the_contract_are_refused(source: str, words: list[str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Cpp().parameters(source)
+    for word in ("kernel.cpp", *words):
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def run(job: Job, blobs: Blobs, folder: Path) -> Finished:
+    """Run a job's command by hand: what an executor does, without its walls."""
+    folder.mkdir()
+    for name, sha in job.files.items():
+        (folder / name).write_bytes(blobs.get(sha))
+    done = subprocess.run(job.argv, cwd=folder, capture_output=True, text=True, check=False)
+    files = {name: blobs.put((folder / name).read_bytes()) for name in job.results if (folder / name).exists()}
+    files["stderr.txt"] = blobs.put(done.stderr)
+    return Finished(exit_code=done.returncode, files=files, usage=Usage(wall_s=0.0))
+
+
+KERNEL = """#include "part.h"
+extern "C" void solve(const float* x, float* out, int n) {
+#pragma omp parallel for simd
+  for (int i = 0; i < n; ++i) out[i] = twice(x[i]);
+}
+"""
+
+
+@needs_compiler
+def test_a_build_repeats_to_the_byte_and_loads(tmp_path: Path) -> None:
+    language, blobs = Cpp(), Blobs(tmp_path / "blobs")
+    candidate = Candidate(language="cpp", files={"kernel.cpp": KERNEL, "part.h": "static inline float twice(float v) { return 2 * v; }\n"})
+    job = language.build(NO_TASK, candidate, blobs)
+    assert job.argv.count("part.h") == 0
+    assert not any("fast" in flag for flag in job.argv)
+    first, second = (language.built(run(job, blobs, tmp_path / name)) for name in ("a", "b"))
+    assert first is not None
+    assert first == second
+    library = ctypes.CDLL(str(blobs.path(first)))
+    x, out = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 3)()
+    library.solve(x, out, 3)
+    assert list(out) == [2, 4, 6]
+    assembly = run(language.disassemble(first, blobs), blobs, tmp_path / "c")
+    assert "<solve>:" in blobs.text(assembly.files["assembly.txt"])
+
+
+@needs_compiler
+def test_a_failed_build_is_data_and_its_log_names_the_line(tmp_path: Path) -> None:
+    language, blobs = Cpp(), Blobs(tmp_path / "blobs")
+    source = 'extern "C" void solve(float* x, int n) {\n  for (int i = 0; i < n; ++i) x[i] = missing(x[i]);\n}\n'
+    finished = run(language.build(NO_TASK, Candidate(language="cpp", files={"kernel.cpp": source}), blobs), blobs, tmp_path / "a")
+    assert language.built(finished) is None
+    log = language.trim(blobs.text(finished.files["stderr.txt"]))
+    assert "kernel.cpp:2:" in log
+    assert "missing" in log
+    assert str(tmp_path) not in log
+
+
+def test_a_long_log_is_cut_and_keeps_the_errors() -> None:
+    log = "".join(f"/var/run/job7/kernel.cpp:{i}:3: warning: unused\n  {i} | x\n" for i in range(200))
+    log += "/var/run/job7/kernel.cpp:900:3: error: expected ';'\n  900 | y\n      | ^\n"
+    trimmed = Cpp().trim(log)
+    assert trimmed.splitlines() == ["kernel.cpp:900:3: error: expected ';'", "  900 | y", "      | ^"]
+    many = Cpp().trim("".join(f"kernel.cpp:{i}:1: error: no\n" for i in range(100)))
+    assert len(many.splitlines()) == 40
+    assert many.endswith("61 more lines")
+
+
+@needs_compiler
+def test_own_flags_replace_the_optimisations_and_nothing_else() -> None:
+    task = NO_TASK.model_copy(update={"build_flags": ("-O2", "-ffast-math", "-lm")})
+    flags = Cpp().flags(task)
+    assert flags[-3:] == ("-O2", "-ffast-math", "-lm")
+    assert "-shared" in flags
+    assert "-O3" not in flags
+    assert "-march=native" not in flags
+
+
+@pytest.mark.parametrize(
+    "flag", ["-o", "other.so", "-Wl,-rpath,/x", "-fplugin=x.so", "@file", "-c", "-S", "-x", "-fprofile-use", "-shared"]
+)
+def test_flags_that_change_what_is_built_are_refused(flag: str) -> None:
+    with pytest.raises(SettingsError, match="build_flags"):
+        Cpp().flags(NO_TASK.model_copy(update={"build_flags": ("-O3", flag)}))
+
+
+@pytest.mark.parametrize("name", ["../kernel.cpp", "/etc/x.h", "-o.cpp"])
+def test_file_names_stay_inside_the_job(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="file name"):
+        Cpp().build(NO_TASK, Candidate(language="cpp", files={name: ""}), Blobs(tmp_path))
+
+
+def script(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@needs_compiler
+def test_a_compiler_without_openmp_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.which("g++") or shutil.which("clang++")
+    wrapper = tmp_path / "no-omp"
+    script(wrapper, f'for a in "$@"; do [ "$a" = -fopenmp ] && {{ echo "cannot find -lomp" >&2; exit 1; }}; done\nexec {real} "$@"')
+    monkeypatch.setenv("CXX", str(wrapper))
+    language = Cpp()
+    assert "-fopenmp-simd" in language.flags(NO_TASK)
+    assert "OpenMP" in language.notes()[0]
+    assert language.toolchain().name == "no-omp"
+
+
+def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    try:
+        found = Cpp().toolchain()
+    except SettingsError as error:
+        assert all(word in str(error) for word in ("apt install g++", "gcc-c++", "pacman", "[zig]"))
+    else:
+        assert found.name == "zig c++"
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(SettingsError, match="CXX: 'no-such-compiler'"):
+        Cpp().toolchain()
+
+
+def test_no_objdump_names_binutils(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    sha = blobs.put(b"x")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SettingsError, match="binutils"):
+        Cpp().disassemble(sha, blobs)

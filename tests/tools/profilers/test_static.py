@@ -1,0 +1,104 @@
+"""What gcc 12, clang 14 and their disassemblies really said of five kernels, recorded in fixtures/static."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.profilers import remarks
+from tools.profilers.static import examine
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
+
+
+def read(kernel: str, family: str) -> tuple[dict[str, float], list[tuple[str, int, str, str]]]:
+    folder = FIXTURES / kernel
+    assembly = folder / ("gcc.assembly.txt" if family == "gcc" else "clang.debug.txt")
+    said, debug = (folder / f"{family}.remarks.txt").read_text(), (folder / f"{family}.debug.txt").read_text()
+    metrics, found = examine(said, family, assembly.read_text(), debug, "kernel.cpp")
+    return {name: quantity.value for name, quantity in metrics.items()}, [(r.tool, r.line, r.kind, r.text) for r in found]
+
+
+def test_gcc_softmax_names_the_calls_and_the_serial_sum():
+    metrics, found = read("softmax", "gcc")
+    assert metrics["objdump.loops"] == metrics["objdump.sibling_loops"] == 4
+    assert metrics["objdump.math_calls"] == 2
+    assert metrics["objdump.calls.expf"] == metrics["objdump.calls.fmaxf"] == 1
+    # gcc says that the sum on line 13 is vectorised; the machine code adds one element after the other.
+    assert ("gcc", 13, "applied", "loop vectorized using 64 byte vectors") in found
+    assert ("objdump", 13, "note", "loop accumulates one element at a time in a serial chain") in found
+    assert metrics["objdump.serial_reductions"] == 1
+    assert metrics["objdump.packed_fraction"] == 0.25
+    assert metrics["compiler.loops_missed"] == 2
+    assert ("gcc", 9, "missed", "loop not vectorized: statement clobbers memory: expf") in found
+    assert metrics["objdump.omp_regions"] == 0
+
+
+def test_both_compilers_agree_on_the_same_source_lines():
+    gcc, clang = read("softmax", "gcc"), read("softmax", "clang")
+    for metrics, found in (gcc, clang):
+        assert metrics["compiler.call"] == 1
+        assert metrics["objdump.scalar_loops"] == 3
+        assert {line for tool, line, _, text in found if tool == "objdump" and "expf" in text} == {9}
+    assert clang[0]["compiler.reduction"] == 2
+    assert all("-ffast-math" not in text for _, _, _, text in clang[1])
+
+
+def test_fast_softmax_is_packed_parallel_and_without_complaint():
+    metrics, found = read("fast", "gcc")
+    assert metrics["objdump.omp_regions"] == 1
+    assert metrics["objdump.packed_fraction"] == 1.0
+    assert metrics["objdump.vector_bytes"] == metrics["compiler.vector_bytes"] == 64
+    assert metrics["objdump.math_calls"] == metrics["objdump.serial_reductions"] == metrics["compiler.loops_missed"] == 0
+    assert not [r for r in found if r[2] == "missed" or r[0] == "objdump"]
+
+
+def test_remainders_do_not_count_as_loops_of_their_own():
+    assert read("fast", "gcc")[0]["objdump.loops"] == 3
+    assert read("layernorm", "gcc")[0]["objdump.loops"] == 3
+    assert read("layernorm", "clang")[0]["objdump.loops"] == 3
+
+
+@pytest.mark.parametrize("family", ["gcc", "clang"])
+def test_matmul_strides_and_reduces_serially(family):
+    metrics, _ = read("matmul", family)
+    assert metrics["objdump.strided_loops"] == metrics["objdump.serial_reductions"] == 1
+
+
+@pytest.mark.parametrize("family", ["gcc", "clang"])
+def test_unrolled_serial_chain_is_seen_through_renamed_registers(family):
+    _, found = read("layernorm", family)
+    chains = {line for tool, line, _, text in found if tool == "objdump" and "serial chain" in text}
+    assert chains == {5, 7}
+
+
+def test_transpose_has_no_float_arithmetic_and_therefore_no_packed_fraction():
+    metrics, found = read("transpose", "gcc")
+    assert "objdump.packed_fraction" not in metrics
+    assert metrics["objdump.strided_loops"] == 1
+    assert metrics["compiler.strided"] == 1
+    assert ("gcc", 2, "missed", "loop not vectorized: not suitable for strided load") in found
+
+
+def test_aliasing_is_said_once_with_its_line():
+    metrics, found = read("layernorm", "gcc")
+    assert metrics["compiler.alias"] == 1
+    assert [line for _, line, _, text in found if "aliasing" in text] == [9]
+
+
+def test_aarch64_loops_are_read_too():
+    assembly = (FIXTURES / "matmul" / "aarch64.debug.txt").read_text()
+    metrics, _ = examine("", "none", assembly, "", "kernel.cpp")
+    assert metrics["objdump.loops"].value == metrics["objdump.strided_loops"].value == metrics["objdump.serial_reductions"].value == 1
+    assert metrics["objdump.fma"].value == 1
+
+
+def test_what_was_not_collected_has_no_metric():
+    assert examine("", "gcc", "", "") == ({}, ())
+    metrics, _ = examine((FIXTURES / "softmax" / "gcc.remarks.txt").read_text(), "gcc", "", "")
+    assert all(name.startswith("compiler.") for name in metrics)
+
+
+def test_remarks_about_other_files_lend_their_reason_but_not_their_line():
+    loop = "kernel.cpp:9:27: missed: couldn't vectorize loop\n"
+    text = loop + "/usr/include/cmath:223:26: missed: statement clobbers memory: _5 = __builtin_expf (_1);\n"
+    assert [(r.line, r.text) for r in remarks.parse(text, "gcc")] == [(9, "loop not vectorized: statement clobbers memory: expf")]

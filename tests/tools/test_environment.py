@@ -1,0 +1,33 @@
+from tools.artifacts import Device
+from tools.environment import Environment, Item, inspect
+from tools.executors.local import Local
+from tools.languages.cpp import Cpp
+from tools.records import Blobs
+
+
+def test_this_machine(tmp_path):
+    blobs = Blobs(tmp_path / "blobs")
+    with Local(blobs, tmp_path / "scratch") as executor:
+        found = inspect(executor, [Cpp()], blobs)
+    items = {item.name: item for item in found.items}
+    assert items["cpp compiler"].status == items["git"].status == items["torch"].status == "ok"
+    assert items["cpp compiler"].value == Cpp().toolchain().version
+    assert {"network", "landlock", "no_new_privileges"} <= set(found.sandbox)
+    assert all(item.fix for item in found.items if item.status != "ok")
+    assert Environment.model_validate_json(found.model_dump_json()) == found
+
+
+def test_markdown_holds_every_item_and_escapes_the_table():
+    item = Item(name="odd", status="missing", value="a|b\nc", fix="install it", optional=True)
+    text = Environment(items=(item,), devices=(Device(kind="cpu", name="x"),), sandbox={}).to_markdown()
+    assert "| odd | missing (optional) | a\\|b c | install it |" in text
+
+
+def test_no_compiler_is_reported_not_raised(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "/nonexistent/compiler")
+    blobs = Blobs(tmp_path / "blobs")
+    with Local(blobs, tmp_path / "scratch") as executor:
+        found = inspect(executor, [Cpp()], blobs)
+    (compiler,) = [item for item in found.items if item.name == "cpp compiler"]
+    assert compiler.status == "missing"
+    assert "CXX" in compiler.fix

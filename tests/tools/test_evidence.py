@@ -1,0 +1,217 @@
+"""Reading records: answers that cannot be, hidden dims, and the trial that records amount to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import evidence
+from tools.artifacts import Artifact, Record, Task, Workload
+from tools.errors import HarnessError
+from tools.protocol import (
+    Case,
+    CaseResult,
+    Contestant,
+    ContestOfWorkload,
+    ContestRequest,
+    ContestResult,
+    CorrectnessRequest,
+    CorrectnessResult,
+    Telemetry,
+    TimedPair,
+    TimedWorkload,
+    TimingOfWorkload,
+    TimingRequest,
+    TimingResult,
+)
+
+TASK = Task(name="t", language="cpp", arguments=(), reference="", workloads=(Workload(name="w", dims={"N": 8}),))
+CASES = (
+    Case(workload="w", dims={"N": 8}, seed=5),
+    Case(workload="hidden-1", dims={"N": 77}, seed=123456, hidden=True, required=False),
+    Case(workload="w", dims={"N": 8}, seed=6, distribution="scaled", required=False),
+)
+CORRECTNESS = CorrectnessRequest(task=TASK, libraries={"candidate": "candidate.so"}, cases=CASES)
+CALM = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
+
+
+def result(case: Case, status: str = "passed", **more) -> CaseResult:
+    figures = {"max_error": 1e-7, "tolerance": 4e-5} if status == "passed" else {}
+    return CaseResult(case=case, status=status, **{**figures, **more})
+
+
+def record(kind: str, payload: Artifact) -> Record:
+    return Record(kind=kind, key=kind, payload=payload.model_dump(mode="json"))
+
+
+def correctness(*results: CaseResult) -> Record:
+    checked = evidence.Correctness(
+        candidate="c", baseline="b", purpose="judge", attempt=0, cases=evidence.blanked(results), hidden={"hidden-1": "0f"}
+    )
+    return record("correctness", checked)
+
+
+def timing(*workloads: TimingOfWorkload, batch: int = 0, weights: dict[str, float] | None = None) -> Record:
+    found = TimingResult(workloads=workloads, telemetry=CALM)
+    weights = weights or {w.workload: 1.0 for w in workloads}
+    return record("timing", evidence.Timing(candidate="c", incumbent="i", batch=batch, attempt=0, weights=weights, result=found))
+
+
+def pairs(incumbent: float, candidate: float, count: int = 20) -> tuple[TimedPair, ...]:
+    # A millionth of spread, so that the pairs can be told apart.
+    return tuple(
+        TimedPair(incumbent_s=incumbent * (1 + i * 1e-6), candidate_s=candidate, candidate_first=bool(i % 2)) for i in range(count)
+    )
+
+
+def test_correctness_that_fits_what_was_asked_is_taken():
+    evidence.check_correctness(CORRECTNESS, CorrectnessResult(cases=tuple(result(c) for c in CASES)))
+    evidence.check_correctness(CORRECTNESS, CorrectnessResult(cases=(result(CASES[0], "failed", reason="crashed"),)))
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        (),
+        (result(CASES[1]),),
+        (result(CASES[0]),),
+        tuple(result(c) for c in (*CASES, CASES[0])),
+        (result(CASES[0], max_error=1.0), result(CASES[1]), result(CASES[2])),
+        (result(CASES[0], max_error=None), result(CASES[1]), result(CASES[2])),
+        (result(CASES[0], max_error=float("nan")), result(CASES[1]), result(CASES[2])),
+    ],
+)
+def test_correctness_that_cannot_be_is_the_harness_fault(answered: tuple[CaseResult, ...]):
+    with pytest.raises(HarnessError):
+        evidence.check_correctness(CORRECTNESS, CorrectnessResult(cases=answered))
+
+
+def test_hidden_dims_and_seeds_stand_nowhere_in_the_record():
+    kept = correctness(
+        result(CASES[0]), result(CASES[1], "failed", reason="hidden workload: element (76,) is wrong", max_error=0.3, tolerance=4e-5)
+    )
+    assert "77" not in kept.model_dump_json()
+    assert "76" not in kept.model_dump_json()
+    assert "123456" not in kept.model_dump_json()
+    failed = evidence.correctness_failure(kept, ("b1",))
+    assert failed is not None
+    assert failed.reason == "hidden workload: element (#) is wrong (error 3.00e-01, tolerance 4.00e-05)."
+    assert failed.records == ("b1", kept.id)
+
+
+def test_correctness_failure_names_the_first_wrong_case():
+    kept = correctness(
+        result(CASES[0]),
+        result(CASES[1], "dropped"),
+        result(CASES[2], "failed", reason="workload w, inputs scaled: NaN where the reference is finite"),
+    )
+    failed = evidence.correctness_failure(kept)
+    assert failed is not None
+    assert (failed.stage, failed.reason) == ("correctness", "workload w, inputs scaled: NaN where the reference is finite.")
+    assert evidence.correctness_failure(correctness(result(CASES[0]), result(CASES[1], "dropped"))) is None
+
+
+TIMING = TimingRequest(
+    task=TASK, libraries={}, workloads=(TimedWorkload(name="w", dims={"N": 8}, weight=1.0, seed=1, pairs=20),), order_seed=1
+)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        TimingOfWorkload(workload="other", pairs=pairs(2.0, 1.0)),
+        TimingOfWorkload(workload="w", pairs=pairs(2.0, 1.0, 19)),
+        TimingOfWorkload(workload="w", pairs=pairs(2.0, 0.0)),
+        TimingOfWorkload(workload="w", pairs=pairs(2.0, float("nan"))),
+        TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit="incumbent"),
+        TimingOfWorkload(workload="w", pairs=(), problem="crashed"),
+    ],
+)
+def test_timings_that_cannot_be_are_the_harness_fault(workload: TimingOfWorkload):
+    with pytest.raises(HarnessError):
+        evidence.check_timing(TIMING, TimingResult(workloads=(workload,), telemetry=CALM))
+
+
+def test_a_candidate_that_fails_while_timed_has_failed():
+    wrong = TimingOfWorkload(workload="w", pairs=(), problem="output of call 7 was wrong", culprit="candidate")
+    evidence.check_timing(TIMING, TimingResult(workloads=(wrong,), telemetry=CALM))
+    failed = evidence.timing_failure(timing(wrong), ("b1", "c1"))
+    assert failed is not None
+    assert (failed.stage, failed.reason) == ("timing", "While timed on w: output of call 7 was wrong.")
+    assert evidence.timing_failure(timing(TimingOfWorkload(workload="w", pairs=pairs(2.0, 1.0)))) is None
+
+
+def test_passed_pools_the_batches_and_keeps_every_record():
+    build = record(
+        "build",
+        evidence.Build(candidate="c", ok=True, library="l", log="", log_blob="", argv=(), compiler="g++ 12", seconds=0.1),
+    )
+    checked = correctness(result(CASES[0], max_error=2e-7), result(CASES[1]), result(CASES[2], max_error=9e-6))
+    weights = {"w": 3.0, "v": 1.0}
+    first = timing(
+        TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3), warm_pairs=pairs(3e-3, 1e-3, 6), max_error=1e-6),
+        TimingOfWorkload(workload="v", pairs=pairs(1e-3, 1e-3)),
+        weights=weights,
+    )
+    second = timing(
+        TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3)),
+        TimingOfWorkload(workload="v", pairs=pairs(1e-3, 1e-3), max_error=5e-8),
+        batch=1,
+        weights=weights,
+    )
+    trial = evidence.passed(build, checked, (first, second), "total_time", 0.99)
+    assert trial.records == (build.id, checked.id, first.id, second.id)
+    assert trial.speedup.estimate == pytest.approx(13 / 7, rel=1e-4)
+    assert trial.speedup.confidence == 0.99
+    w, v = trial.measurements
+    assert (w.workload, w.weight, w.pairs, w.candidate_s, w.max_error) == ("w", 3.0, 40, 2e-3, 1e-6)
+    assert w.speedup.estimate == pytest.approx(2.0, rel=1e-4)
+    assert (w.warm_candidate_s, v.warm_candidate_s, v.max_error) == (1e-3, None, 5e-8)
+
+
+def test_build_failure_quotes_the_compiler():
+    log = "kernel.cpp: In function 'void solve()':\nkernel.cpp:3:5: error: 'x' was not declared in this scope"
+    kept = record(
+        "build", evidence.Build(candidate="c", ok=False, library=None, log=log, log_blob="", argv=(), compiler="g++ 12", seconds=0.1)
+    )
+    failed = evidence.build_failure(kept)
+    assert failed is not None
+    assert failed.reason == "It does not compile: kernel.cpp:3:5: error: 'x' was not declared in this scope."
+    assert failed.log == log
+
+
+KERNELS = (
+    Contestant(name="incumbent", kind="library", library="incumbent.so"),
+    Contestant(name="candidate", kind="library", library="candidate.so"),
+    Contestant(name="compile", kind="compile"),
+)
+CONTEST = ContestRequest(task=TASK, contestants=KERNELS, workloads=TIMING.workloads, order_seed=1)
+
+
+def rounds(count: int = 20, **seconds: float) -> ContestOfWorkload:
+    return ContestOfWorkload(workload="w", rounds=tuple(dict(seconds) for _ in range(count)))
+
+
+def test_contest_without_an_unavailable_framework_is_taken():
+    found = ContestResult(workloads=(rounds(incumbent=2e-3, candidate=1e-3),), unavailable={"compile": "no compiler"}, telemetry=CALM)
+    evidence.check_contest(CONTEST, found)
+    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
+    kept = record("confirmation", contest)
+    assert evidence.contest_speedup(kept, "total_time").low == pytest.approx(2.0)
+    assert evidence.contest_seconds(kept) == {"w": {"incumbent": 2e-3, "candidate": 1e-3}}
+    assert evidence.contest_problem(kept) is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"workloads": (rounds(incumbent=2e-3, candidate=1e-3),)},
+        {"workloads": (rounds(3, incumbent=2e-3, candidate=1e-3, compile=1e-3),)},
+        {"workloads": (rounds(incumbent=2e-3, candidate=-1e-3, compile=1e-3),)},
+        {"workloads": (rounds(incumbent=2e-3, compile=1e-3),), "unavailable": {"candidate": "crashed"}},
+        {"workloads": ()},
+        {"workloads": (), "problem": "crashed", "culprit": "incumbent"},
+    ],
+)
+def test_contests_that_cannot_be_are_the_harness_fault(found):
+    with pytest.raises(HarnessError):
+        evidence.check_contest(CONTEST, ContestResult(telemetry=CALM, **found))

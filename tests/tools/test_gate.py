@@ -1,0 +1,199 @@
+"""Verdicts from evidence, in order; and the audit of a version's artifacts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Unmeasured
+from tools.gate import ARTIFACTS, BASELINE_ARTIFACTS, POINTER, Evidence, Floor, Policy, Veto, audit, decide
+from tools.protocol import Case, CaseResult
+
+POLICY = Policy()
+CONFIDENCE = 1 - 0.05 / 12
+
+
+def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE) -> Interval:
+    return Interval(estimate=estimate, low=estimate - half, high=estimate + half, confidence=confidence)
+
+
+def measurement(workload: str, speedup: Interval, candidate_s: float = 1e-3) -> Measurement:
+    return Measurement(
+        workload=workload, weight=1.0, incumbent_s=candidate_s * speedup.estimate, candidate_s=candidate_s, pairs=20, speedup=speedup
+    )
+
+
+def trial(speedup: float = 2.0, small: float = 2.0, large: float = 2.0, candidate_s: float = 1e-3, half: float = 0.03) -> Passed:
+    return Passed(
+        candidate="cand",
+        measurements=(measurement("small", interval(small, half), candidate_s), measurement("large", interval(large, half), candidate_s)),
+        speedup=interval(speedup, half),
+        records=("b1", "c1", "t1"),
+    )
+
+
+def case(workload: str, status: str = "passed", **more) -> CaseResult:
+    result = {"max_error": 1e-7, "tolerance": 4e-5} if status == "passed" else {}
+    return CaseResult(case=Case(workload=workload, dims={"N": 8}, seed=1, **more), status=status, **result)
+
+
+GOOD = Evidence(
+    incumbent="inc",
+    trial=trial(),
+    siblings=4,
+    task_at_start="a" * 64,
+    task_now="a" * 64,
+    workloads=("small", "large"),
+    cases=(case("small"), case("large"), case("prime", "dropped", required=False)),
+    floors=(Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4), Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4)),
+    last_level_cache=32 << 20,
+    launch_s=1e-6,
+    noise_floor=0.03,
+    confirmation=interval(1.9, 0.2, 0.95),
+    mechanisms={"simd": True},
+    records=("k1", "f1"),
+)
+
+
+def verdict(**changes):
+    return decide(GOOD.model_copy(update=changes), POLICY)
+
+
+def test_accept_says_why_with_numbers_and_records():
+    answer = verdict()
+    assert (answer.outcome, answer.explained, answer.candidate, answer.incumbent) == ("accept", True, "cand", "inc")
+    assert answer.records == ("b1", "c1", "t1", "k1", "f1")
+    assert answer.speedup == interval(2.0)
+    text = "\n".join(answer.reasons)
+    for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
+        assert piece in text
+    assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
+
+
+def test_absent_mechanism_is_accepted_as_unexplained():
+    answer = verdict(mechanisms={"simd": True, "parallel": False})
+    assert (answer.outcome, answer.explained) == ("accept", False)
+    assert "unexplained: parallel" in answer.reasons[-1]
+
+
+FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "piece"),
+    [
+        ({"task_now": "b" * 64}, "infra_error", "bbbbbbbbbbbb"),
+        ({"screen": ("line 1: `#pragma GCC optimize` is refused",)}, "reject_policy", "optimize"),
+        ({"veto": Veto(quote="out[i] = cache[i];", reason="replays")}, "reject_policy", "out[i] = cache[i];"),
+        ({"veto": Veto(quote="  ", reason="a feeling")}, "inconclusive", "a feeling"),
+        ({"trial": None}, "inconclusive", "No candidate"),
+        ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
+        ({"trial": FAILED}, "reject_correctness", "correctness"),
+        ({"trial": FAILED.model_copy(update={"stage": "build"})}, "reject_correctness", "build"),
+        ({"trial": FAILED.model_copy(update={"stage": "timing"})}, "reject_correctness", "timing"),
+        ({"trial": FAILED.model_copy(update={"stage": "screen"})}, "reject_policy", "screen"),
+        ({"cases": (case("small"),)}, "reject_correctness", "large was never checked"),
+        ({"cases": (case("small"), case("large", distribution="scaled"))}, "reject_correctness", "large was never checked"),
+        ({"cases": (case("small"), case("large"), case("odd", "failed", required=False))}, "reject_correctness", "odd"),
+        ({"cases": (case("small"), case("large", "dropped"))}, "reject_correctness", "dropped for large"),
+        ({"trial": trial(candidate_s=8e-4)}, "reject_policy", "large took 8.000e-04 s where the roof allows no less than 8.550e-04 s"),
+        ({"trial": trial(candidate_s=8e-7), "floors": ()}, "reject_policy", "a launch allows"),
+        ({"noise_floor": None}, "inconclusive", "noise floor"),
+        ({"noise_floor": 1.2}, "reject_perf", "2.200x"),
+        ({"trial": trial(1.02, half=0.01)}, "reject_perf", "1.030x"),
+        ({"trial": trial(1.05)}, "inconclusive", "noise hides"),
+        ({"siblings": 5}, "inconclusive", "5 candidates"),
+        ({"confirmation": None}, "inconclusive", "not confirmed"),
+        ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
+        ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
+        ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
+    ],
+)
+def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome, piece: str):
+    answer = verdict(**changes)
+    assert answer.outcome == outcome
+    assert len(answer.reasons) == 1
+    assert piece in answer.reasons[0]
+
+
+def test_earlier_checks_decide_before_later_ones():
+    everything_wrong = {
+        "task_now": "b" * 64,
+        "screen": ("refused",),
+        "trial": trial(0.5, small=0.5, candidate_s=1e-9),
+        "cases": (),
+        "confirmation": None,
+    }
+    order = []
+    repairs = [{"task_now": "a" * 64}, {"screen": ()}, {"cases": GOOD.cases}, {"trial": trial(0.5, small=0.5)}, {"trial": trial(small=0.5)}]
+    for repair in [{}, *repairs, {"confirmation": GOOD.confirmation}, {"trial": trial()}]:
+        everything_wrong |= repair
+        order.append(verdict(**everything_wrong).outcome)
+    assert order == [
+        "infra_error",
+        "reject_policy",
+        "reject_correctness",
+        "reject_policy",
+        "reject_perf",
+        "inconclusive",
+        "reject_perf",
+        "accept",
+    ]
+
+
+def test_no_roof_is_applied_in_cache_or_without_a_known_cache():
+    fast = {"trial": trial(candidate_s=8e-4)}
+    small = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.last_level_cache}) for floor in GOOD.floors)
+    assert verdict(**fast, floors=small).outcome == "accept"
+    assert verdict(**fast, last_level_cache=0).outcome == "accept"
+    assert verdict(**fast, floors=(Floor(workload="large", unique_bytes=1 << 30),)).outcome == "accept"
+
+
+def complete(root: Path, iteration: int, verdict: bool = True) -> None:
+    version = root / "versions" / f"v{iteration}"
+    for name in ARTIFACTS if iteration else BASELINE_ARTIFACTS:
+        path = version / name / "a.md" if name.endswith("/") else version / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x\n")
+    if verdict:
+        (version / "verdict.json").write_text("{}\n")
+        (root / POINTER).write_text(f"{iteration}\n")
+
+
+def test_audit_of_a_complete_workspace_is_empty(tmp_path: Path):
+    complete(tmp_path, 0, verdict=False)
+    assert audit(tmp_path, 0) == ()
+    complete(tmp_path, 0)
+    complete(tmp_path, 1, verdict=False)
+    assert audit(tmp_path, 1) == ()
+    complete(tmp_path, 1)
+    complete(tmp_path, 2)
+    assert [audit(tmp_path, n, closed=True) for n in range(3)] == [(), (), ()]
+
+
+def test_audit_names_what_is_missing_and_empty(tmp_path: Path):
+    complete(tmp_path, 0)
+    complete(tmp_path, 1, verdict=False)
+    version = tmp_path / "versions" / "v1"
+    (version / "hypothesis.md").unlink()
+    (version / "bench.json").write_text(" \n")
+    (version / "ablations" / "a.md").unlink()
+    found = audit(tmp_path, 1)
+    assert [sentence.split(" is ")[0] for sentence in found] == [
+        "versions/v1/hypothesis.md",
+        "versions/v1/bench.json",
+        "versions/v1/ablations/",
+    ]
+    assert "verdict.json is missing" in "".join(audit(tmp_path, 1, closed=True))
+
+
+def test_audit_sees_what_is_out_of_order(tmp_path: Path):
+    complete(tmp_path, 0)
+    complete(tmp_path, 1, verdict=False)
+    complete(tmp_path, 2, verdict=False)
+    assert any("versions/v2 is out of order" in sentence for sentence in audit(tmp_path, 1))
+    found = audit(tmp_path, 2)
+    assert any("v1 never passed its gate" in sentence for sentence in found)
+    assert any(f"{POINTER} says 0" in sentence for sentence in found)

@@ -1,0 +1,245 @@
+"""The judge with the real executor, compiler and harness: right and faster, wrong, no faster, and never measured twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import evidence
+from tools.artifacts import Argument, Candidate, Failed, Finished, Job, Passed, Task, Unmeasured, Usage, Workload
+from tools.errors import HarnessError, SettingsError
+from tools.executors.local import Local
+from tools.jobs import answer
+from tools.judge import Judge, Policy, compiled
+from tools.languages.cpp import Cpp
+from tools.protocol import TimingResult
+from tools.records import Blobs, Records
+
+REFERENCE = """
+import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(dims["M"], dims["N"], generator=generator)
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+
+def reference(x, out, M, N):
+    return torch.softmax(x, dim=1)
+"""
+
+HEAD = '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; i < M; ++i) {\n'
+HEAD += "    const float* row = x + (long)i * N;\n    float* to = out + (long)i * N;\n    float top = row[0], sum = 0.0f;\n"
+HEAD += "    for (int j = 1; j < N; ++j) top = row[j] > top ? row[j] : top;\n"
+NAIVE = HEAD + (
+    "    for (int j = 0; j < N; ++j) sum += std::exp((double)row[j] - top);\n"
+    "    for (int j = 0; j < N; ++j) to[j] = std::exp((double)row[j] - top) / sum;\n  }\n}\n"
+)
+FASTER = HEAD + (
+    "    for (int j = 0; j < N; ++j) { to[j] = expf(row[j] - top); sum += to[j]; }\n    const float scale = 1.0f / sum;\n"
+    "    #pragma omp simd\n    for (int j = 0; j < N; ++j) to[j] *= scale;\n  }\n}\n"
+)
+WRONG = FASTER.replace("1.0f / sum", "1.01f / sum")
+OVERFLOWS = FASTER.replace("expf(row[j] - top)", "expf(row[j])")
+SAME = "// the same code in other words\n" + NAIVE
+BROKEN = NAIVE.replace("sum = 0.0f", "sum = nothing")
+WRITES_BESIDE = FASTER.replace("  }\n}\n", "  }\n  out[(long)M * N] = 0.0f;\n}\n")
+CRASHES = NAIVE.replace("float top = row[0]", "float top = *(const volatile float*)nullptr")
+
+POLICY = Policy(pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=16, benchmark_rounds=5, hidden_workloads=1)
+
+
+class Counting(Local):
+    """The real executor, and which kinds of request it ran."""
+
+    kinds: tuple[str, ...] = ()
+
+    def run(self, job: Job) -> Finished:
+        request = job.files.get("request.json")
+        kind = json.loads(self.blobs.text(request))["kind"] if request else "build"
+        self.kinds += (kind,)
+        return super().run(job)
+
+
+def softmax() -> Task:
+    tensor = {"dtype": "float32", "shape": ("M", "N")}
+    return Task(
+        name="softmax",
+        language="cpp",
+        arguments=(
+            Argument(name="x", role="input", **tensor),
+            Argument(name="out", role="output", **tensor),
+            Argument(name="M", role="scalar", dtype="int32"),
+            Argument(name="N", role="scalar", dtype="int32"),
+        ),
+        reference=REFERENCE,
+        baseline=NAIVE,
+        workloads=(Workload(name="small", dims={"M": 64, "N": 250}), Workload(name="large", dims={"M": 256, "N": 1000}, weight=2.0)),
+        dims_range={"M": (1, 256), "N": (1, 1000)},
+    )
+
+
+def kernel(source: str) -> Candidate:
+    return Candidate(language="cpp", files={"kernel.cpp": source})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Counting]]:
+    """One workspace and one executor for all tests here: the oracle starts once."""
+    root = tmp_path_factory.mktemp("judge")
+    with Counting(Records(root).blobs, root / "scratch") as executor:
+        yield root, executor
+
+
+def open_judge(place: tuple[Path, Counting], secret: bytes = b"s" * 32, **changes) -> Judge:
+    root, executor = place
+    policy = POLICY.model_copy(update=changes)
+    options = {"environment": "e1", "device": "cpu:0", "secret": secret, "policy": policy, "emit": lambda kind, details: None}
+    return Judge(softmax(), Cpp(), executor, Records(root), **options)
+
+
+@pytest.fixture
+def judge(place: tuple[Path, Counting]) -> Judge:
+    return open_judge(place)
+
+
+def test_a_faster_kernel_passes_and_is_never_measured_twice(judge: Judge, place: tuple[Path, Counting]):
+    executor = place[1]
+    before = len(executor.kinds)
+    trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1)
+    assert isinstance(trial, Passed), trial
+    assert trial.speedup.low > 1.1
+    assert [m.workload for m in trial.measurements] == ["small", "large"]
+    assert all(m.speedup.low > 1.1 and m.max_error is not None and m.max_error < 4e-5 for m in trial.measurements)
+    ran = executor.kinds[before:]
+    assert set(ran) <= {"build", "correctness", "timing"}
+    assert {"correctness", "timing"} <= set(ran)
+    # Another process after a kill: same records, nothing runs.
+    again = open_judge(place)
+    assert again.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1) == trial
+    assert executor.kinds[before:] == ran
+    kinds = [judge.records.get(identity).kind for identity in trial.records]
+    assert kinds[:2] == ["build", "correctness"]
+    assert set(kinds[2:]) == {"timing"}
+    # The gate can compute the same interval from the records alone.
+    timings = [judge.records.get(identity) for identity in trial.records[2:]]
+    assert evidence.speedup(timings, "total_time", trial.speedup.confidence) == trial.speedup
+
+
+def test_a_new_attempt_measures_afresh(judge: Judge, place: tuple[Path, Counting]):
+    executor = place[1]
+    first = judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 1)
+    count = len(executor.kinds)
+    assert judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 1) == first
+    assert len(executor.kinds) == count
+    assert judge.timing(kernel(FASTER), kernel(NAIVE), None, 0, 2).id != first.id
+    assert executor.kinds[count:] == ("timing",)
+
+
+def test_the_same_kernel_is_not_faster(judge: Judge):
+    trial = judge.judge(kernel(SAME), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
+    assert isinstance(trial, Passed), trial
+    assert trial.speedup.low <= 1.02
+
+
+@pytest.mark.parametrize(
+    ("source", "stage", "piece"),
+    [
+        (BROKEN, "build", "nothing"),
+        (WRONG, "correctness", "tolerance"),
+        (OVERFLOWS, "correctness", "inputs"),
+        (WRITES_BESIDE, "correctness", "guard"),
+        (CRASHES, "correctness", "workload small"),
+        ('#pragma GCC optimize("fast-math")\n' + FASTER, "screen", "optimize"),
+    ],
+)
+def test_a_kernels_failure_is_data_with_its_stage(judge: Judge, source: str, stage: str, piece: str):
+    trial = judge.judge(kernel(source), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
+    assert isinstance(trial, Failed), trial
+    assert (trial.stage, "\n" in trial.reason) == (stage, False)
+    assert piece in trial.reason
+
+
+def test_unsupported_types_end_unmeasured(judge: Judge):
+    arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in judge.task.arguments)
+    judge.task = judge.task.model_copy(update={"arguments": arguments})
+    trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
+    assert isinstance(trial, Unmeasured)
+    assert "`x` is bfloat16, but" in trial.reason
+
+
+def test_the_baseline_is_checked_on_the_visible_and_hidden_workloads_alone(judge: Judge):
+    record = judge.correctness(kernel(NAIVE), None, "preflight")
+    assert evidence.correctness_failure(record) is None
+    assert [c["case"]["workload"] for c in record.payload["cases"]] == ["small", "large", "hidden-1"]
+
+
+def test_hidden_sizes_stand_in_no_record(judge: Judge):
+    record = judge.correctness(kernel(FASTER), kernel(NAIVE), "judge")
+    hidden = [c for c in record.payload["cases"] if c["case"]["hidden"]]
+    assert [c["case"]["dims"] for c in hidden] == [{}]
+    assert set(record.payload["hidden"]) == {"hidden-1"}
+    other = open_judge((judge.records.folder.parent, judge.executor), secret=b"t" * 32)
+    assert other.hidden != judge.hidden
+
+
+def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
+    record = judge.calibrate(kernel(NAIVE))
+    assert record.kind == "calibration"
+    assert 0.0 < evidence.noise_floor(record, "total_time") < 0.5
+    assert set(evidence.seconds(record)) == {"small", "large"}
+
+
+def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
+    confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
+    assert evidence.contest_problem(confirmed) is None
+    assert evidence.contest_speedup(confirmed, "total_time").low > 1.0
+    table = evidence.contest_seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
+    assert set(table) == {"small", "large"}
+    assert all(set(row) == {"baseline", "best", "eager"} and min(row.values()) > 0 for row in table.values())
+
+
+def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
+    sha = judge.library(kernel(FASTER))
+    assert sha is not None
+    (judge.records.blobs.folder / sha).unlink()
+    assert judge.library(kernel(FASTER)) == sha
+    assert judge.records.blobs.path(sha).is_file()
+    assert judge.library(kernel(BROKEN)) is None
+
+
+def test_a_kernel_that_does_not_compile_cannot_be_timed(judge: Judge):
+    with pytest.raises(SettingsError, match="does not compile"):
+        judge.timing(kernel(BROKEN), kernel(NAIVE), None)
+
+
+def test_the_users_own_kernel_must_compile(judge: Judge):
+    assert compiled(softmax(), judge.language, judge.executor, judge.records.blobs)
+    broken = softmax().model_copy(update={"baseline": BROKEN})
+    with pytest.raises(SettingsError, match=r"kernel\.cpp does not compile.*(?s:.*)nothing"):
+        compiled(broken, judge.language, judge.executor, judge.records.blobs)
+
+
+@pytest.mark.parametrize(
+    ("left", "changes", "piece"),
+    [
+        ({}, {"exit_code": -9}, "exit -9"),
+        ({}, {"timed_out": True}, "limit"),
+        ({"result.json": "{"}, {}, "cannot be read"),
+        ({"result.json": '{"kind": "correctness", "cases": 3}'}, {}, "cannot be read"),
+        ({"result.json": '{"kind": "infra", "error": "oracle died"}'}, {}, "oracle died"),
+        ({"result.json": '{"kind": "correctness", "cases": []}'}, {}, "TimingResult was asked"),
+    ],
+)
+def test_garbage_is_the_harness_fault(tmp_path: Path, left: dict[str, str], changes: dict[str, object], piece: str):
+    blobs = Blobs(tmp_path)
+    files = {name: blobs.put(text) for name, text in {**left, "stderr.txt": "boom"}.items()}
+    finished = Finished(**{"exit_code": 0, "files": files, "usage": Usage(wall_s=0.1), **changes})
+    with pytest.raises(HarnessError, match=piece):
+        answer(finished, blobs, TimingResult)

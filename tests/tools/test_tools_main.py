@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tools.__main__ import main
+
+SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
+REFERENCE = """
+import torch
+
+outputs = ("out",)
+workloads = [{"M": 16, "N": 64}]
+
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(dims["M"], dims["N"], generator=g)
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+
+def reference(x, out, M, N):
+    return torch.softmax(x, dim=-1)
+"""
+
+
+@pytest.mark.parametrize("verb", [[], ["env"], ["ceilings"], ["check"], ["profile"], ["roofline"], ["judge"], ["bench"], ["sass"]])
+def test_every_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([*verb, "--help"])
+    assert stopped.value.code == 0
+    assert "usage: python -m tools" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check"], "no task is given"),
+        (["check", "--task", "/nonexistent"], "/nonexistent"),
+        (["check", "--task", "a", "--kernel", "b"], "exclude each other"),
+        (["ceilings", "--language", "cobol"], "cobol"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_environment(capsys):
+    assert main(["env"]) == 0
+    assert "| cpp compiler | ok |" in capsys.readouterr().out
+
+
+def test_profile_and_machine_code(tmp_path, capsys):
+    reference = tmp_path / "ref.py"
+    reference.write_text(REFERENCE)
+    files = ["--kernel", str(SEED), "--ref", str(reference)]
+    store = ["--store", str(tmp_path / "store")]
+    assert main([*store, "profile", *files]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "scalar_math_call" in {finding["rule"] for finding in found["findings"]}
+    assert main([*store, "sass", *files, "--pattern", "expf"]) == 0
+    assert json.loads(capsys.readouterr().out)["present"] is True

@@ -1,0 +1,310 @@
+"""One verb for each deterministic tool: `python -m tools VERB --help`. No language model, no workspace; results go to stdout.
+
+Exit codes: 0 done (a kernel that fails is an answer), 2 input that cannot be used, 4 the machine failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.errors import InfrastructureError, SettingsError
+
+if TYPE_CHECKING:
+    from tools.artifacts import Candidate, Record, Roof
+    from tools.executors.base import Executor
+    from tools.judge import Judge
+    from tools.languages.base import Language
+    from tools.records import Records
+    from tools.task import Loaded
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run one verb, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except InfrastructureError as error:
+        print(error, file=sys.stderr)
+        return 4
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    env = verbs.add_parser("env", help="what this machine has, what it lacks, and how to mend that")
+    env.add_argument("--json", action="store_true", help="the whole environment as JSON instead of a table")
+    env.set_defaults(run=_env)
+
+    ceilings = verbs.add_parser("ceilings", help="measure the roofs of this machine (about five seconds)")
+    ceilings.add_argument("--language", default="cpp", help="whose compiler builds the program (default: cpp)")
+    ceilings.set_defaults(run=_ceilings)
+
+    check = _verb(verbs, "check", "does the kernel compile, agree with its reference, and run? prints the contract that was inferred")
+    check.set_defaults(run=_check)
+
+    profile = _verb(verbs, "profile", "compiler remarks, instruction mix and the findings of the rules, as JSON")
+    profile.add_argument("--profiler", default="static", help="name or package.module:Class (default: static)")
+    profile.set_defaults(run=_profile)
+
+    roofline = _verb(verbs, "roofline", "time the kernel and place each workload under the measured roofs, as JSON")
+    roofline.set_defaults(run=_roofline)
+
+    judge = _verb(verbs, "judge", "judge one candidate file against the task's kernel; prints the trial as JSON")
+    judge.add_argument("--candidate", type=Path, required=True, metavar="FILE", help="the candidate kernel")
+    judge.set_defaults(run=_judge)
+
+    bench = _verb(verbs, "bench", "time the kernel against torch eager and torch.compile in separate processes")
+    bench.add_argument("--against", type=Path, metavar="FILE", help="another kernel file to race")
+    bench.add_argument("--rounds", type=int, help="rounds a workload (default: the judge's)")
+    bench.set_defaults(run=_bench)
+
+    sass = _verb(verbs, "sass", "machine code of the kernel, or whether a pattern is in it")
+    sass.add_argument("--pattern", help="regular expression, or @name of tools/signatures.yaml; prints the check as JSON")
+    sass.set_defaults(run=_sass)
+    return parser
+
+
+def _verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=text, description=text)
+    verb.add_argument("--task", type=Path, metavar="FOLDER", help="task folder with reference.py and kernel.<ext>")
+    verb.add_argument("--kernel", type=Path, metavar="FILE", help="kernel file, with --ref, instead of --task")
+    verb.add_argument("--ref", type=Path, metavar="FILE", help="its reference.py")
+    verb.add_argument("--dims", nargs="+", default=[], metavar="N=1024", help="sizes and scalars; several workloads apart by ';'")
+    verb.add_argument("--ptr-size", type=int, default=0, metavar="ELEMENTS", help="seed style: elements of every pointer")
+    return verb
+
+
+# ---------------------------------------------------------------- what verbs need
+
+
+@contextmanager
+def _opened(options: argparse.Namespace) -> Iterator[tuple[Executor, Records]]:
+    from tools.executors.base import EXECUTORS, Executor
+    from tools.records import Records
+    from tools.registry import load
+
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
+        records = Records(options.store or Path(folder))
+        scratch = Path(folder) / "scratch"
+        scratch.mkdir()
+        kind = load(EXECUTORS, "local", Executor, key="executor")  # type: ignore[type-abstract]
+        with kind(records.blobs, scratch) as executor:  # type: ignore[call-arg]
+            yield executor, records
+
+
+def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -> Loaded:
+    from tools import task
+
+    if options.task is not None:
+        if options.kernel or options.ref:
+            raise SettingsError("--task and --kernel exclude each other; give a folder, or two files")
+        return task.load_folder(options.task, executor, records.blobs)
+    if options.kernel is None or options.ref is None:
+        raise SettingsError("no task is given; use --task FOLDER, or --kernel FILE with --ref FILE and --dims")
+    return task.load_files(options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size)
+
+
+def _language(name: str) -> Language:
+    from tools.languages.base import LANGUAGES, Language
+    from tools.registry import load
+
+    return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+
+
+def _kernel(loaded: Loaded, language: Language) -> Candidate:
+    from tools.artifacts import Candidate
+
+    if loaded.task.baseline is None:
+        raise SettingsError(f"{loaded.task.name}: there is no kernel to look at; add kernel{language.suffix} beside reference.py")
+    return Candidate(language=language.name, files={f"kernel{language.suffix}": loaded.task.baseline})
+
+
+def _file(path: Path, language: Language) -> Candidate:
+    from tools.artifacts import Candidate
+    from tools.task import read_source
+
+    return Candidate(language=language.name, files={f"kernel{language.suffix}": read_source(path)})
+
+
+def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: Records) -> Judge:
+    from tools.judge import Judge, Policy
+
+    device = executor.devices()[0]
+    return Judge(
+        loaded.task,
+        language,
+        executor,
+        records,
+        environment="",
+        device=f"{device.kind}:{device.index} {device.name}",
+        secret=secrets.token_bytes(32),
+        policy=Policy(),
+        emit=lambda event, fields: print(f"{event}: {' '.join(fields.values())}", file=sys.stderr),
+    )
+
+
+def _library(judge: Judge, kernel: Candidate) -> str:
+    library = judge.library(kernel)
+    if library is None:
+        raise SettingsError(f"the kernel does not compile; mend it:\n{judge.build(kernel).payload['log']}")
+    return library
+
+
+def _timed(loaded: Loaded, judge: Judge, kernel: Candidate) -> Record:
+    """The kernel's own times (A/A), or SettingsError when it is wrong."""
+    from tools import evidence
+
+    calibration = judge.calibrate(kernel)
+    failed = evidence.timing_failure(calibration)
+    if failed is not None:
+        raise SettingsError(f"{loaded.task.name}: {failed.reason}; mend the kernel or the reference")
+    return calibration
+
+
+def _roofs(language: Language, executor: Executor, records: Records) -> tuple[Roof, ...]:
+    from tools import ceilings
+
+    return ceilings.measure(language, executor, records)
+
+
+# ---------------------------------------------------------------- verbs
+
+
+def _env(options: argparse.Namespace) -> None:
+    from tools.environment import inspect
+    from tools.languages.base import LANGUAGES
+
+    with _opened(options) as (executor, records):
+        found = inspect(executor, [_language(name) for name in LANGUAGES], records.blobs)
+    print(found.model_dump_json(indent=1) if options.json else found.to_markdown())
+
+
+def _ceilings(options: argparse.Namespace) -> None:
+    with _opened(options) as (executor, records):
+        for roof in _roofs(_language(options.language), executor, records):
+            print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    from tools import evidence
+
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
+        print(f"task {loaded.task.name} ({loaded.task.identity()[:12]}), language {language.name}, {language.toolchain().version}")
+        for argument in loaded.task.arguments:
+            print(f"  {argument.role:<7}{argument.dtype:<9}{argument.name} {' x '.join(argument.shape)}")
+        for sentence in loaded.task.inferred:
+            print(f"  {sentence}")
+        _library(judge, kernel)
+        failed = evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+        if failed is not None:
+            raise SettingsError(f"the kernel and the reference disagree: {failed.reason}; mend the one that is wrong")
+        times = evidence.seconds(_timed(loaded, judge, kernel))
+        for seen in loaded.workloads:
+            count = "not counted" if seen.flops is None else f"{seen.flops:.4g}"
+            print(f"  {seen.name}: {times[seen.name]:.4g} s, operations {count}, {seen.unique_bytes} bytes")
+        print("the kernel compiles, agrees with the reference and is timed")
+
+
+def _profile(options: argparse.Namespace) -> None:
+    from tools import rules
+    from tools.artifacts import Quantity
+    from tools.profilers.base import PROFILERS, Profiler
+    from tools.registry import load
+
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
+        profiler = load(PROFILERS, options.profiler, Profiler, key="--profiler")()  # type: ignore[type-abstract]
+        lacking = profiler.missing(language)
+        if lacking:
+            raise SettingsError(lacking)
+        library = _library(judge, kernel)
+        profile, _ = profiler.profile(loaded.task, kernel, library, loaded.task.workloads[0], language, executor, records.blobs)
+        units = {"device.units": Quantity(value=float(executor.devices()[0].units), unit="cores")}
+    findings = [finding.model_dump(mode="json") for finding in rules.evaluate([(profile, "")], units)]
+    print(json.dumps({"profile": profile.model_dump(mode="json"), "findings": findings}, indent=1))
+
+
+def _roofline(options: argparse.Namespace) -> None:
+    from pydantic import TypeAdapter
+
+    from tools import evidence, roofline
+    from tools.artifacts import Headroom
+
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        times = evidence.seconds(_timed(loaded, _judge_of(loaded, language, executor, records), _kernel(loaded, language)))
+        roofs = _roofs(language, executor, records)
+    found = {s.name: roofline.headroom(s.flops, s.unique_bytes, times[s.name], roofs) for s in loaded.workloads}
+    print(TypeAdapter(dict[str, Headroom]).dump_json(found, indent=1).decode())
+
+
+def _judge(options: argparse.Namespace) -> None:
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        kernel = _kernel(loaded, language)
+        judge = _judge_of(loaded, language, executor, records)
+        _library(judge, kernel)
+        trial = judge.judge(_file(options.candidate, language), kernel, kernel, siblings=1, iteration=0)
+    print(trial.model_dump_json(indent=1))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from tools import evidence
+
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        judge = _judge_of(loaded, language, executor, records)
+        racers = {"kernel": _kernel(loaded, language)} | ({"against": _file(options.against, language)} if options.against else {})
+        for kernel in racers.values():
+            _library(judge, kernel)
+        record = judge.benchmark(racers, rounds=options.rounds)
+    problem = evidence.contest_problem(record)
+    if problem:
+        raise SettingsError(f"{loaded.task.name}: {problem}")
+    for workload, seconds in evidence.contest_seconds(record).items():
+        print(f"{workload}: " + ", ".join(f"{name} {time:.4g} s" for name, time in seconds.items()))
+    for name, reason in record.payload["result"]["unavailable"].items():
+        print(f"{name}: N/A, {reason}")
+
+
+def _sass(options: argparse.Namespace) -> None:
+    from tools import mechanism
+
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        language = _language(loaded.task.language)
+        library = _library(_judge_of(loaded, language, executor, records), _kernel(loaded, language))
+        text = records.blobs.text(executor.run(language.disassemble(library, records.blobs)).files["assembly.txt"])
+        architecture = executor.devices()[0].architecture
+    if options.pattern:
+        print(mechanism.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
+    else:
+        print(mechanism.entry(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

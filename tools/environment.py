@@ -1,0 +1,197 @@
+"""What this machine has, what it lacks, and how to mend that (A2). Reports and never insists: versions are evidence, not demands."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from tools.artifacts import Artifact, Device, Job, Limits
+from tools.errors import SettingsError
+from tools.executors.base import Executor
+from tools.languages.base import Language, Toolchain
+from tools.records import Blobs
+
+SANDBOX = Path(__file__).with_name("harness") / "sandbox.py"
+_PACKAGES = {
+    "torch": "pip install torch; it computes the reference",
+    "triton": "pip install triton; only Triton kernels need it",
+    "numpy": "pip install numpy",
+    "langgraph": "pip install langgraph; `python -m graph` needs it",
+}
+_OPENMP = '#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
+
+
+class Item(Artifact):
+    """One thing that was looked for."""
+
+    name: str
+    status: Literal["ok", "missing", "degraded"]
+    value: str
+    """What was found, in its own words; empty when nothing was."""
+    fix: str = ""
+    """One sentence on what to do; empty when all is well."""
+    optional: bool = False
+    """True: the main job does without."""
+
+
+class Environment(Artifact):
+    """The machine as it was found; the payload of an environment record."""
+
+    items: tuple[Item, ...]
+    devices: tuple[Device, ...]
+    sandbox: dict[str, str]
+    """Feature -> how it is had on this host, or why it is not."""
+
+    def to_markdown(self) -> str:
+        """The text of env_check.md."""
+        rows = [
+            f"| {_cell(i.name)} | {i.status}{' (optional)' if i.optional else ''} | {_cell(i.value)} | {_cell(i.fix)} |" for i in self.items
+        ]
+        table = ["| what | status | found | what to do |", "|---|---|---|---|", *rows]
+        return "\n".join(["# Environment", "", *table, ""])
+
+
+def inspect(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> Environment:
+    """Look at the host of `executor`'s devices, the compilers of `languages`, and the tools and packages beside us.
+
+    Nothing heavy is imported. Raises InfrastructureError when the executor itself fails.
+    """
+    devices = executor.devices()
+    features = _sandbox_features(executor, blobs)
+    items = [Item(name="operating system", status="ok", value=f"{platform.system()} {platform.release()} ({platform.machine()})")]
+    items += [item for device in devices for item in _device(device)]
+    for language in languages:
+        items += _compiler(language, executor, blobs)
+    items += [_sandbox(features), *_tools(), _gpu(devices)]
+    items.append(Item(name="python", status="ok", value=platform.python_version()))
+    items += [_package(name, fix) for name, fix in _PACKAGES.items()]
+    return Environment(items=tuple(items), devices=devices, sandbox=features)
+
+
+def _device(device: Device) -> list[Item]:
+    cache = f", last-level cache {device.last_level_cache >> 20} MiB" if device.last_level_cache else ""
+    items = [
+        Item(
+            name=f"device {device.kind}:{device.index}",
+            status="ok",
+            value=f"{device.name}, {device.units} units{cache}, {device.architecture}",
+        )
+    ]
+    if not device.last_level_cache:
+        fix = "the OS does not report the cache; cold timings use a ring of the default size"
+        items.append(Item(name="last-level cache", status="degraded", value="", fix=fix, optional=True))
+    governor = device.details.get("governor", "not reported")
+    if governor not in ("performance", "not reported"):
+        fix = "for steadier clocks: sudo cpupower frequency-set -g performance"
+        items.append(Item(name="clock governor", status="degraded", value=governor, fix=fix, optional=True))
+    elif device.kind == "cpu":
+        items.append(Item(name="clock governor", status="ok", value=governor, optional=True))
+    return items
+
+
+def _compiler(language: Language, executor: Executor, blobs: Blobs) -> list[Item]:
+    try:
+        toolchain = language.toolchain()
+    except SettingsError as error:
+        return [Item(name=f"{language.name} compiler", status="missing", value="", fix=str(error))]
+    items = [Item(name=f"{language.name} compiler", status="ok", value=toolchain.version)]
+    if language.device == "cpu":
+        items.append(_openmp(toolchain, executor, blobs))
+    return items
+
+
+def _openmp(toolchain: Toolchain, executor: Executor, blobs: Blobs) -> Item:
+    argv = (*toolchain.argv, "-fopenmp", "trial.cpp", "-o", "trial")
+    built = executor.run(Job(files={"trial.cpp": blobs.put(_OPENMP)}, argv=argv, limits=Limits(wall_s=60.0), results=("trial",)))
+    threads = ""
+    if built.exit_code == 0 and "trial" in built.files:
+        argv = ("sh", "-c", "chmod +x trial && ./trial")
+        ran = executor.run(Job(files={"trial": built.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
+        threads = blobs.text(ran.files["stdout.txt"]) if ran.exit_code == 0 else ""
+    if threads:
+        return Item(name="OpenMP", status="ok", value=f"{threads} threads")
+    fix = (
+        "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels stay on one core unless they use threads"
+    )
+    return Item(name="OpenMP", status="degraded", value="", fix=fix)
+
+
+def _sandbox_features(executor: Executor, blobs: Blobs) -> dict[str, str]:
+    job = Job(files={"sandbox.py": blobs.put(SANDBOX.read_bytes())}, argv=("{python}", "-I", "sandbox.py"), limits=Limits(wall_s=30.0))
+    finished = executor.run(job)
+    try:
+        report = json.loads(blobs.text(finished.files["stdout.txt"]))
+    except json.JSONDecodeError:
+        return {}
+    return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in report.items()}
+
+
+def _sandbox(features: dict[str, str]) -> Item:
+    wanted = ("network", "landlock", "no_new_privileges")
+    if not features:
+        fix = "the sandbox could not be tried; candidates run with resource limits only, so judge no kernel that you do not trust"
+        return Item(name="sandbox", status="degraded", value="", fix=fix)
+    value = ", ".join(f"{name}: {features[name]}" for name in wanted if name in features)
+    lacking = [name for name in wanted if _is_lacking(features.get(name, "false"))]
+    if lacking:
+        fix = f"this host does not give {' and '.join(lacking)} (a recent Linux kernel does); judge no kernel here that you do not trust"
+        return Item(name="sandbox", status="degraded", value=value, fix=fix)
+    return Item(name="sandbox", status="ok", value=value)
+
+
+def _is_lacking(feature: str) -> bool:
+    """Whether the harness' own words say that a feature was not had."""
+    return feature.startswith(("not ", "refused", "false"))
+
+
+def _tools() -> list[Item]:
+    wanted = {
+        "git": ("install git; every version is a commit", False),
+        "objdump": ("install binutils; without it machine code is not looked at and mechanisms stay unverified", True),
+        "valgrind": ("install valgrind for cache simulation; everything else works without", True),
+        "perf": ("install linux-perf (Debian) or linux-tools (Ubuntu) for hardware counters; everything else works without", True),
+    }
+    return [_tool(name, fix, optional) for name, (fix, optional) in wanted.items()]
+
+
+def _tool(name: str, fix: str, optional: bool) -> Item:
+    said = _say((name, "--version")) if shutil.which(name) else ""
+    if said:
+        return Item(name=name, status="ok", value=said.splitlines()[0], optional=optional)
+    return Item(name=name, status="missing", value="", fix=fix, optional=optional)
+
+
+def _gpu(devices: Sequence[Device]) -> Item:
+    listed = _say(("nvidia-smi", "-L")) if shutil.which("nvidia-smi") else ""
+    if listed:
+        return Item(name="NVIDIA GPU", status="ok", value="; ".join(line.split(" (UUID")[0] for line in listed.splitlines()), optional=True)
+    where = (
+        "kernels for the CPU are measured all the same" if any(device.kind == "cpu" for device in devices) else "nothing can be measured"
+    )
+    return Item(name="NVIDIA GPU", status="missing", value="", fix=f"none was found; {where}", optional=True)
+
+
+def _package(name: str, fix: str) -> Item:
+    try:
+        return Item(name=name, status="ok", value=metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Item(name=name, status="missing", value="", fix=fix, optional=name == "triton")
+
+
+def _say(argv: tuple[str, ...]) -> str:
+    """First words of a program, or nothing when it fails."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,293 @@
+"""What the judge's records hold, and what they amount to (pure): the gate and `verify` recompute a trial from records with these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record
+from tools.errors import HarnessError
+from tools.protocol import (
+    CaseResult,
+    ContestRequest,
+    ContestResult,
+    CorrectnessRequest,
+    CorrectnessResult,
+    TimedPair,
+    TimingOfWorkload,
+    TimingRequest,
+    TimingResult,
+)
+from tools.statistics import Objective, Paired, pool, speedup_interval
+from tools.statistics import noise_floor as floor_of
+
+
+class Build(Artifact):
+    """Payload of a `build` record."""
+
+    candidate: str
+    ok: bool
+    library: str | None
+    """sha256 of the library's blob; None when it does not compile."""
+    log: str
+    """Trimmed."""
+    log_blob: str
+    """sha256 of the whole log."""
+    argv: tuple[str, ...]
+    compiler: str
+    """Name and version."""
+    seconds: float
+
+
+class Correctness(Artifact):
+    """Payload of a `correctness` record. Hidden workloads have no dims here, so that a prompt may hold it."""
+
+    candidate: str
+    baseline: str | None
+    purpose: str
+    attempt: int
+    cases: tuple[CaseResult, ...]
+    hidden: dict[str, str]
+    """Hidden workload -> HMAC of its dims under the run's secret."""
+
+
+class Timing(Artifact):
+    """Payload of a `timing` or `calibration` record."""
+
+    candidate: str
+    incumbent: str
+    batch: int
+    attempt: int
+    weights: dict[str, float]
+    result: TimingResult
+
+
+class Contest(Artifact):
+    """Payload of a `confirmation` or `benchmark` record."""
+
+    candidates: dict[str, str]
+    """Contestant -> candidate id; eager and compile have none."""
+    attempt: int
+    weights: dict[str, float]
+    result: ContestResult
+
+
+# ---------------------------------------------------------------- answers that cannot be: the harness's fault
+
+
+def check_correctness(request: CorrectnessRequest, result: CorrectnessResult) -> None:
+    """HarnessError unless the cases are those asked, in order, and cut short only behind a failure."""
+    answered = [r.case for r in result.cases]
+    if answered != list(request.cases[: len(answered)]) or not answered:
+        raise HarnessError("the harness answered other cases than were asked")
+    if len(answered) < len(request.cases) and result.cases[-1].status != "failed":
+        raise HarnessError(f"the harness answered {len(answered)} of {len(request.cases)} cases and none of them failed")
+    for found in result.cases:
+        # A wrong kernel may well put out NaN; only a passed case owes finite figures.
+        sane = found.max_error is not None and found.tolerance is not None and 0 <= found.max_error <= found.tolerance
+        if found.status == "passed" and not sane:
+            raise HarnessError(f"the harness passed {found.case.workload} with error {found.max_error} over tolerance {found.tolerance}")
+
+
+def check_timing(request: TimingRequest, result: TimingResult) -> None:
+    """HarnessError unless each workload is answered with as many possible times as were asked, or with the candidate's fault."""
+    faulty = [w for w in result.workloads if w.problem is not None]
+    for found in faulty:
+        if found.culprit != "candidate":
+            raise HarnessError(f"timing {found.workload} failed on the {found.culprit or 'harness'}'s side: {found.problem}")
+    if faulty:
+        return
+    if [w.workload for w in result.workloads] != [w.name for w in request.workloads]:
+        raise HarnessError("the harness timed other workloads than were asked")
+    for asked, found in zip(request.workloads, result.workloads, strict=True):
+        if len(found.pairs) < asked.pairs:
+            raise HarnessError(f"the harness timed {len(found.pairs)} of {asked.pairs} pairs of {asked.name}")
+        _possible(asked.name, [t for p in (*found.pairs, *found.warm_pairs) for t in (p.incumbent_s, p.candidate_s)])
+
+
+def check_contest(request: ContestRequest, result: ContestResult) -> None:
+    """HarnessError unless each workload has its rounds of all available contestants, or the candidate is at fault."""
+    if result.problem is not None:
+        if result.culprit != "candidate":
+            raise HarnessError(f"the contest failed on the {result.culprit or 'harness'}'s side: {result.problem}")
+        return
+    kernels = {c.name for c in request.contestants if c.kind == "library"}
+    lost = kernels & result.unavailable.keys()
+    if lost:
+        raise HarnessError(f"the contest could not run {sorted(lost)[0]}: {result.unavailable[sorted(lost)[0]]}")
+    if [w.workload for w in result.workloads] != [w.name for w in request.workloads]:
+        raise HarnessError("the contest timed other workloads than were asked")
+    present = {c.name for c in request.contestants} - result.unavailable.keys()
+    for asked, found in zip(request.workloads, result.workloads, strict=True):
+        if len(found.rounds) < asked.pairs or any(round_.keys() != present for round_ in found.rounds):
+            raise HarnessError(f"the contest left rounds of {asked.name} incomplete")
+        _possible(asked.name, [t for round_ in found.rounds for t in round_.values()])
+
+
+def _possible(workload: str, seconds: Sequence[float]) -> None:
+    if not all(0 < t < float("inf") for t in seconds):
+        raise HarnessError(f"the harness gave {workload} a time that is not a positive number of seconds")
+
+
+def blanked(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    """The results without anything from which the dims or seeds of hidden workloads could be read: no number stays in their reasons."""
+    return tuple(
+        r.model_copy(
+            update={
+                "case": r.case.model_copy(update={"dims": {}, "seed": 0}),
+                "reason": re.sub(r"\d[\d.,]*(?:e[+-]?\d+)?", "#", r.reason),
+            }
+        )
+        if r.case.hidden
+        else r
+        for r in results
+    )
+
+
+# ---------------------------------------------------------------- what records amount to
+
+
+def build_failure(record: Record) -> Failed | None:
+    """None when it compiled."""
+    build = Build.model_validate(record.payload)
+    if build.ok:
+        return None
+    complaint = next((line for line in build.log.splitlines() if "error" in line or "undefined" in line), "")
+    reason = f"It does not compile: {complaint.strip()}." if complaint else f"It does not compile with {build.compiler}."
+    return Failed(candidate=build.candidate, stage="build", reason=reason, log=build.log, records=(record.id,))
+
+
+def correctness_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | None:
+    """None when every case that counts was passed; `before` are the records of earlier stages."""
+    checked = Correctness.model_validate(record.payload)
+    wrong = [r for r in checked.cases if r.status == "failed"]
+    if not wrong:
+        return None
+    log = "\n".join(_line(r) for r in checked.cases)
+    return Failed(candidate=checked.candidate, stage="correctness", reason=f"{_why(wrong[0])}.", log=log, records=(*before, record.id))
+
+
+def _why(result: CaseResult) -> str:
+    reason = result.reason.rstrip(".") or f"{result.case.workload}: the outputs differ from the reference"
+    over = result.max_error is not None and result.tolerance is not None and result.max_error > result.tolerance
+    return f"{reason} (error {result.max_error:.2e}, tolerance {result.tolerance:.2e})" if over else reason
+
+
+def _line(result: CaseResult) -> str:
+    error = "" if result.max_error is None else f", error {result.max_error:.2e}"
+    tolerance = "" if result.tolerance is None else f", tolerance {result.tolerance:.2e}"
+    reason = f": {result.reason}" if result.reason else ""
+    return f"{result.case.workload} {result.case.dims or ''} {result.case.distribution}: {result.status}{error}{tolerance}{reason}"
+
+
+def timing_failure(record: Record, before: tuple[str, ...] = ()) -> Failed | None:
+    """None when all timed calls of the candidate were right."""
+    timing = Timing.model_validate(record.payload)
+    problem = next((w for w in timing.result.workloads if w.problem is not None), None)
+    if problem is None:
+        return None
+    reason = f"While timed on {problem.workload}: {(problem.problem or '').rstrip('.')}."
+    return Failed(candidate=timing.candidate, stage="timing", reason=reason, records=(*before, record.id))
+
+
+def passed(build: Record, correctness: Record, timings: Sequence[Record], objective: Objective, confidence: float) -> Passed:
+    """The trial of a candidate that compiled, was right and was timed in `timings`."""
+    checked = Correctness.model_validate(correctness.payload)
+    errors = {r.case.workload: r.max_error for r in checked.cases if r.case.distribution == "as_given" and r.status == "passed"}
+    return Passed(
+        candidate=checked.candidate,
+        measurements=measurements(timings, errors, confidence),
+        speedup=speedup(timings, objective, confidence),
+        records=(build.id, correctness.id, *(r.id for r in timings)),
+    )
+
+
+def speedup(timings: Sequence[Record], objective: Objective, confidence: float) -> Interval:
+    """Incumbent / candidate of the objective over all batches."""
+    return speedup_interval(paired(timings), objective, confidence)
+
+
+def paired(timings: Sequence[Record]) -> tuple[Paired, ...]:
+    """The pairs of all batches by workload."""
+    return pool([_sample(w.workload, t.weights[w.workload], w.pairs) for t in _timings(timings) for w in t.result.workloads])
+
+
+def measurements(timings: Sequence[Record], errors: Mapping[str, float | None], confidence: float) -> tuple[Measurement, ...]:
+    """One measurement a workload, each with an interval of its own."""
+    loaded = _timings(timings)
+    warm = pool([_sample(w.workload, t.weights[w.workload], w.warm_pairs) for t in loaded for w in t.result.workloads if w.warm_pairs])
+    warm_of = {sample.workload: sample for sample in warm}
+    found: dict[str, list[TimingOfWorkload]] = {}
+    for timing in loaded:
+        for workload in timing.result.workloads:
+            found.setdefault(workload.workload, []).append(workload)
+    made = []
+    for sample in paired(timings):
+        seen = [errors.get(sample.workload), *(w.max_error for w in found[sample.workload])]
+        warmed = warm_of.get(sample.workload)
+        made.append(
+            Measurement(
+                workload=sample.workload,
+                weight=sample.weight,
+                incumbent_s=sample.incumbent_s,
+                candidate_s=sample.candidate_s,
+                pairs=len(sample.incumbent),
+                speedup=speedup_interval((sample,), confidence=confidence),
+                warm_candidate_s=warmed.candidate_s if warmed else None,
+                warm_incumbent_s=warmed.incumbent_s if warmed else None,
+                max_error=max((e for e in seen if e is not None), default=None),
+            )
+        )
+    return tuple(made)
+
+
+def noise_floor(calibration: Record, objective: Objective, confidence: float = 0.95) -> float:
+    """Relative: how far the A/A pairs of a `calibration` record let the objective stray from 1."""
+    return floor_of(paired((calibration,)), objective, confidence)
+
+
+def seconds(timing: Record) -> dict[str, float]:
+    """Workload -> the incumbent's median seconds a call, from a `timing` or `calibration` record."""
+    return {sample.workload: sample.incumbent_s for sample in paired((timing,))}
+
+
+def contest_problem(record: Record) -> str | None:
+    """What the candidate did wrong in a contest, or None."""
+    return Contest.model_validate(record.payload).result.problem
+
+
+def contest_speedup(
+    record: Record, objective: Objective, confidence: float = 0.95, *, slow: str = "incumbent", fast: str = "candidate"
+) -> Interval:
+    """How many times faster contestant `fast` was than `slow`, by paired rounds of separate processes."""
+    contest = Contest.model_validate(record.payload)
+    samples = [
+        Paired(w.workload, contest.weights[w.workload], tuple(r[slow] for r in w.rounds), tuple(r[fast] for r in w.rounds))
+        for w in contest.result.workloads
+    ]
+    return speedup_interval(samples, objective, confidence)
+
+
+def contest_seconds(record: Record) -> dict[str, dict[str, float]]:
+    """Workload -> contestant -> median seconds a call."""
+    contest = Contest.model_validate(record.payload)
+    return {
+        w.workload: {name: float(np.median([r[name] for r in w.rounds])) for name in (w.rounds[0] if w.rounds else ())}
+        for w in contest.result.workloads
+    }
+
+
+def only(contest: Contest, workload: str) -> Contest:
+    """The same contest with a single workload."""
+    kept = tuple(w for w in contest.result.workloads if w.workload == workload)
+    return contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": kept})})
+
+
+def _timings(records: Sequence[Record]) -> tuple[Timing, ...]:
+    return tuple(Timing.model_validate(record.payload) for record in records)
+
+
+def _sample(workload: str, weight: float, pairs: Sequence[TimedPair]) -> Paired:
+    return Paired(workload, weight, tuple(p.incumbent_s for p in pairs), tuple(p.candidate_s for p in pairs))

@@ -1,0 +1,111 @@
+"""Starts one job at a time for `tools.executors.local` and ends it when told to, when its time is over, or when the caller is gone.
+
+Runs by itself (`python -I launcher.py`), a process with one thread: so a job can be tied to its life (PR_SET_PDEATHSIG follows the
+thread that forked), and the caller, which has threads, never forks. One JSON line in, one out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+
+
+def start(order: dict[str, Any]) -> int:
+    """Fork and execute the job in a process group of its own, under its limits."""
+    launcher = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != launcher:
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for which, value in ((resource.RLIMIT_AS, order["memory_bytes"]), (resource.RLIMIT_FSIZE, order["file_bytes"])):
+            if value:
+                hard = resource.getrlimit(which)[1]
+                bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+                resource.setrlimit(which, (bound, bound))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.chdir(order["folder"])
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        for target, name in ((1, "stdout.txt"), (2, "stderr.txt")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), target)
+        os.closerange(3, 256)
+        os.execvpe(order["argv"][0], order["argv"], order["env"])
+    except OSError as error:
+        os.write(2, f"{order['argv'][0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def end(pid: int) -> None:
+    """Kill the job's whole process group."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait(pid: int, wall_s: float, woken: int) -> dict[str, Any]:
+    """Until the job ends; kill it after `wall_s` seconds, and when the caller's end of stdin closes."""
+    begun = time.monotonic()
+    timed_out = False
+    poll = select.poll()
+    poll.register(0, 0)
+    poll.register(woken, select.POLLIN)
+    while True:
+        done, status, used = os.wait4(pid, os.WNOHANG)
+        if done:
+            break
+        left = begun + wall_s - time.monotonic()
+        if left <= 0 and not timed_out:
+            timed_out = True
+            end(pid)
+        events = poll.poll(max(left, 0.01) * 1000)
+        if any(fd == 0 for fd, _ in events):
+            end(pid)
+            sys.exit(1)
+        if any(fd == woken for fd, _ in events):
+            os.read(woken, 4096)
+    wall = time.monotonic() - begun
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)  # whatever it left in its group
+    return {
+        "exit": os.waitstatus_to_exitcode(status),
+        "timed_out": timed_out,
+        "wall_s": wall,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_memory": used.ru_maxrss * 1024,
+    }
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_inheritable(wake, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake)
+    while line := sys.stdin.buffer.readline():
+        order = json.loads(line)
+        answer = wait(start(order), order["wall_s"], woken)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What the operating system reports about the CPU of this machine. Mechanics and context only, never a target."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from tools.artifacts import Device
+
+CPU = Path("/sys/devices/system/cpu")
+CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
+
+
+def describe_cpu() -> Device:
+    """The CPU with the cores that this process may use."""
+    info = _cpuinfo()
+    cores = sorted(os.sched_getaffinity(0))
+    flags = info.get("flags", info.get("Features", "")).split()
+    details = {
+        "kernel": platform.release(),
+        "governor": _read(CPU / "cpu0/cpufreq/scaling_governor") or "not reported",
+        "virtualised": "yes" if "hypervisor" in flags else "not reported",
+        "container": _container(),
+        "cores_allowed": _ranges(cores),
+        "cores_online": str(os.cpu_count() or 1),
+        "cpu_quota": _read(Path("/sys/fs/cgroup/cpu.max")) or "none",
+        "smt": _read(CPU / "smt/active") or "not reported",
+        "simd": " ".join(flag for flag in flags if flag.startswith(("avx", "sse4", "fma", "asimd", "sve", "neon"))),
+        "transparent_huge_pages": _read(Path("/sys/kernel/mm/transparent_hugepage/enabled")) or "not reported",
+    }
+    return Device(
+        kind="cpu",
+        name=info.get("model name") or info.get("Processor") or platform.processor() or platform.machine(),
+        units=len(cores),
+        last_level_cache=last_level_cache(cores),
+        architecture=platform.machine(),
+        details=details,
+    )
+
+
+def last_level_cache(cores: list[int]) -> int:
+    """Bytes of the last-level caches of `cores` together, each shared one once; 0 when not reported."""
+    seen: dict[str, tuple[int, int]] = {}
+    for core in cores:
+        for folder in (CPU / f"cpu{core}/cache").glob("index[0-9]*"):
+            level, size, shared = (_read(folder / name) for name in ("level", "size", "shared_cpu_list"))
+            if level and size and _read(folder / "type") != "Instruction":
+                number = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
+                seen[f"{level}/{shared}"] = (int(level), number)
+    top = max((level for level, _ in seen.values()), default=0)
+    return sum(size for level, size in seen.values() if level == top)
+
+
+def _cpuinfo() -> dict[str, str]:
+    """Fields of the first processor."""
+    first = _read(Path("/proc/cpuinfo")).split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _container() -> str:
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return "yes"
+    groups = _read(Path("/proc/1/cgroup"))
+    return next((name for name in CONTAINERS if name in groups), "no sign of one")
+
+
+def _ranges(cores: list[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2,5"."""
+    parts: list[list[int]] = []
+    for core in cores:
+        if parts and core == parts[-1][-1] + 1:
+            parts[-1].append(core)
+        else:
+            parts.append([core])
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,291 @@
+"""From evidence to a verdict, in the order of design 7 (pure), and the audit of a version's artifacts.
+
+The gate measures nothing and trusts no prose: everything it weighs was computed from records, which its reasons name. A model's review
+can only take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Trial, Unmeasured, Verdict
+from tools.judge import Policy
+from tools.protocol import CaseResult
+from tools.statistics import corrected, slower_than
+from tools.statistics import decide as compare
+
+__all__ = ["ARTIFACTS", "BASELINE_ARTIFACTS", "POINTER", "VERDICT", "Evidence", "Floor", "Policy", "Veto", "audit", "decide"]
+
+ROOF_SHARE = 0.95
+"""Of the roof's time: a shorter measured time was not spent doing the work. The slack is for the roof's own measuring error."""
+
+ARTIFACTS = (
+    "hypothesis.md",
+    "evidence.md",
+    "roofline.json",
+    "methods.json",
+    "analysis.md",
+    "profile_summary.md",
+    "profile_details.md",
+    "correctness.md",
+    "bench.json",
+    "diff.patch",
+    "branches/",
+    "ablations/",
+    "attribution.json",
+    "sass_check.json",
+)
+"""What versions/v<N>/ must hold, N >= 1, in the order in which it is made, before the gate closes it with verdict.json.
+
+A folder (trailing slash) must hold at least one file: what was not done is said in it.
+"""
+BASELINE_ARTIFACTS = ("roofline.json", "analysis.md", "profile_summary.md", "profile_details.md", "correctness.md", "bench.json")
+"""The same for v0, which nobody proposed."""
+VERDICT = "verdict.json"
+POINTER = "current_iteration.txt"
+
+
+class Floor(Artifact):
+    """The least time that a workload can take."""
+
+    workload: str
+    unique_bytes: int
+    roof_s: float | None = None
+    """Seconds in which the roof, cited or measured, does it; None: no roof is known."""
+
+
+class Veto(Artifact):
+    """What a review takes away; it needs a line of the diff to stand on."""
+
+    quote: str
+    reason: str
+
+
+class Evidence(Artifact):
+    """All that a verdict rests on."""
+
+    incumbent: str
+    trial: Trial | None
+    """The champion's, else the best one's; None: nothing was proposed."""
+    siblings: int = 1
+    """Candidates judged this iteration: the correction for best-of-K."""
+    task_at_start: str
+    """Task.identity() as frozen."""
+    task_now: str
+    """Task.identity() of what lies in the workspace."""
+    workloads: tuple[str, ...]
+    """Names of the visible workloads."""
+    screen: tuple[str, ...] = ()
+    """Sentences of the screen on the champion's files."""
+    veto: Veto | None = None
+    cases: tuple[CaseResult, ...] = ()
+    """Of the champion's correctness record."""
+    floors: tuple[Floor, ...] = ()
+    last_level_cache: int = 0
+    """Bytes; 0: unknown, and then no roof is applied."""
+    launch_s: float | None = None
+    """The least time of any call on this device; None: not measured."""
+    noise_floor: float | None
+    """Relative, of this run's A/A blocks."""
+    looks: int = 1
+    """Timing batches that were looked at."""
+    confirmation: Interval | None = None
+    """Incumbent / candidate in separate processes; None: not run."""
+    confirmation_problem: str | None = None
+    """What the candidate did wrong there."""
+    mechanisms: dict[str, bool] = {}
+    """Claimed mechanism -> whether the machine code or the counters show it."""
+    records: tuple[str, ...] = ()
+    """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
+
+
+def decide(evidence: Evidence, policy: Policy) -> Verdict:
+    """The verdict: the first check that does not pass decides; where all pass, accept."""
+    passed: list[str] = []
+    for outcome, reason in _checks(evidence, policy):
+        if outcome is not None:
+            return _verdict(evidence, outcome, (reason,))
+        passed.append(reason)
+    absent = sorted(name for name, present in evidence.mechanisms.items() if not present)
+    if absent:
+        passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code or the counters.")
+    elif evidence.mechanisms:
+        passed.append(f"The claimed mechanisms are visible: {', '.join(sorted(evidence.mechanisms))}.")
+    return _verdict(evidence, "accept", tuple(passed), explained=not absent)
+
+
+Check = tuple[Outcome | None, str]
+"""None and what was shown, or the outcome that ends it and why."""
+
+
+def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
+    if evidence.task_now != evidence.task_at_start:
+        yield (
+            "infra_error",
+            f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it or start a new run.",
+        )
+    yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
+    yield from _policy(evidence)
+    trial = evidence.trial
+    if trial is None:
+        yield "inconclusive", "No candidate was proposed."
+    elif isinstance(trial, Unmeasured):
+        yield "infra_error", f"Candidate {trial.candidate} could not be measured: {trial.reason.rstrip('.')}."
+    elif isinstance(trial, Failed):
+        outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+        yield outcome, f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}."
+    else:
+        yield _correct(evidence, trial)
+        yield from _possible(evidence, trial)
+        yield _faster(evidence, trial, policy)
+        yield _confirmed(evidence, policy)
+        yield _no_regression(trial, policy)
+
+
+def _policy(evidence: Evidence) -> Iterator[Check]:
+    if evidence.screen:
+        yield "reject_policy", f"The screen refuses the source: {evidence.screen[0].rstrip('.')}."
+    if evidence.veto is not None:
+        if not evidence.veto.quote.strip():
+            # A veto without a line to point at is not held against the idea, and not overruled either.
+            yield "inconclusive", f"The review vetoed without quoting a line of the diff: {evidence.veto.reason.rstrip('.')}."
+        yield "reject_policy", f'The review vetoes the line "{evidence.veto.quote.strip()}": {evidence.veto.reason.rstrip(".")}.'
+    yield None, "Screen and review found nothing to refuse."
+
+
+def _correct(evidence: Evidence, trial: Passed) -> Check:
+    """Every visible workload passed as given, and nothing that counts failed."""
+    cited = _cited(trial.records)
+    failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
+    if failed:
+        return "reject_correctness", f"The record says {failed[0].status} for {failed[0].case.workload}{cited}."
+    right = {c.case.workload for c in evidence.cases if c.status == "passed" and c.case.distribution == "as_given"}
+    unchecked = [name for name in evidence.workloads if name not in right]
+    if unchecked:
+        return "reject_correctness", f"Workload {unchecked[0]} was never checked{cited}."
+    dropped = sum(c.status == "dropped" for c in evidence.cases)
+    spared = f" ({dropped} dropped, which the frozen baseline does not pass either)" if dropped else ""
+    return None, f"All {len(evidence.cases) - dropped} cases are right{spared}{cited}."
+
+
+def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
+    """Physics: data that must come from memory takes the roof's time; any call takes the launch's."""
+    floors = {floor.workload: floor for floor in evidence.floors}
+    applied = 0
+    for measured in trial.measurements:
+        floor = floors.get(measured.workload)
+        streams = floor is not None and evidence.last_level_cache > 0 and floor.unique_bytes > 2 * evidence.last_level_cache
+        roof_s = floor.roof_s if floor is not None and streams else None
+        least, what = (ROOF_SHARE * roof_s, "the roof") if roof_s is not None else (evidence.launch_s or 0.0, "a launch")
+        applied += roof_s is not None
+        if measured.candidate_s < least:
+            shown = f"{measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
+            yield "reject_policy", f"Workload {measured.workload} took {shown}: the work cannot have been done{_cited(trial.records)}."
+    yield None, f"No time is shorter than physics allows (a roof applied to {applied} of {len(trial.measurements)} workloads)."
+
+
+def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
+    if evidence.noise_floor is None:
+        return "inconclusive", "The noise floor of this run was not measured."
+    threshold = max(policy.min_effect, evidence.noise_floor)
+    shown = f"{_interval(trial.speedup)} of the incumbent, threshold {1 + threshold:.3f}x (noise floor {evidence.noise_floor:.1%})"
+    needed = corrected(policy.confidence, policy.batches, evidence.siblings)
+    if trial.speedup.confidence < needed - 1e-12:
+        return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
+    answer = compare(trial.speedup, threshold, policy.batches, policy.batches, evidence.siblings, confidence=policy.confidence)
+    cited = _cited(trial.records)
+    if answer == "faster":
+        return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
+    if answer == "not_faster":
+        return "reject_perf", f"Not faster by enough: {shown}{cited}."
+    return "inconclusive", f"The noise hides the answer after {evidence.looks} batches: {shown}{cited}."
+
+
+def _confirmed(evidence: Evidence, policy: Policy) -> Check:
+    """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is demanded."""
+    if evidence.confirmation_problem is not None:
+        return "reject_correctness", f"In a process of its own the candidate failed: {evidence.confirmation_problem.rstrip('.')}."
+    if evidence.confirmation is None:
+        return "inconclusive", "The gain was not confirmed in separate processes."
+    shown = f"{_interval(evidence.confirmation)} in separate processes"
+    cited = _cited(evidence.records)
+    if evidence.confirmation.high <= 1.0 + policy.min_effect:
+        return "reject_perf", f"The gain is not there again: {shown}{cited}."
+    if evidence.confirmation.low <= 1.0:
+        return "inconclusive", f"The gain is not confirmed: {shown}{cited}."
+    return None, f"Confirmed: {shown}{cited}."
+
+
+def _no_regression(trial: Passed, policy: Policy) -> Check:
+    margin = f"the margin of {policy.workload_margin:.0%}"
+    for measured in trial.measurements:
+        if slower_than(measured.speedup, policy.workload_margin):
+            shown = f"{_interval(measured.speedup)}{_cited(trial.records)}"
+            return "reject_perf", f"Workload {measured.workload} became slower by more than {margin}: {shown}."
+    worst = min(trial.measurements, key=lambda m: m.speedup.estimate)
+    return None, f"No workload is slower by more than {margin}; the least gain is {worst.speedup.estimate:.3f}x on {worst.workload}."
+
+
+def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:
+    trial = evidence.trial
+    return Verdict(
+        outcome=outcome,
+        reasons=reasons,
+        candidate=trial.candidate if trial else None,
+        incumbent=evidence.incumbent,
+        speedup=trial.speedup if isinstance(trial, Passed) else None,
+        noise_floor=evidence.noise_floor,
+        explained=explained,
+        records=tuple(dict.fromkeys((*(trial.records if trial else ()), *evidence.records))),
+    )
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval.estimate:.3f}x [{interval.low:.3f}, {interval.high:.3f}] at {interval.confidence:.2%}"
+
+
+def _cited(records: tuple[str, ...]) -> str:
+    return f" (records {', '.join(records)})" if records else ""
+
+
+# ---------------------------------------------------------------- audit
+
+
+def audit(folder: Path, iteration: int, *, closed: bool = False) -> tuple[str, ...]:
+    """What versions/v<iteration>/ of the workspace `folder` lacks, one sentence each; empty when it is complete and in order (C4).
+
+    `closed`: the iteration's gate is done (final audit, `verify`), so that verdict.json and the pointer must be there as well.
+    """
+    version = folder / "versions" / f"v{iteration}"
+    required = (ARTIFACTS if iteration else BASELINE_ARTIFACTS) + ((VERDICT,) if closed else ())
+    found = [sentence for name in required if (sentence := _missing(version, name))]
+    pointer = _pointer(folder)
+    unjudged = [n for n in range(iteration) if not (folder / "versions" / f"v{n}" / VERDICT).is_file()]
+    found += [f"versions/v{n}/{VERDICT} is missing: v{iteration} is out of order, v{n} never passed its gate." for n in unjudged]
+    if pointer < (iteration if closed else iteration - 1):
+        found.append(f"{POINTER} says {pointer if pointer >= 0 else 'nothing'}: v{iteration} is out of order.")
+    present = [int(p.name[1:]) for p in (folder / "versions").glob("v*") if p.name[1:].isdigit()]
+    later = sorted(n for n in present if n > max(iteration, pointer + 1))
+    if later:
+        found.append(f"versions/v{later[0]} is out of order: nothing of it may exist before v{later[0] - 1} passed its gate.")
+    return tuple(found)
+
+
+def _missing(version: Path, name: str) -> str | None:
+    path = version / name
+    where = f"versions/{version.name}/{name}"
+    if not path.exists():
+        return f"{where} is missing."
+    if name.endswith("/"):
+        return None if any(p.is_file() and p.stat().st_size for p in path.rglob("*")) else f"{where} is empty: say in it what was not done."
+    if not path.is_file() or not path.read_text(errors="replace").strip():
+        return f"{where} is empty."
+    return None
+
+
+def _pointer(folder: Path) -> int:
+    """The last closed iteration; -1 before the first."""
+    path = folder / POINTER
+    text = path.read_text().strip() if path.is_file() else ""
+    return int(text) if text.isdigit() else -1

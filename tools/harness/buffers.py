@@ -1,0 +1,149 @@
+"""Memory shared by supervisor, oracle and kernel: two anonymous files per workload.
+
+Inputs lie in one file that the kernel's process can only read; each buffer ends at the end of a page (within the 64-byte alignment of
+its base) and the page after it is not mapped there, so reading beyond it faults. Outputs lie in another: each has at least a page of
+a secret pattern on both sides and begins at a random multiple of 64 bytes, so writing beyond it is seen afterwards.
+"""
+
+import ctypes
+import mmap
+import os
+import random
+
+PAGE = mmap.PAGESIZE
+ALIGN = 64
+BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+HEADER = PAGE
+"""The outputs' file begins with a page in which a crashing kernel's process leaves the address that it faulted at."""
+
+
+def up(size: int, unit: int) -> int:
+    return (size + unit - 1) // unit * unit
+
+
+class Inputs:
+    """Where each input of each set lies, and the gaps between them."""
+
+    def __init__(self, sizes: list[int], sets: int):
+        self.offsets: list[list[int]] = []
+        self.gaps: list[tuple[int, int]] = [(0, PAGE)]
+        self.sizes = sizes
+        position = PAGE
+        for _ in range(sets):
+            row = []
+            for size in sizes:
+                region = up(max(size, 1), PAGE)
+                row.append(position + region - up(max(size, 1), ALIGN))
+                self.gaps.append((position + region, PAGE))
+                position += region + PAGE
+            self.offsets.append(row)
+        self.total = position
+
+    def describe(self, offset: int, names: list[str]) -> str:
+        """What lies at `offset` of the file, in words."""
+        for row in self.offsets:
+            for name, start, size in zip(names, row, self.sizes, strict=True):
+                if start <= offset < start + size:
+                    return f"inside the read-only input {name}"
+                if start + size <= offset < up(start + size, PAGE) + PAGE:
+                    return f"past the end of input {name}"
+        return "before an input"
+
+
+class Outputs:
+    """Where each output of each slot lies, and the guard bands around it."""
+
+    def __init__(self, sizes: list[int], slots: int, chance: random.Random):
+        self.offsets: list[list[int]] = []
+        self.guards: list[list[tuple[int, int]]] = []
+        self.sizes = sizes
+        position = HEADER
+        for _ in range(slots):
+            row, guards = [], []
+            for size in sizes:
+                start = position + PAGE + ALIGN * chance.randrange(PAGE // ALIGN)
+                end = up(start + size, PAGE) + PAGE
+                row.append(start)
+                guards += [(position, start), (start + size, end)]
+                position = end
+            self.offsets.append(row)
+            self.guards.append(guards)
+        self.total = position
+
+
+class Shared:
+    """An anonymous file and this process's mapping of it."""
+
+    def __init__(self, size: int):
+        self.size = up(max(size, PAGE), PAGE)
+        self.fd = os.memfd_create("buffers", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, self.size)
+        self.memory = mmap.mmap(self.fd, self.size)
+        holder = ctypes.c_char.from_buffer(self.memory)
+        self.address = ctypes.addressof(holder)
+        del holder
+
+    def read_only(self) -> int:
+        """A new descriptor through which nobody can map it writable."""
+        return os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def fill(self, offset: int, size: int, byte: int) -> None:
+        ctypes.memset(self.address + offset, byte, size)
+
+    def close(self) -> None:
+        self.memory.close()
+        os.close(self.fd)
+
+
+class Slots:
+    """The outputs' file with its poison and guard pattern."""
+
+    def __init__(self, sizes: list[int], floating: list[bool], slots: int):
+        chance = random.SystemRandom()
+        self.plan = Outputs(sizes, slots, chance)
+        self.shared = Shared(self.plan.total)
+        self.pattern = os.urandom(4 * PAGE)
+        # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.
+        self.poison = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]
+        for guards in self.plan.guards:
+            for start, end in guards:
+                self.shared.memory[start:end] = self.pattern[: end - start]
+
+    def poison_slot(self, slot: int) -> None:
+        for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.poison, strict=True):
+            self.shared.fill(start, size, byte)
+
+    def guards_intact(self, slot: int) -> bool:
+        return all(self.shared.memory[start:end] == self.pattern[: end - start] for start, end in self.plan.guards[slot])
+
+    def fingerprint(self, slot: int, places: list[float]) -> bytes:
+        """The bytes at secret places (fractions of each output), to tell a write that comes after the call."""
+        memory, found = self.shared.memory, bytearray()
+        for start, size in zip(self.plan.offsets[slot], self.plan.sizes, strict=True):
+            last = max(size - 8, 0)
+            for place in places:
+                at = start + int(place * last)
+                found += memory[at : at + min(8, size)]
+        return bytes(found)
+
+    def clear_fault(self) -> None:
+        self.shared.fill(0, 64, 0)
+
+    def fault(self) -> tuple[int, int]:
+        """(address, kind) left by the fault handler: kind 1 read, 2 written, 3 unknown, 0 none."""
+        memory = self.shared.memory
+        return int.from_bytes(memory[0:8], "little"), int.from_bytes(memory[8:16], "little")
+
+    def close(self) -> None:
+        self.shared.close()

@@ -1,0 +1,208 @@
+"""Answers a contest: each contestant in a process of its own, all held ready, one at a time told to go, clocked from outside."""
+
+import math
+import random
+import time
+
+import telemetry
+from kernels import Kernel, KernelError
+from pairs import BrokenRuleError, Meter, Session, baseline_errors, make_sets, ring_size
+from workload import InfraError, Ring, WorkloadError, kinds
+
+GO_S = 5e-3
+"""One go takes at least this long, so that the message there and back does not count."""
+LONGEST_TRAIN = 5000
+DIRTY_SHARE, DIRTY_S = 0.10, 200e-6
+SLOT_BYTES = 256 << 20
+
+
+class Library:
+    """A kernel library in a child of the nursery; its outputs are checked after each round."""
+
+    def __init__(self, supervisor, request: dict, contestant: dict, lane: int):
+        self.name, self.lane, self.request = contestant["name"], lane, request
+        path = supervisor.library(contestant["library"])
+        self.kernel: Kernel = supervisor.kernel(kinds(request["task"]), {self.name: path}, request["call_limit_s"])
+        try:
+            self.kernel.load(self.name)
+        except KernelError as error:
+            raise BrokenRuleError(self.name, str(error)) from error
+        self.session: Session | None = None
+
+    def prepare(self, ring: Ring, widen: list | None) -> None:
+        self.finish()
+        slots = max(min(ring.addresses, SLOT_BYTES // Ring.slot_bytes(ring.made[0])), 1)
+        own = ring.beside(self.lane, slots)
+        self.session = Session(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
+        self.slots = slots
+
+    def ready(self) -> None:
+        self.session.clear(self.slots)
+
+    def go(self, train: list[int]) -> float:
+        return self.session.sample(self.name, train, [i % self.slots for i in range(len(train))]).wall
+
+    def verify(self) -> None:
+        try:
+            self.session.verify()
+        except BrokenRuleError:
+            if not self.session.exchange or self.session.max_error:
+                raise
+            # Inputs that must stay in order (sorted, say) are not exchanged; the next round shows whether that was it.
+            self.session.exchange = False
+            self.session.ring.oracle.call("forget")
+            self.ready()
+            self.go([0])
+            self.session.verify()
+
+    def waited(self) -> float:
+        return self.kernel.waited()
+
+    def finish(self) -> None:
+        if self.session:
+            self.session.ring.close()
+            self.session = None
+
+    def close(self) -> None:
+        self.finish()
+        self.kernel.close()
+
+
+class Torch:
+    """The reference under eager or compile."""
+
+    def __init__(self, supervisor, request: dict, contestant: dict, lane: int):
+        self.name, self.limit_s = contestant["name"], request["call_limit_s"]
+        self.process = supervisor.torch_process("torchhost.py")
+        task = request["task"]
+        self.process.call("begin", reference=task["reference"], precision=task["numeric"]["precision"], mode=contestant["kind"])
+
+    def prepare(self, ring: Ring, widen: list | None) -> None:
+        arguments = [ring.arguments(at) for at in range(ring.addresses)]
+        self.process.call("attach", arguments=arguments, offsets=ring.plan.offsets, size=ring.shared.size, fds=[ring.shared.fd])
+
+    def ready(self) -> None:
+        pass
+
+    def go(self, train: list[int]) -> float:
+        start = time.perf_counter()
+        self.process.call("run", limit_s=self.limit_s, train=train)
+        return time.perf_counter() - start
+
+    def verify(self) -> None:
+        pass
+
+    def waited(self) -> float:
+        return telemetry.run_delay(self.process.process.pid)
+
+    def finish(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.process.close()
+
+
+def answer(supervisor, request: dict) -> dict:
+    supervisor.oracle().call("begin", task=request["task"])
+    meter = Meter(supervisor, time.perf_counter)
+    unavailable: dict[str, str] = {}
+    field: dict[str, Library | Torch] = {}
+    found, problem, culprit = [], None, None
+    order = random.Random(request["order_seed"])
+    try:
+        for lane, contestant in enumerate(request["contestants"], start=1):
+            kind = Library if contestant["kind"] == "library" else Torch
+            try:
+                field[contestant["name"]] = kind(supervisor, request, contestant, lane)
+            except (WorkloadError, InfraError) as error:
+                if kind is Library:
+                    raise
+                unavailable[contestant["name"]] = str(error)
+        found.extend(one(supervisor, request, workload, field, unavailable, order) for workload in request["workloads"])
+    except BrokenRuleError as error:
+        problem, culprit = f"the {error.culprit} {error}", error.culprit
+    except WorkloadError as error:
+        raise InfraError(f"a workload cannot be timed: {error}") from error
+    finally:
+        for contestant in field.values():
+            contestant.close()
+    return {
+        "kind": "contest",
+        "workloads": found,
+        "unavailable": unavailable,
+        "problem": problem,
+        "culprit": culprit,
+        "telemetry": meter.read(),
+    }
+
+
+def one(supervisor, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random) -> dict:
+    oracle = supervisor.oracle()
+    oracle.call("drop")
+    first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
+    memory = min(supervisor.memory, telemetry.available_memory())
+    size = Ring.set_bytes(first)
+    distinct, addresses, _ = ring_size(size, telemetry.last_level_cache(), 1, memory)
+    supervisor.room(addresses * size + len(field) * (SLOT_BYTES + size))
+    ring = Ring(oracle, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
+    try:
+        widen = baseline_errors(supervisor, {"libraries": {}, **request}, ring)
+        calls = warm_up(field, unavailable, ring, widen)
+        rounds = play(field, calls, ring, workload["pairs"], order)
+        return {"workload": workload["name"], "rounds": rounds, "calls_per_sample": calls}
+    finally:
+        for contestant in field.values():
+            contestant.finish()
+        ring.close()
+
+
+def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
+    """Map, warm up and size the train of each contestant; those that cannot run leave the field."""
+    calls = {}
+    for name, contestant in list(field.items()):
+        try:
+            contestant.prepare(ring, widen)
+            contestant.ready()
+            contestant.go([0])
+            contestant.verify()
+            contestant.ready()
+            seconds = [contestant.go([at % ring.addresses]) for at in range(3)]
+            contestant.verify()
+        except (WorkloadError, InfraError) as error:
+            if isinstance(contestant, Library):
+                raise
+            unavailable[name] = str(error)
+            field.pop(name).close()
+            continue
+        guess = max(min(seconds), 1e-6)
+        train = [at % ring.addresses for at in range(min(math.ceil(GO_S / guess), LONGEST_TRAIN))]
+        contestant.ready()
+        guess = contestant.go(train) / len(train)
+        contestant.verify()
+        calls[name] = min(max(math.ceil(GO_S / max(guess, 1e-7)), 1), LONGEST_TRAIN)
+    return calls
+
+
+def play(field: dict, calls: dict[str, int], ring: Ring, wanted: int, order: random.Random) -> list[dict[str, float]]:
+    rounds: list[dict[str, float]] = []
+    spare = max(wanted // 2, 2)
+    while len(rounds) < wanted:
+        names = list(calls)
+        order.shuffle(names)
+        seconds, dirty = {}, False
+        for name in names:
+            field[name].ready()
+        for name in names:
+            start = order.randrange(ring.addresses)
+            train = [(start + i) % ring.addresses for i in range(calls[name])]
+            waited = field[name].waited()
+            wall = field[name].go(train)
+            dirty |= field[name].waited() - waited > DIRTY_SHARE * wall + DIRTY_S
+            seconds[name] = wall / calls[name]
+        for name in names:
+            field[name].verify()
+        if dirty and spare:
+            spare -= 1
+        else:
+            rounds.append(seconds)
+    return rounds

@@ -1,0 +1,230 @@
+"""Reads the user's reference.py: what arguments it makes, what it calls outputs, and how it is called. Needs torch."""
+
+import inspect
+import linecache
+import math
+import re
+import sys
+import traceback
+import types
+import warnings
+
+import torch
+
+DTYPES = {
+    name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FILE = "reference.py"
+
+
+class ContractError(Exception):
+    """One sentence for the user, and the traceback where there is one."""
+
+    def __init__(self, sentence: str, log: str = ""):
+        super().__init__(sentence)
+        self.log = log
+
+
+class Arg:
+    """One argument of one input set: a CPU tensor, or a number."""
+
+    def __init__(self, name: str, value, dtype: str, role: str = ""):
+        self.name = name
+        self.value = value
+        self.dtype = dtype
+        self.role = role
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.value, torch.Tensor)
+
+    def json(self) -> dict:
+        if self.is_tensor:
+            return {"name": self.name, "role": self.role, "dtype": self.dtype, "shape": list(self.value.shape)}
+        return {"name": self.name, "role": "scalar", "dtype": self.dtype, "shape": [], "value": self.value}
+
+
+def size_of(args: list[Arg]) -> int:
+    return sum(a.value.numel() * a.value.element_size() for a in args if a.is_tensor)
+
+
+def spoken(dims: dict) -> str:
+    return " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in dims.items())
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")[:300]
+
+
+def guarded(what: str, function, *args, **kwargs):
+    """Call the user's code; anything it raises becomes a sentence that begins with `what`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*args, **kwargs)
+    except ContractError:
+        raise
+    except MemoryError as error:
+        raise ContractError(f"{what} does not fit in memory; make its dims smaller", traceback.format_exc()) from error
+    except BaseException as error:
+        asked = re.search(r"tried to allocate (\d+) bytes|can't allocate memory|not enough memory", str(error))
+        if asked:
+            amount = f" (it asked for {int(asked[1]):,} bytes)" if asked[1] else ""
+            raise ContractError(f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()) from error
+        raise ContractError(f"{what} raised {first_line(error)}{_line(error)}", traceback.format_exc()) from error
+
+
+def _line(error: BaseException) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+class Contract:
+    """A loaded reference."""
+
+    def __init__(self, text: str):
+        self.module = types.ModuleType("reference")
+        self.module.__file__ = FILE
+        sys.modules["reference"] = self.module
+        linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+        try:
+            code = compile(text, FILE, "exec")
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            raise ContractError(
+                f"reference.py does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()
+            ) from error
+        guarded("importing reference.py", exec, code, self.module.__dict__)
+        self.function = getattr(self.module, "reference", None)
+        if not callable(self.function):
+            raise ContractError("reference.py has no function `reference`; define reference(**kwargs) that returns or writes the outputs")
+        self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
+        self.takes = self._takes()
+
+    def get(self, name: str, default=None):
+        return getattr(self.module, name, default)
+
+    def build(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
+        """The arguments of one call in ABI order. `parameters` ({name, dtype, pointer}) may be empty with make_inputs."""
+        args = self._made(dims, seed) if self.has_make_inputs else self._seeded(dims, seed, parameters, elements)
+        if parameters:
+            check_signature(args, parameters)
+        return args
+
+    def call(self, args: list[Arg]) -> tuple | None:
+        """Call the reference on the arguments as they are; its tensors in order, or None when it returns nothing."""
+        given = {a.name: a.value for a in args}
+        if self.takes is not None:
+            given = {name: value for name, value in given.items() if name in self.takes}
+        returned = guarded("reference.py: reference(...)", self.function, **given)
+        if returned is None:
+            return None
+        found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        for value in found:
+            if not isinstance(value, torch.Tensor):
+                raise ContractError(f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple of tensors")
+        return found
+
+    def check_call(self, args: list[Arg]) -> None:
+        """Does the reference ask for something that nobody gives?"""
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            return
+        names = {a.name for a in args}
+        wanted = [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            source = "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
+            raise ContractError(f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both")
+
+    def _takes(self) -> set[str] | None:
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            return None
+        return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
+
+    def _made(self, dims: dict, seed: int) -> list[Arg]:
+        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, dict(dims), seed)
+        if not isinstance(made, dict) or not made:
+            raise ContractError("reference.py: make_inputs must return a dict of every argument by name, in the kernel's order")
+        args = []
+        for name, value in made.items():
+            if isinstance(value, torch.Tensor):
+                if value.dtype not in NAMES:
+                    raise ContractError(f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of {', '.join(DTYPES)}")
+                args.append(Arg(name, value.detach().to("cpu").contiguous(), NAMES[value.dtype]))
+            elif isinstance(value, (bool, int, float)):
+                kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
+                args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
+            else:
+                raise ContractError(f"reference.py: make_inputs gave {name!r} a {type(value).__name__}; use a tensor, int, float or bool")
+        return args
+
+    def _seeded(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
+        if not parameters:
+            raise ContractError("reference.py has no make_inputs(dims, seed); define it, or give a kernel whose signature can be read")
+        count = elements or flat_elements(dims)
+        generator = torch.Generator().manual_seed(seed)
+        args = []
+        for p in parameters:
+            if p["pointer"]:
+                args.append(Arg(p["name"], guarded(f"the buffer {p['name']}", filled, count, DTYPES[p["dtype"]], generator), p["dtype"]))
+            elif p["name"] in dims:
+                value = dims[p["name"]]
+                args.append(Arg(p["name"], bool(value) if p["dtype"] == "bool" else value, p["dtype"]))
+            else:
+                known = ", ".join(dims) or "none"
+                raise ContractError(
+                    f"--dims: the kernel's scalar {p['name']!r} has no value (given: {known}); add {p['name']}=... to the dims"
+                )
+        return args
+
+
+def flat_elements(dims: dict) -> int:
+    """Elements of a pointer buffer in the seed style: the product of the two largest integer dims."""
+    sizes = sorted((v for v in dims.values() if isinstance(v, int) and v > 0), reverse=True)
+    if not sizes:
+        raise ContractError("--dims: no positive integer among them, so the buffers have no size; give --ptr-size or a dim")
+    return math.prod(sizes[:2])
+
+
+def filled(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    if dtype.is_floating_point:
+        wide = torch.float64 if dtype is torch.float64 else torch.float32
+        return torch.randn(count, generator=generator, dtype=wide).to(dtype)
+    if dtype is torch.bool:
+        return torch.randint(0, 2, (count,), generator=generator).to(dtype)
+    return torch.randint(0, 16, (count,), generator=generator, dtype=torch.int64).to(dtype)
+
+
+def check_signature(args: list[Arg], parameters: list[dict]) -> None:
+    """make_inputs and the kernel must agree on number, order and types; scalars take the kernel's C type."""
+    made, taken = [a.name for a in args], [p["name"] for p in parameters]
+    both = f"make_inputs gives ({', '.join(made)}), the kernel's solve takes ({', '.join(taken)})"
+    if len(made) != len(taken):
+        raise ContractError(f"reference.py and the kernel disagree on the number of arguments: {both}; make them the same")
+    if made != taken and sorted(made) == sorted(taken):
+        raise ContractError(f"reference.py and the kernel disagree on the order of arguments: {both}; make the order the same")
+    for arg, parameter in zip(args, parameters, strict=True):
+        if arg.is_tensor != parameter["pointer"]:
+            kinds = "a tensor" if arg.is_tensor else "a scalar", "a pointer" if parameter["pointer"] else "a scalar"
+            raise ContractError(
+                f"argument {arg.name!r} is {kinds[0]} in make_inputs but {kinds[1]} in the kernel: {both}; make them the same"
+            )
+        if arg.is_tensor and arg.dtype != parameter["dtype"] and {arg.dtype, parameter["dtype"]} != {"bool", "uint8"}:
+            raise ContractError(
+                f"argument {arg.name!r} is {arg.dtype} in make_inputs but {parameter['dtype']} in the kernel; make them the same"
+            )
+        if not arg.is_tensor:
+            if parameter["dtype"].startswith("int") and isinstance(arg.value, float) and not arg.value.is_integer():
+                raise ContractError(f"argument {arg.name!r} is {arg.value} but {parameter['dtype']} in the kernel; give a whole number")
+            arg.dtype = parameter["dtype"]
+            arg.value = cast_scalar(arg.value, parameter["dtype"])
+
+
+def cast_scalar(value, dtype: str):
+    return bool(value) if dtype == "bool" else int(value) if dtype.startswith("int") else float(value)

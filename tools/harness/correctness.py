@@ -1,0 +1,102 @@
+"""Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
+
+from kernels import Kernel, KernelError
+from workload import InfraError, Ring, Verdict, WorkloadError, spoken
+from workload import kinds as kinds_of
+
+
+class Runner:
+    """Keeps one process per library over the cases and starts a new one after a death."""
+
+    def __init__(self, supervisor, request: dict):
+        self.supervisor = supervisor
+        self.request = request
+        self.running: dict[str, Kernel] = {}
+
+    def run(self, name: str, ring: Ring) -> None:
+        """One call on set 0 and slot 0; KernelError when the kernel or its manners fail."""
+        ring.slots.poison_slot(0)
+        kernel = self.running.pop(name, None)
+        if kernel is None:
+            path = self.supervisor.library(self.request["libraries"][name])
+            kernel = self.supervisor.kernel(kinds_of(self.request["task"]), {name: path}, self.request["call_limit_s"])
+            kernel.load(name)
+        kernel.map(ring.shared, ring.plan, ring.slots)
+        kernel.run(name, kernel.pack(ring.arguments(0), 0, 0), 1, names=ring.names)
+        self.running[name] = kernel
+        if not ring.slots.guards_intact(0):
+            raise KernelError("wrote outside its output (the guard band beside it is changed)")
+        if not ring.inputs_intact():
+            raise KernelError("changed its inputs")
+
+    def close(self) -> None:
+        for kernel in self.running.values():
+            kernel.close()
+
+
+def answer(supervisor, request: dict) -> dict:
+    runner = Runner(supervisor, request)
+    cases = []
+    try:
+        supervisor.oracle().call("begin", task=request["task"])
+        for case in request["cases"]:
+            cases.append(one(supervisor, runner, request, case))
+            if cases[-1]["status"] == "failed":
+                break
+    finally:
+        runner.close()
+    return {"kind": "correctness", "cases": cases}
+
+
+def one(supervisor, runner: Runner, request: dict, case: dict) -> dict:
+    oracle = supervisor.oracle()
+    try:
+        made = oracle.call("make", id=0, dims=case["dims"], seed=case["seed"], distribution=case["distribution"])["args"]
+        supervisor.room(2 * Ring.set_bytes(made))
+        ring = Ring(oracle, [made], 1, 1)
+    except WorkloadError as error:
+        if case["required"]:
+            raise InfraError(f"workload {case['workload']}: {error}") from error
+        return result(case, "dropped", str(error))
+    try:
+        return judged(runner, request, case, ring)
+    finally:
+        ring.close()
+
+
+def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
+    numeric, hidden = request["task"]["numeric"], case["hidden"]
+    baseline = None
+    if "baseline" in request["libraries"]:
+        dropped = ""
+        try:
+            runner.run("baseline", ring)
+            baseline = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric)
+            dropped = "" if baseline.ok else f"the baseline: {baseline.reason}"
+        except KernelError as error:
+            dropped = f"the baseline {error}"
+        if dropped and not case["required"]:
+            return result(case, "dropped", "hidden workload" if hidden else dropped, baseline)
+    where = "hidden workload" if hidden else f"workload {case['workload']} ({spoken(case['dims'])})"
+    where += f", inputs {case['distribution']}"
+    try:
+        runner.run("candidate", ring)
+    except KernelError as error:
+        said = str(error).split(" (")[0].split(": ")[0] if hidden else str(error)
+        return result(case, "failed", f"{where}: the kernel {said}", baseline)
+    widen = baseline.errors if baseline else None
+    verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
+    status = "passed" if verdict.ok else "failed" if case["required"] or baseline else "dropped"
+    return result(case, status, "" if verdict.ok else f"{where}: {verdict.reason}", baseline, verdict)
+
+
+def result(case: dict, status: str, reason: str, baseline: Verdict | None = None, verdict: Verdict | None = None) -> dict:
+    return {
+        "case": case,
+        "status": status,
+        "reason": reason,
+        "max_error": verdict.max_error if verdict else None,
+        "tolerance": verdict.tolerance if verdict else None,
+        "torch_error": (verdict or baseline).torch_error if verdict or baseline else None,
+        "baseline_error": baseline.max_error if baseline else None,
+    }

@@ -1,0 +1,218 @@
+"""The supervisor's side of the kernels' processes: start, map, load, call, and say in words how one died."""
+
+import base64
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import buffers
+import sandbox
+import telemetry
+import trampoline
+import wire
+from workload import InfraError
+
+HERE = Path(__file__).resolve().parent
+FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}
+
+
+class KernelError(Exception):
+    """The kernel's fault; the text completes "the candidate ..."."""
+
+
+class Nursery:
+    """Handle of the nursery process, started when first needed."""
+
+    def __init__(self, folder: Path):
+        ours, theirs = wire.pair()
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", str(HERE / "nursery.py"), str(theirs.fileno()), str(os.getpid())],
+            pass_fds=[theirs.fileno()],
+            env=sandbox.environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(folder / "nursery.log").open("w"),
+            start_new_session=True,
+        )
+        theirs.close()
+        self.channel = wire.Channel(ours)
+
+    def spawn(self, theirs: socket.socket) -> int:
+        self.channel.send({"op": "spawn"}, [theirs.fileno()])
+        return self.channel.recv(30)[0]["pid"]
+
+    def reap(self, pid: int, patience: float) -> dict:
+        self.channel.send({"op": "reap", "pid": pid, "patience": patience})
+        return self.channel.recv(patience + 30)[0]
+
+    def close(self) -> None:
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Sample:
+    """One train of calls."""
+
+    def __init__(self, answer: dict, wall: float, calls: int):
+        self.seconds = answer["ns"] * 1e-9
+        """As the kernel's process says, around the train."""
+        self.wall = wall
+        """By the supervisor's clock, from its order to the answer."""
+        self.calls = calls
+        self.flags = (answer["before"], answer["after"])
+        self.omp = answer["omp"]
+
+
+class Kernel:
+    """One process with one or two libraries in it."""
+
+    def __init__(
+        self, nursery: Nursery, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
+    ):
+        self.nursery = nursery
+        self.kinds = kinds
+        self.libraries = libraries
+        self.limit_s = limit_s
+        self.inputs = self.outputs = 0
+        self.plan: buffers.Inputs | None = None
+        self.slots: buffers.Slots | None = None
+        stub = trampoline.build(kinds, folder)
+        ours, theirs = wire.pair()
+        self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self.pid = nursery.spawn(theirs)
+        theirs.close()
+        key = secrets.token_bytes(32)
+        wire.Channel(ours).send(
+            {
+                "key": key.hex(),
+                "stub": str(stub),
+                "readable": [str(stub), *libraries.values()],
+                "address_space": address_space,
+                "cpu_s": 3600 * (os.cpu_count() or 1),
+            },
+            [self.log.fileno()],
+        )
+        self.channel = wire.Channel(ours, key)
+        self.sandbox = self._answer("did not start", 30)["sandbox"]
+        self.affinity = os.sched_getaffinity(self.pid)
+
+    def load(self, name: str) -> dict:
+        """dlopen one of the libraries; KernelError when it cannot be had."""
+        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
+        answer = self._answer("while being loaded", self.limit_s)
+        if "error" in answer:
+            self.close()
+            raise KernelError(answer["error"])
+        return answer
+
+    def map(self, shared: buffers.Shared, plan: buffers.Inputs, slots: buffers.Slots) -> None:
+        readable = shared.read_only()
+        self.plan, self.slots = plan, slots
+        slots.clear_fault()
+        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": plan.gaps}
+        self.channel.send(message, [readable, slots.shared.fd])
+        os.close(readable)
+        answer = self._answer("while its buffers were mapped", 60)
+        self.inputs, self.outputs = answer["inputs"], answer["outputs"]
+
+    def pack(self, arguments: list[dict], set_index: int, slot: int) -> bytes:
+        """The arguments of one call, 8 bytes each; `arguments` in ABI order with scalars' values."""
+        parts, inputs, outputs = [], iter(self.plan.offsets[set_index]), iter(self.slots.plan.offsets[slot])
+        for argument in arguments:
+            if argument["role"] == "scalar":
+                parts.append(struct.pack(FORMATS[argument["dtype"]], argument["value"]))
+            elif argument["role"] == "input":
+                parts.append(struct.pack("<Q", self.inputs + next(inputs)))
+            else:
+                parts.append(struct.pack("<Q", self.outputs + next(outputs)))
+        return b"".join(parts)
+
+    def run(self, name: str, packed: bytes, calls: int, names: list[str] = ()) -> Sample:
+        """A train of `calls`; KernelError when it does not come back."""
+        message = {"op": "run", "fn": name, "calls": calls, "args": base64.b64encode(packed).decode()}
+        start = time.perf_counter()
+        self.channel.send(message)
+        answer = self._answer("", self.limit_s, names)
+        return Sample(answer, time.perf_counter() - start, calls)
+
+    def flush(self, size: int) -> None:
+        """Walk through `size` bytes of other memory."""
+        self.channel.send({"op": "flush", "bytes": size})
+        self._answer("between calls", 60)
+
+    def threads(self) -> int:
+        """Threads alive in the process, as the operating system counts them."""
+        try:
+            return sum(1 for _ in Path(f"/proc/{self.pid}/task").iterdir())
+        except OSError:
+            return 0
+
+    def waited(self) -> float:
+        return telemetry.run_delay(self.pid)
+
+    def close(self) -> None:
+        """End the process and whatever it left behind."""
+        if self.pid:
+            pid, self.pid = self.pid, 0
+            self.channel.close()
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            self.nursery.reap(pid, 0.0)
+        self.log.close()
+
+    def _answer(self, moment: str, limit_s: float, names: list[str] = ()) -> dict:
+        try:
+            answer = self.channel.recv(limit_s)[0]
+            if "infra" in answer:
+                raise InfraError(f"a kernel's process {answer['infra']}")
+            return answer
+        except wire.LateError:
+            self.close()
+            raise KernelError(f"did not return within {limit_s:g} s {moment}".strip()) from None
+        except wire.ForgedError as error:
+            self.close()
+            raise KernelError(f"wrote to the harness's private channel ({error})") from None
+        except (wire.ClosedError, ValueError):
+            raise KernelError(self._death(moment, names)) from None
+
+    def _death(self, moment: str, names: list[str]) -> str:
+        pid, self.pid = self.pid, 0
+        self.channel.close()
+        ended = self.nursery.reap(pid, 2.0)
+        said = self._last_words()
+        self.log.close()
+        if ended["killed"]:
+            return f"closed the harness's private channel {moment}".strip()
+        if ended["exit"] >= 0:
+            return f"called exit({ended['exit']}) {moment}".strip()
+        name = signal.Signals(ended["signal"]).name
+        if name == "SIGKILL":
+            return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
+        return f"crashed with {name} {moment}".strip() + self._where(names) + (f": {said}" if name == "SIGABRT" and said else "")
+
+    def _where(self, names: list[str]) -> str:
+        if not self.slots or not self.plan:
+            return ""
+        address, kind = self.slots.fault()
+        if not kind:
+            return ""
+        act = {1: "read", 2: "wrote"}.get(kind, "touched memory")
+        if self.inputs <= address < self.inputs + self.plan.total:
+            return f" ({act} {self.plan.describe(address - self.inputs, list(names))})" if names else ""
+        return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
+
+    def _last_words(self) -> str:
+        size = self.log.seek(0, 2)
+        self.log.seek(max(size - 300, 0))
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else ""

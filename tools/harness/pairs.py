@@ -1,0 +1,212 @@
+"""Samples of kernels over a ring: exchange elements, flush, call, look at the process, fingerprint; later verify."""
+
+import os
+import random
+import statistics
+import time
+
+import telemetry
+from kernels import Kernel, KernelError, Sample
+from workload import CHANCE, Ring, Verdict, kinds
+
+PLACES = 256
+"""Secret places of each output that are read right after a call and again at the end."""
+SAMPLED = 0.2
+"""Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks like."""
+SLACK_S, SLACK_SHARE = 3e-4, 0.25
+"""How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in the median."""
+COLD = 2
+"""The ring and what lies between two uses of a buffer exceed this many times the last-level cache."""
+
+
+class BrokenRuleError(Exception):
+    """A timed call broke a rule; `culprit` is the library's name."""
+
+    def __init__(self, culprit: str, text: str):
+        super().__init__(text)
+        self.culprit = culprit
+
+
+class Call:
+    """One call made: where, with which exchanges, and what its output looked like right afterwards."""
+
+    def __init__(self, name: str, at: int, slot: int, swaps: list, seen: bytes):
+        self.name, self.at, self.slot, self.swaps, self.seen = name, at, slot, swaps, seen
+
+
+class Calm:
+    """The process as it was after the warm-up: flags, OpenMP threads, affinity, number of threads."""
+
+    def __init__(self, kernel: Kernel, flags: int, omp: int):
+        self.kernel, self.flags, self.omp = kernel, flags, omp
+        self.threads = 0
+
+    def settle(self) -> None:
+        """Call after each workload's warm-up: the pools of threads are now there."""
+        self.threads = self.kernel.threads()
+
+    def check(self, name: str, sample: Sample) -> None:
+        if sample.flags != (self.flags, self.flags):
+            raise BrokenRuleError(name, "changed the floating-point mode of the process (rounding, flush-to-zero)")
+        if self.omp and sample.omp and sample.omp != self.omp:
+            raise BrokenRuleError(name, f"changed the number of OpenMP threads from {self.omp} to {sample.omp}")
+        if self.kernel.affinity != self._affinity():
+            raise BrokenRuleError(name, "changed the cores that the process may use")
+        if self.threads and self._stray_threads():
+            raise BrokenRuleError(name, "left a thread running after the call")
+
+    def _stray_threads(self) -> bool:
+        """A joined thread may still be listed for a moment."""
+        for _ in range(20):
+            if self.kernel.threads() <= self.threads:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def _affinity(self) -> set[int]:
+        return os.sched_getaffinity(self.kernel.pid) if self.kernel.pid else set()
+
+
+class Session:
+    """Samples on one workload's ring in one process."""
+
+    def __init__(self, kernel: Kernel, ring: Ring, numeric: dict, widen: list | None, *, flush: int, calm: Calm | None):
+        self.kernel, self.ring, self.numeric, self.widen = kernel, ring, numeric, widen
+        self.flush, self.calm = flush, calm
+        self.places = [CHANCE.random() for _ in range(PLACES)]
+        self.calls: list[Call] = []
+        self.clocks: dict[str, list[tuple[float, float]]] = {}
+        self.max_error = 0.0
+        self.tolerance: float | None = None
+        self.exchange = True
+        kernel.map(ring.shared, ring.plan, ring.slots)
+
+    def sample(self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True) -> Sample:
+        """A train of calls over `at` addresses, each writing to its own of `slots`."""
+        ring, swaps = self.ring, {}
+        if keep and self.exchange:
+            swaps = {address: ring.swap(address) for address in sorted(set(at))}
+        packed = b"".join(self.kernel.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
+        try:
+            if flush and self.flush:
+                self.kernel.flush(self.flush)
+            result = self.kernel.run(name, packed, len(at), ring.names)
+        except KernelError as error:
+            raise BrokenRuleError(name, str(error)) from error
+        finally:
+            for address, done in swaps.items():
+                ring.unswap(address, done)
+        if keep:
+            written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
+            self.clocks.setdefault(name, []).append((result.wall, result.seconds))
+            self.calls = [call for call in self.calls if call.slot not in written]
+            self.calls += [Call(name, a, s, swaps.get(a, []), ring.slots.fingerprint(s, self.places)) for s, a in written.items()]
+        if self.calm:
+            self.calm.check(name, result)
+        return result
+
+    def verify(self) -> None:
+        """Check every call made since the last time; BrokenRuleError names the one to blame."""
+        ring, calls = self.ring, self.calls
+        self.calls = []
+        for call in calls:
+            if ring.slots.fingerprint(call.slot, self.places) != call.seen:
+                raise BrokenRuleError(call.name, "went on writing its output after it had returned")
+            if not ring.slots.guards_intact(call.slot):
+                raise BrokenRuleError(call.name, "wrote outside its output (the guard band beside it is changed)")
+        if calls and not ring.inputs_intact():
+            raise BrokenRuleError(calls[-1].name, "changed its inputs")
+        entries = [
+            {
+                "at": c.at,
+                "slot": c.slot,
+                "swaps": c.swaps,
+                "tag": f"{c.name}/{ring.value(c.at)}",
+                "full": c.name != "incumbent" and CHANCE.random() < SAMPLED,
+            }
+            for c in calls
+        ]
+        for call, answer in zip(calls, ring.check(entries), strict=True):
+            if not answer["full"]:
+                continue
+            verdict = Verdict(answer["outputs"], self.numeric, self.widen)
+            self.max_error = max(self.max_error, verdict.max_error or 0.0)
+            self.tolerance = verdict.tolerance
+            if not verdict.ok:
+                raise BrokenRuleError(call.name, f"is wrong on a timed call: {verdict.reason}")
+
+    def clocks_agree(self) -> None:
+        """The process's own times against the supervisor's clock: what lies between must be alike for both kernels."""
+        beyond = {name: statistics.median(wall - own for wall, own in seen) for name, seen in self.clocks.items()}
+        if set(beyond) < {"incumbent", "candidate"}:
+            return
+        wall = statistics.median(wall for wall, _ in self.clocks["candidate"])
+        if beyond["candidate"] - beyond["incumbent"] > SLACK_S + SLACK_SHARE * wall:
+            raise BrokenRuleError("candidate", f"took {wall:.2g} s by the supervisor's clock, much longer than by its own")
+
+    def clear(self, slots: int) -> None:
+        for slot in range(slots):
+            self.ring.slots.poison_slot(slot)
+
+
+def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
+    """`distinct` value sets with ids 0..; set 0 is there already."""
+    return [first] + [oracle.call("make", id=i, dims=dims, seed=seed + i, distribution="as_given")["args"] for i in range(1, distinct)]
+
+
+def ring_size(set_bytes: int, cache: int, calls: int, memory: int) -> tuple[int, int, int]:
+    """(distinct value sets, addresses, bytes to flush before each sample) so that no call finds its buffers in the cache."""
+    wanted = COLD * cache // max(set_bytes, 1) + 1
+    fits = max(memory // 4 // max(set_bytes, 1), 3)
+    addresses = min(max(3, wanted, 2 * calls), 128, fits)
+    flush = 0 if addresses * set_bytes > COLD * cache else COLD * cache
+    return min(addresses, 3 if set_bytes > 1 << 20 else 6), addresses, flush
+
+
+def pick(order: random.Random, addresses: int, calls: int) -> tuple[list[int], list[int]]:
+    """Addresses for the two samples of a pair: different ones, each in a random run through the ring."""
+    first = order.sample(range(addresses), min(2 * calls, addresses))
+    half = max(len(first) // 2, 1)
+    a, b = first[:half], first[half:] or first[:half]
+    return [a[i % len(a)] for i in range(calls)], [b[i % len(b)] for i in range(calls)]
+
+
+def baseline_errors(supervisor, request: dict, ring: Ring) -> list | None:
+    """The frozen baseline's own errors on address 0, which widen the tolerance; None without one or when it fails."""
+    if "baseline" not in request["libraries"]:
+        return None
+    path = supervisor.library(request["libraries"]["baseline"])
+    try:
+        kernel = supervisor.kernel(kinds(request["task"]), {"baseline": path}, request["call_limit_s"])
+        try:
+            kernel.load("baseline")
+            kernel.map(ring.shared, ring.plan, ring.slots)
+            ring.slots.poison_slot(0)
+            kernel.run("baseline", kernel.pack(ring.arguments(0), 0, 0), 1)
+        finally:
+            kernel.close()
+    except KernelError:
+        return None
+    verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], request["task"]["numeric"])
+    return verdict.errors if verdict.ok else None
+
+
+class Meter:
+    """Telemetry of a batch: load, and the CPU time that others took."""
+
+    def __init__(self, supervisor, clock):
+        self.supervisor, self.clock = supervisor, clock
+        self.load = telemetry.load()
+        self.start, self.busy, self.own = clock(), telemetry.busy(), supervisor.own_cpu()
+
+    def read(self) -> dict:
+        """Call when the kernels' processes have ended, so that their time is counted as ours."""
+        seconds = self.clock() - self.start
+        taken = telemetry.busy() - self.busy - (self.supervisor.own_cpu() - self.own)
+        cores = os.cpu_count() or 1
+        return {
+            "load_before": self.load,
+            "load_after": telemetry.load(),
+            "foreign_cpu_fraction": min(max(taken / max(seconds * cores, 1e-9), 0.0), 1.0),
+            "seconds": seconds,
+        }

@@ -1,0 +1,182 @@
+"""Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
+
+import torch
+from compare import copied, expect, mark
+from contract import Arg, Contract, ContractError, size_of, spoken
+from flops import Counter
+
+
+def probe(request: dict) -> dict:
+    """A ProbeResult; raises ContractError with the sentence for the user."""
+    contract = Contract(request["reference"])
+    workloads = wanted(contract, request)
+    answer = {
+        "kind": "probe",
+        "has_make_inputs": contract.has_make_inputs,
+        "dims_range": dims_range(contract),
+        "rtol": number(contract, "rtol"),
+        "atol": number(contract, "atol"),
+        "workloads": [],
+    }
+    inferred: list[str] = []
+    roles: dict[str, str] = {}
+    for at, (name, dims, weight) in enumerate(workloads):
+        args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
+        contract.check_call(args)
+        room(args, dims, request["memory_bytes"])
+        if at == 0:
+            inferred += said_of_buffers(contract, request, args)
+            roles = infer_roles(contract, args, inferred)
+        set_roles(args, roles)
+        flops = run_once(contract, args, first=at == 0, inferred=inferred)
+        answer["workloads"].append(
+            {
+                "name": name,
+                "dims": dims,
+                "weight": weight,
+                "arguments": [{k: v for k, v in a.json().items() if k != "value"} for a in args],
+                "flops": flops,
+                "unique_bytes": size_of(args),
+            }
+        )
+    return answer | {"inferred": inferred}
+
+
+def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float]]:
+    if request["dims"]:
+        return [(label(dims), dims, 1.0) for dims in request["dims"]]
+    listed = contract.get("workloads")
+    if not listed:
+        raise ContractError("no dims: give --dims (for example M=4096 N=1024), or define `workloads` in reference.py")
+    found = []
+    for entry in listed:
+        if not isinstance(entry, dict):
+            raise ContractError("reference.py: `workloads` must be a list of dicts such as {'dims': {'M': 4096}, 'weight': 1.0}")
+        dims = entry.get("dims", {k: v for k, v in entry.items() if k not in ("name", "weight")})
+        if not dims or not all(isinstance(v, (int, float)) for v in dims.values()):
+            raise ContractError(f"reference.py: a workload's dims must be numbers by name, not {dims!r}")
+        found.append((str(entry.get("name", label(dims))), dict(dims), float(entry.get("weight", 1.0))))
+    if len({name for name, _, _ in found}) != len(found):
+        raise ContractError("reference.py: two workloads have the same name; give each its own")
+    return found
+
+
+def label(dims: dict) -> str:
+    return "_".join(f"{name}{value:g}" if isinstance(value, float) else f"{name}{value}" for name, value in dims.items())
+
+
+def dims_range(contract: Contract) -> dict:
+    listed = contract.get("dims_range") or {}
+    try:
+        found = {str(name): (int(low), int(high)) for name, (low, high) in listed.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ContractError("reference.py: `dims_range` must be like {'M': (1, 4096)}") from error
+    for name, (low, high) in found.items():
+        if not 0 < low <= high:
+            raise ContractError(f"reference.py: `dims_range` of {name!r} is ({low}, {high}); give 0 < low <= high")
+    return found
+
+
+def number(contract: Contract, name: str) -> float | None:
+    value = contract.get(name)
+    if value is not None and not isinstance(value, (int, float)):
+        raise ContractError(f"reference.py: `{name}` must be a number, not {value!r}")
+    return None if value is None else float(value)
+
+
+def room(args: list[Arg], dims: dict, memory: int) -> None:
+    """Inputs and outputs, a native copy, and float64 copies must fit."""
+    need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
+    if need > memory:
+        raise ContractError(
+            f"the workload {spoken(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are allowed; use smaller dims"
+        )
+
+
+def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[str]:
+    if contract.has_make_inputs:
+        return []
+    count = next((a.value.numel() for a in args if a.is_tensor), 0)
+    origin = "as --ptr-size says" if request["pointer_elements"] else "the product of the two largest dims"
+    return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
+
+
+def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
+    """Which tensors are outputs: as declared, else those that a call changes, else the last ones, one for each tensor returned."""
+    tensors = [a.name for a in args if a.is_tensor]
+    if not tensors:
+        raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
+    declared = contract.get("outputs") if contract.has_make_inputs else None
+    if declared is not None:
+        outputs = [declared] if isinstance(declared, str) else list(declared)
+        unknown = [name for name in outputs if name not in tensors]
+        if unknown or not outputs:
+            raise ContractError(
+                f"reference.py: `outputs` names {unknown or 'nothing'}; use the tensors that make_inputs gives ({', '.join(tensors)})"
+            )
+    else:
+        outputs = seen_outputs(contract, args, tensors, inferred)
+    return {name: "output" if name in outputs else "input" for name in tensors}
+
+
+def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
+    own = copied(args)
+    returned = contract.call(own)
+    changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and not same(a.value, b.value)]
+    if changed:
+        inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
+        return changed
+    if returned:
+        outputs = tensors[-len(returned) :]
+        inferred.append(f"{', '.join(outputs)}: output, the last of the pointers, because reference() returns {len(returned)} tensor(s).")
+        return outputs
+    raise ContractError("reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them")
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
+    for a in args:
+        a.role = roles[a.name] if a.is_tensor else "scalar"
+
+
+def run_once(contract: Contract, args: list[Arg], *, first: bool, inferred: list[str]) -> float | None:
+    """Run the reference (its outputs are checked by `expect`), count its operations; on the first dims look for read-write outputs."""
+    counter = Counter()
+    own = copied(args)
+    try:
+        with counter:
+            returned = contract.call(own)
+    except ContractError as error:
+        # A reference that cannot run under the counter may still run without it.
+        own = copied(args)
+        try:
+            returned = contract.call(own)
+        except ContractError:
+            raise error from None
+        counter.total = 0.0
+    for a, b in zip(args, own, strict=True):
+        if a.role == "input" and a.is_tensor and not same(a.value, b.value):
+            raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
+    if first:
+        if returned is None:
+            look_for_read_outputs(contract, args, own)
+        note = expect(contract, args)[1]
+        if note:
+            inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    return counter.total or None
+
+
+def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:
+    """A reference that reads what it writes (in place) does not fit: kernels write their outputs to buffers of their own."""
+    marked = copied(args)
+    mark(marked)
+    contract.call(marked)
+    for before, a, b in zip(args, plain, marked, strict=True):
+        if a.role != "output":
+            continue
+        written = ~((before.value == a.value) | ((before.value != before.value) & (a.value != a.value)))
+        if bool(written.any()) and not same(a.value[written], b.value[written]):
+            raise ContractError(f"reference.py: reference(...) reads its output {a.name!r} before writing it; give it an input of its own")

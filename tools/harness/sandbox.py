@@ -1,0 +1,131 @@
+"""Shut a process in before it loads foreign code: own session, limits, no network, no new privileges, no file system.
+
+Each step that the kernel refuses is left out and reported. `python -I sandbox.py` prints, as JSON, what works on this machine.
+"""
+
+import ctypes
+import json
+import os
+import platform
+import resource
+import struct
+import sys
+from pathlib import Path
+
+CLONE_NEWNET, CLONE_NEWUSER, CLONE_NEWIPC = 0x40000000, 0x10000000, 0x08000000
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
+SIGKILL = 9
+FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
+READABLE = ("/usr", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/sys/devices/system", "/proc/cpuinfo", "/proc/stat")
+PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent (pid `parent`, the thread that forked) ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def become_subreaper() -> None:
+    """Orphans among the descendants become children of this process, which can then end them."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def environment() -> dict[str, str]:
+    """What a kernel's process may see of ours: no secrets; waiting OpenMP threads sleep."""
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"OMP_WAIT_POLICY": "passive"}
+
+
+def limit(address_space: int, cpu_s: int) -> dict[str, object]:
+    """Set resource limits; 0 leaves one as it is."""
+    wanted = {
+        "RLIMIT_AS": address_space,
+        "RLIMIT_CPU": cpu_s,
+        "RLIMIT_FSIZE": 1 << 20,
+        "RLIMIT_NOFILE": 1024,
+        "RLIMIT_NPROC": 4096 + 16 * (os.cpu_count() or 1),
+    }
+    set_to: dict[str, object] = {}
+    for name, value in wanted.items():
+        if value:
+            _limit_one(getattr(resource, name), value)
+            set_to[name] = value
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return set_to
+
+
+def _limit_one(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    bounded = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bounded, bounded))
+
+
+def no_network(libc) -> str:
+    """A network namespace with nothing in it. Returns how it was had, or why not."""
+    if libc.unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0:
+        return "namespace"
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) == 0:
+        return "user namespace"
+    return f"not isolated ({os.strerror(ctypes.get_errno())})"
+
+
+def landlock(libc, readable) -> str:
+    """Restrict the file system to reading `readable`, forbid TCP, abstract sockets and signals to others. Returns the ABI or why not."""
+    version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    if version < 1:
+        return f"not available ({os.strerror(ctypes.get_errno())})"
+    handled = (1 << (13 if version == 1 else 14 if version == 2 else 15 if version < 5 else 16)) - 1
+    attribute = struct.pack("QQQ", handled, 3, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    ruleset = libc.syscall(444, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint(0))
+    if ruleset < 0:
+        return f"refused ({os.strerror(ctypes.get_errno())})"
+    rules = [(path, FS_READ_FILE) for path in readable] + [("/dev/null", FS_READ_FILE | FS_WRITE_FILE), ("/dev/urandom", FS_READ_FILE)]
+    for path, access in rules:
+        try:
+            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        wanted = access | (FS_READ_DIR if Path(path).is_dir() else 0)
+        libc.syscall(445, ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", wanted, handle), ctypes.c_uint(0))
+        os.close(handle)
+    refused = libc.syscall(446, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    os.close(ruleset)
+    return f"refused ({os.strerror(ctypes.get_errno())})" if refused else f"abi {version}"
+
+
+def drop_capabilities(libc) -> str:
+    """Give up every capability (matters as root, and in a user namespace)."""
+    header = struct.pack("=Ii", 0x20080522, 0)
+    return "none" if libc.capset(header, bytes(24)) == 0 else f"kept ({os.strerror(ctypes.get_errno())})"
+
+
+def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, object]:
+    """Everything above for the calling process; returns what was applied."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    report: dict[str, object] = {"limits": limit(address_space, cpu_s)}
+    report["network"] = no_network(libc)
+    report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    report["landlock"] = landlock(libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable))
+    report["capabilities"] = drop_capabilities(libc)
+    die_with_parent(parent)  # last: a change of credentials clears it
+    return report
+
+
+def main() -> None:
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        report = shut_in((), 0, 0, parent)
+        os.write(writer, json.dumps(report | {"kernel": platform.release(), "libc": " ".join(platform.libc_ver())}).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        sys.stdout.write(file.read() + "\n")
+    os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()

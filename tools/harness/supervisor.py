@@ -1,0 +1,219 @@
+"""Entry of the harness: answers `request.json` in the job's folder with `result.json`.
+
+`supervisor.py request.json` answers one request. With `--serve` it reads lines {"folder": path, "memory_bytes": n} on stdin, answers
+each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and nursery are its children, started when first
+needed and kept. It alone clocks contests and believes nothing that a kernel's process says about correctness.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import contest
+import correctness
+import kernels
+import sandbox
+import telemetry
+import timing
+import trampoline
+import wire
+from workload import InfraError, WorkloadError
+
+HERE = Path(__file__).resolve().parent
+FOR_TORCH = ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "CXX", "USER", "XDG_CACHE_HOME", "SSL_CERT_FILE")
+ORACLE_LIMIT_S = 600.0
+# The oracle allocates and frees the same tens of megabytes again and again: keep them, or page faults cost more than the arithmetic.
+KEEP_MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+
+
+def torch_environment() -> dict[str, str]:
+    """What a process with torch in it sees."""
+    return sandbox.environment() | {name: os.environ[name] for name in FOR_TORCH if name in os.environ}
+
+
+class TorchProcess:
+    """A child that speaks over a channel and has torch: the oracle, or a contestant under eager or compile."""
+
+    def __init__(self, script: str, folder: Path, extra: dict[str, str] | None = None):
+        ours, theirs = wire.pair()
+        self.log = folder / f"{script}.{time.monotonic_ns()}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", str(HERE / script), str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()],
+                env=torch_environment() | (extra or {}),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        theirs.close()
+        self.channel = wire.Channel(ours)
+
+    def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), **message) -> dict:
+        """One verb; WorkloadError for the reference's fault, InfraError for the machine's."""
+        try:
+            self.channel.send({"op": op, **message}, fds)
+            answer = self.channel.recv(limit_s)[0]
+        except (wire.ClosedError, wire.LateError) as error:
+            self.close()
+            late = isinstance(error, wire.LateError)
+            tail = self.log.read_text(errors="replace")[-300:].strip().replace("\n", " | ")
+            raise InfraError(
+                f"{self.log.name.split('.')[0]} {f'did not answer within {limit_s:g} s' if late else f'died ({self.process.returncode})'} "
+                f"while asked to {op}{f': {tail}' if tail else ''}"
+            ) from error
+        if "infra" in answer:
+            raise InfraError(f"{answer['infra']}: {answer.get('log', '')[-600:]}")
+        if "error" in answer:
+            raised = WorkloadError(answer["error"])
+            raised.log = answer.get("log", "")
+            raise raised
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def close(self) -> None:
+        self.channel.close()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            self.process.kill()
+        self.process.wait()
+
+
+class Supervisor:
+    def __init__(self):
+        self.scratch = Path(tempfile.mkdtemp(prefix="harness-"))
+        self.job = Path.cwd()
+        self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
+        self._oracle: TorchProcess | None = None
+        self._nursery: kernels.Nursery | None = None
+
+    def oracle(self) -> TorchProcess:
+        if self._oracle is None or not self._oracle.alive:
+            self._oracle = TorchProcess("oracle.py", self.scratch, KEEP_MEMORY)
+        return self._oracle
+
+    def torch_process(self, script: str) -> TorchProcess:
+        return TorchProcess(script, self.scratch)
+
+    def nursery(self) -> kernels.Nursery:
+        if self._nursery is None or self._nursery.process.poll() is not None:
+            self._nursery = kernels.Nursery(self.scratch)
+        return self._nursery
+
+    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> kernels.Kernel:
+        space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)
+        return kernels.Kernel(self.nursery(), kinds, self.scratch, libraries, space, limit_s)
+
+    def library(self, relative: str) -> str:
+        path = (self.job / relative).resolve()
+        if not path.is_file():
+            raise InfraError(f"the job has no file {relative}")
+        return str(path)
+
+    def room(self, wanted: int) -> None:
+        """Refuse what cannot be had, in words."""
+        if wanted > min(self.memory, telemetry.available_memory()):
+            raise WorkloadError(
+                f"its buffers need {wanted:,} bytes, more than the {min(self.memory, telemetry.available_memory()):,} available"
+            )
+
+    def own_cpu(self) -> float:
+        """CPU seconds of this process, of its children and of those that they have ended."""
+        pids = [os.getpid()]
+        pids += [child.process.pid for child in (self._oracle, self._nursery) if child is not None]
+        return sum(telemetry.used(pid) for pid in pids)
+
+    def handle(self, folder: Path) -> None:
+        """Answer the request in `folder`."""
+        self.job = folder
+        try:
+            request = json.loads((folder / "request.json").read_text())
+            result = self.answer(request)
+        except (InfraError, trampoline.NoCompilerError, MemoryError) as error:
+            result = {"kind": "infra", "error": str(error) or "out of memory"}
+        except WorkloadError as error:
+            result = {"kind": "infra", "error": f"the reference failed where it did not before: {error}"}
+        except Exception as error:
+            result = {"kind": "infra", "error": f"the harness failed: {error!r}\n{traceback.format_exc()[-2000:]}"}
+        if result["kind"] == "infra":
+            self.restart()
+        part = folder / "result.json.part"
+        part.write_text(json.dumps(result))
+        part.rename(folder / "result.json")
+
+    def answer(self, request: dict) -> dict:
+        kind = request["kind"]
+        if kind == "probe":
+            try:
+                return self.oracle().call("probe", request=request)
+            except WorkloadError as error:
+                return {"kind": "probe", "error": str(error), "error_log": error.log}
+        module = {"correctness": correctness, "timing": timing, "contest": contest}.get(kind)
+        if module is None:
+            raise InfraError(f"this harness does not know requests of kind {kind!r}")
+        return module.answer(self, request)
+
+    def restart(self) -> None:
+        """After a failure of our own nothing is trusted: the children are started anew when next needed."""
+        for child in (self._oracle, self._nursery):
+            if child is not None:
+                child.close()
+        self._oracle = self._nursery = None
+
+    def close(self) -> None:
+        self.restart()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def end_with_stdin(scratch: Path) -> None:
+    """When whoever feeds us is gone, end at once, even in the middle of a request; the children die with us."""
+    poll = select.poll()
+    poll.register(0, 0)
+    poll.poll()
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(0)
+
+
+def serve(supervisor: Supervisor) -> None:
+    for line in sys.stdin:
+        order = json.loads(line)
+        supervisor.memory = int(order.get("memory_bytes", supervisor.memory))
+        os.chdir(order["folder"])
+        supervisor.handle(Path(order["folder"]))
+        os.chdir("/")
+        sys.stdout.write('{"exit": 0}\n')
+        sys.stdout.flush()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    supervisor = Supervisor()
+    try:
+        if "--serve" in sys.argv:
+            threading.Thread(target=end_with_stdin, args=(supervisor.scratch,), daemon=True).start()
+            serve(supervisor)
+        else:
+            supervisor.handle(Path(sys.argv[1]).resolve().parent)
+    finally:
+        supervisor.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What the operating system says about the machine around a measurement."""
+
+import itertools
+import os
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+CPU = Path("/sys/devices/system/cpu")
+
+
+def run_delay(pid: int) -> float:
+    """Seconds that the threads of a process have been ready to run but had to wait for a core; 0 where that is not counted."""
+    total = 0
+    try:
+        for task in itertools.islice(Path(f"/proc/{pid}/task").iterdir(), 64):
+            total += int((task / "schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        pass
+    return total * 1e-9
+
+
+def busy() -> float:
+    """CPU seconds that all processes together have used since boot."""
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except (OSError, ValueError):
+        return 0.0
+    user, nice, system, _, _, irq, softirq = fields[:7]
+    return (user + nice + system + irq + softirq) / TICK
+
+
+def used(pid: int) -> float:
+    """CPU seconds that one process and its ended children have used."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return sum(int(field) for field in fields[11:15]) / TICK
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def load() -> float:
+    return os.getloadavg()[0]
+
+
+def last_level_cache() -> int:
+    """Bytes of the last-level caches of all cores that we may use, as the kernel reports them; 0 when it does not."""
+    seen: dict[str, tuple[int, int]] = {}
+    for folder in (f for core in os.sched_getaffinity(0) for f in (CPU / f"cpu{core}" / "cache").glob("index[0-9]*")):
+        try:
+            level = int((folder / "level").read_text())
+            text = (folder / "size").read_text().strip()
+            shared = (folder / "shared_cpu_list").read_text().strip()
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+        except (OSError, ValueError):
+            continue
+        size = int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0)
+        seen[f"{level}/{shared}"] = (level, size)
+    top = max((level for level, _ in seen.values()), default=0)
+    return sum(size for level, size in seen.values() if level == top)
+
+
+def available_memory() -> int:
+    """Bytes that could be had without swapping."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return 1 << 30

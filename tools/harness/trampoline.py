@@ -1,0 +1,133 @@
+"""The few lines of C that call `solve` in a train and take the time around it, compiled once per signature.
+
+Written in the common part of C and C++, so that whatever compiler is here will do.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+C_TYPES = {"int32": "int", "int64": "long long", "float32": "float", "float64": "double", "bool": "_Bool"}
+
+TEXT = r"""
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <ucontext.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <xmmintrin.h>
+static long long flags(void) { return _mm_getcsr() & 0xFFC0u; }
+#elif defined(__aarch64__)
+static long long flags(void) { unsigned long long f; __asm__ volatile("mrs %0, fpcr" : "=r"(f)); return (long long)f; }
+#else
+static long long flags(void) { return 0; }
+#endif
+#ifdef __cplusplus
+#define _Bool bool
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+static volatile unsigned long long *fault_page;
+static char fault_stack[65536];
+
+static void on_fault(int number, siginfo_t *info, void *context) {
+  unsigned long long kind = 3;
+#if defined(__x86_64__) && defined(REG_ERR)
+  kind = (((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2) ? 2 : 1;
+#endif
+  (void)number; (void)context;
+  if (fault_page) { fault_page[0] = (unsigned long long)(size_t)info->si_addr; fault_page[1] = kind; }
+}
+
+/* On a fault leave its address in the shared page; the handler resets itself, so the fault then ends the process. */
+EXPORT void kw_watch(void *page) {
+  struct sigaction action;
+  stack_t stack;
+  fault_page = (volatile unsigned long long *)page;
+  memset(&stack, 0, sizeof stack);
+  stack.ss_sp = fault_stack; stack.ss_size = sizeof fault_stack;
+  sigaltstack(&stack, NULL);
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_fault;
+  action.sa_flags = (int)(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
+  sigaction(SIGSEGV, &action, NULL);
+  sigaction(SIGBUS, &action, NULL);
+}
+
+EXPORT long long kw_flags(void) { return flags(); }
+
+/* Walk through memory as large as the caches, so that nothing of the buffers is left in them. */
+EXPORT long long kw_flush(unsigned char *memory, long long bytes) {
+  long long i, sum = 0;
+  for (i = 0; i < bytes; i += 64) { memory[i] = (unsigned char)(memory[i] + 1); sum += memory[i]; }
+  return sum;
+}
+
+typedef void (*entry)(@TYPES@);
+
+/* out: nanoseconds, floating-point control word before and after. */
+EXPORT void kw_train(void *function, unsigned char *arguments, long long calls, long long *out) {
+  entry call = (entry)function;
+  struct timespec start, end;
+  long long i;
+  out[1] = flags();
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (i = 0; i < calls; ++i) {
+    unsigned char *a = arguments + i * @STRIDE@; (void)a;
+    call(@VALUES@);
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  out[2] = flags();
+  out[0] = (end.tv_sec - start.tv_sec) * 1000000000LL + (end.tv_nsec - start.tv_nsec);
+}
+"""
+
+
+class NoCompilerError(Exception):
+    """Nothing here compiles C."""
+
+
+def source(kinds: tuple[str, ...]) -> str:
+    """C text for a signature: "pointer" or a scalar's dtype per parameter; each argument takes 8 bytes."""
+    types = ["void *" if kind == "pointer" else C_TYPES[kind] for kind in kinds]
+    values = [f"*({t} *)(a + {8 * i})" for i, t in enumerate(types)]
+    text = TEXT.replace("@TYPES@", ", ".join(types) or "void").replace("@VALUES@", ", ".join(values))
+    return text.replace("@STRIDE@", str(8 * len(kinds)))
+
+
+def compilers() -> list[list[str]]:
+    """Commands worth trying, the user's own first."""
+    found = [shlex.split(os.environ[name]) for name in ("CC", "CXX") if os.environ.get(name)]
+    found += [[path] for name in ("gcc", "cc", "clang", "g++", "c++", "clang++") if (path := shutil.which(name))]
+    return [*found, [sys.executable, "-m", "ziglang", "cc"]]
+
+
+def build(kinds: tuple[str, ...], folder: Path) -> Path:
+    """The shared library for this signature in `folder`, compiled unless it is there."""
+    text = source(kinds)
+    library = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    path = library.with_suffix(".c")
+    path.write_text(text)
+    log = ""
+    for compiler in compilers():
+        try:
+            done = subprocess.run(
+                [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(path)], capture_output=True, text=True, timeout=120
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log += f"{compiler[0]}: {error}\n"
+            continue
+        if done.returncode == 0:
+            return library
+        log += f"{' '.join(compiler)}: {done.stderr[-400:]}\n"
+    raise NoCompilerError(f"no C compiler here can build the harness's call stub; install gcc or clang ({log.strip()[-600:]})")

@@ -1,0 +1,182 @@
+"""One workload in memory: a ring of input sets at distinct addresses, output slots, and the oracle's view of both."""
+
+import copy
+import random
+
+import buffers
+
+SWAPS = 4
+"""Pairs of elements exchanged in each floating input before a timed call, at secret places."""
+CHANCE = random.SystemRandom()
+FLOATING = ("float64", "float32", "float16", "bfloat16")
+
+
+class WorkloadError(Exception):
+    """The reference cannot do this workload, or it does not fit; the text is a sentence."""
+
+    log = ""
+
+
+class InfraError(Exception):
+    """The machine or the harness failed; the text is a sentence."""
+
+
+def count(shape: list[int]) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+class Ring:
+    """`values` input sets (ids known to the oracle) laid out at `addresses` places, and `slots` output slots."""
+
+    def __init__(self, oracle, made: list[list[dict]], addresses: int, slots: int):
+        self.oracle = oracle
+        self.lane = 0
+        self.made = made
+        first = made[0]
+        self.ins = [a for a in first if a["role"] == "input"]
+        self.outs = [a for a in first if a["role"] == "output"]
+        self.names = [a["name"] for a in self.ins]
+        if any([a["shape"] for a in args] != [a["shape"] for a in first] for args in made):
+            raise WorkloadError("reference.py: make_inputs gives other shapes for other seeds; make them depend on dims alone")
+        self.plan = buffers.Inputs([self._bytes(a) for a in self.ins], addresses)
+        self.shared = buffers.Shared(self.plan.total)
+        oracle.call("attach", size=self.shared.size, lane=None, fds=[self.shared.fd])
+        self._open(slots)
+        for at, offsets in enumerate(self.plan.offsets):
+            oracle.call("place", id=self.value(at), offsets=offsets)
+
+    def _open(self, slots: int) -> None:
+        self.slots = buffers.Slots([self._bytes(a) for a in self.outs], [a["dtype"] in FLOATING for a in self.outs], slots)
+        self.oracle.call("attach", size=self.slots.shared.size, lane=self.lane, fds=[self.slots.shared.fd])
+
+    def beside(self, lane: int, slots: int) -> "Ring":
+        """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others' outputs."""
+        other = copy.copy(self)
+        other.lane = lane
+        other._open(slots)
+        return other
+
+    @staticmethod
+    def set_bytes(args: list[dict]) -> int:
+        return sum(Ring._bytes(a) for a in args if a["role"] != "scalar")
+
+    @staticmethod
+    def slot_bytes(args: list[dict]) -> int:
+        return sum(Ring._bytes(a) + 3 * buffers.PAGE for a in args if a["role"] == "output") or buffers.PAGE
+
+    @staticmethod
+    def _bytes(argument: dict) -> int:
+        return count(argument["shape"]) * buffers.BYTES[argument["dtype"]]
+
+    @property
+    def addresses(self) -> int:
+        return len(self.plan.offsets)
+
+    def value(self, at: int) -> int:
+        """Which values lie at an address."""
+        return at % len(self.made)
+
+    def arguments(self, at: int) -> list[dict]:
+        return self.made[self.value(at)]
+
+    def swap(self, at: int) -> list[tuple[int, int, int]]:
+        """Exchange a few elements of the floating inputs at an address, so that nobody can know the answer from before."""
+        done = []
+        for which, argument in enumerate(self.ins):
+            elements = count(argument["shape"])
+            if argument["dtype"] not in FLOATING or elements < 2:
+                continue
+            pairs = [(which, CHANCE.randrange(elements), CHANCE.randrange(elements)) for _ in range(SWAPS)]
+            done += [pair for pair in pairs if self._exchange(at, *pair)]
+        return done
+
+    def unswap(self, at: int, swaps: list[tuple[int, int, int]]) -> None:
+        for swap in reversed(swaps):
+            self._exchange(at, *swap)
+
+    def _exchange(self, at: int, which: int, i: int, j: int) -> bool:
+        size = buffers.BYTES[self.ins[which]["dtype"]]
+        start = self.plan.offsets[at][which]
+        memory = self.shared.memory
+        a, b = slice(start + i * size, start + (i + 1) * size), slice(start + j * size, start + (j + 1) * size)
+        first, second = memory[a], memory[b]
+        memory[a], memory[b] = second, first
+        return first != second
+
+    def check(self, entries: list[dict]) -> list[dict]:
+        """The oracle's answers; an entry is {at, slot, swaps, tag, full}."""
+        asked = [
+            {
+                "id": self.value(e["at"]),
+                "lane": self.lane,
+                "offsets": self.slots.plan.offsets[e["slot"]],
+                "swaps": e.get("swaps", []),
+                "tag": e.get("tag", ""),
+                "full": e.get("full", True),
+            }
+            for e in entries
+        ]
+        return self.oracle.call("check", slots=asked)["slots"]
+
+    def inputs_intact(self) -> bool:
+        return all(
+            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.plan.offsets)
+        )
+
+    def close(self) -> None:
+        if self.lane == 0:
+            self.oracle.call("drop")
+            self.shared.close()
+        self.slots.close()
+
+
+class Verdict:
+    """What the tolerance rule says of one call's outputs."""
+
+    def __init__(self, answers: list[dict], numeric: dict, widen: list[float | None] | None = None, *, secret: bool = False):
+        self.ok = True
+        self.max_error: float | None = None
+        self.tolerance: float | None = None
+        self.torch_error: float | None = None
+        self.errors = [a["error"] for a in answers]
+        self.reason = ""
+        ratio = -1.0
+        for at, answer in enumerate(answers):
+            error, torch_error = answer["error"], answer["torch_error"]
+            base = widen[at] if widen else None
+            limit = tolerance(numeric, answer["dtype"], torch_error, base)
+            ok = error is not None and error <= limit
+            share = float("inf") if error is None else error / limit if limit else (0.0 if error == 0 else float("inf"))
+            if share > ratio:
+                ratio, self.max_error, self.tolerance, self.torch_error = share, error, limit, torch_error
+            if not ok and self.ok:
+                self.ok = False
+                self.reason = describe(answer, limit, secret=secret)
+
+
+def tolerance(numeric: dict, dtype: str, torch_error: float | None, baseline_error: float | None) -> float:
+    """min(cap, max(floor, 2 e(torch), 2 e(baseline))); integers and bool are exact."""
+    if dtype not in FLOATING:
+        return 0.0
+    floor, cap = numeric["floor"].get(dtype, 0.0), numeric["cap"].get(dtype, float("inf"))
+    return min(cap, max(floor, 2 * (torch_error or 0.0), 2 * (baseline_error or 0.0)))
+
+
+def describe(answer: dict, limit: float, *, secret: bool) -> str:
+    what = answer["problem"] or f"relative error {answer['error']:.3g} exceeds the tolerance {limit:.3g}"
+    if secret:
+        return f"output {answer['name']}: {'wrong values' if answer['problem'] else 'the error exceeds the tolerance'}"
+    place = f"{answer['name']}[{', '.join(map(str, answer['index']))}]"
+    return f"{what}; {place} is {answer['got']}, expected {answer['expected']}"
+
+
+def kinds(task: dict) -> tuple[str, ...]:
+    """The signature as the trampoline wants it."""
+    return tuple(a["dtype"] if a["role"] == "scalar" else "pointer" for a in task["arguments"])
+
+
+def spoken(dims: dict) -> str:
+    return " ".join(f"{name}={value}" for name, value in dims.items())

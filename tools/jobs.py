@@ -1,0 +1,55 @@
+"""From a question to a job for the harness, and from what the job left back to a typed answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from tools.artifacts import Artifact, Finished, Job, Limits, Needs, digest
+from tools.errors import HarnessError
+from tools.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, ProbeRequest, TimingRequest
+from tools.records import Blobs
+
+Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest
+Answer = TypeVar("Answer", bound=Artifact)
+HARNESS = Path(__file__).parent / "harness"
+
+
+def harness_job(
+    request: Question, files: Mapping[str, str], blobs: Blobs, *, needs: Needs | None = None, limits: Limits | None = None
+) -> Job:
+    """The job that puts `request` to the harness, with `files` (path -> sha256) beside it; it leaves `result.json`.
+
+    Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is another one.
+    """
+    sources = {path.name: path.read_bytes() for path in sorted(HARNESS.glob("*.py"))}
+    harness = {f"harness/{name}": blobs.put(text) for name, text in sources.items()}
+    return Job(
+        files={**harness, **files, "request.json": blobs.put(request.model_dump_json())},
+        argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
+        limits=limits or Limits(),
+        needs=needs or Needs(),
+        results=("result.json",),
+        warm=f"harness-{digest(b''.join(sources.values()))[:16]}",
+    )
+
+
+def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
+    """The harness's typed answer. HarnessError when it died, ran out of time, failed, or answered something else."""
+    complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
+    if finished.timed_out:
+        raise HarnessError(f"the harness did not end within its limit (judge.job_limit_s); {complaint}".rstrip("; "))
+    if "result.json" not in finished.files:
+        raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
+    try:
+        result = RESULT.validate_json(blobs.get(finished.files["result.json"]))
+    except ValidationError as error:
+        raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
+    if isinstance(result, HarnessFailure):
+        raise HarnessError(f"the harness failed: {result.error}")
+    if not isinstance(result, expected):
+        raise HarnessError(f"the harness answered a {result.kind} where {expected.__name__} was asked")
+    return result

@@ -1,0 +1,373 @@
+"""Task + Candidate + Executor -> Trial: screen, build, correctness, timing, cheap first (design 6).
+
+The judge asks, the harness beside the device answers, and each answer becomes one record under a key that names what was asked. Asked
+again, it returns the record and runs nothing: that is how a killed run resumes. What records amount to is computed by the pure functions
+of `tools.evidence`, so that the gate and `verify` come to the same answer from the records alone.
+
+An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`; it must not exceed
+`max(floor of the dtype, 2 x torch's error, 2 x the frozen baseline's error)`, and never the dtype's cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tools import cases, evidence
+from tools.artifacts import Artifact, Candidate, Failed, Limits, Needs, Record, Task, Trial, Unmeasured
+from tools.errors import HarnessError, SettingsError
+from tools.executors.base import Executor
+from tools.jobs import Answer, Question, answer, harness_job
+from tools.languages.base import Language
+from tools.protocol import (
+    PROTOCOL,
+    Contestant,
+    ContestRequest,
+    ContestResult,
+    CorrectnessRequest,
+    CorrectnessResult,
+    TimedWorkload,
+    TimingRequest,
+    TimingResult,
+)
+from tools.records import Blobs, Records, key
+from tools.screen import screen
+from tools.statistics import Objective, corrected, decide
+
+Emit = Callable[[str, Mapping[str, str]], None]
+
+
+class Policy(Artifact):
+    """How hard the judge looks and what the gate demands; fixed for a whole run."""
+
+    pairs: int = Field(default=20, ge=8)
+    """Pairs a workload in one batch."""
+    batches: int = Field(default=3, ge=1)
+    """Batches at most, while the decision is open."""
+    warm_pairs: int = Field(default=6, ge=0)
+    """Pairs with inputs and outputs in cache, for the report."""
+    calibration_pairs: int = Field(default=40, ge=8)
+    """Pairs of the incumbent against itself, for the noise floor."""
+    confirm_rounds: int = Field(default=20, ge=8)
+    """Rounds of incumbent against candidate in separate processes, before an accept."""
+    benchmark_rounds: int = Field(default=15, ge=5)
+    """Rounds of the final benchmark."""
+    hidden_workloads: int = Field(default=2, ge=0)
+    """Drawn from the run's secret, where the task has dims_range."""
+    objective: Objective = "total_time"
+    """total_time (weighted sum) or geomean (suites)."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
+    """Of the decision as a whole: over all looks and all candidates of an iteration."""
+    min_effect: float = Field(default=0.02, ge=0.0)
+    """Relative gain below which nothing is accepted."""
+    workload_margin: float = Field(default=0.05, ge=0.0)
+    """A single workload may not become slower by more than this."""
+    call_limit_s: float = Field(default=30.0, gt=0.0)
+    """Seconds after which one call of a kernel counts as hung."""
+    job_limit_s: float = Field(default=600.0, gt=0.0)
+    """Seconds for a whole job."""
+
+
+class Judge:
+    """Measures candidates of one task on one device; owns no state but the records."""
+
+    def __init__(
+        self,
+        task: Task,
+        language: Language,
+        executor: Executor,
+        records: Records,
+        *,
+        environment: str,
+        device: str,
+        secret: bytes,
+        policy: Policy,
+        emit: Emit,
+    ) -> None:
+        self.task = task
+        self.language = language
+        self.executor = executor
+        self.records = records
+        self.environment = environment
+        self.device = device
+        self.secret = secret
+        self.policy = policy
+        self.emit = emit
+        self.hidden = cases.hidden_workloads(task, secret, policy.hidden_workloads)
+
+    # ------------------------------------------------------------ the whole trial
+
+    def judge(
+        self, candidate: Candidate, incumbent: Candidate, baseline: Candidate, *, siblings: int, iteration: int, noise_floor: float = 0.0
+    ) -> Trial:
+        """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
+
+        A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
+        the larger of `min_effect` and `noise_floor`. `iteration` only labels the events: equal questions share their records.
+        """
+        for argument in self.task.arguments:
+            unsupported = self.language.unsupported(argument.dtype)
+            if unsupported:
+                return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
+        refused = [sentence for text in candidate.files.values() for sentence in screen(text, self.language.name, candidate.files)]
+        if refused:
+            return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused))
+        self._say(candidate, "build", iteration)
+        built = self.build(candidate)
+        failed = evidence.build_failure(built)
+        if failed is None:
+            self._say(candidate, "correctness", iteration)
+            checked = self.correctness(candidate, baseline, "judge")
+            failed = evidence.correctness_failure(checked, (built.id,))
+        if failed is not None:
+            return failed
+        threshold = max(self.policy.min_effect, noise_floor)
+        confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
+        timings: list[Record] = []
+        for batch in range(self.policy.batches):
+            self._say(candidate, f"timing {batch + 1}", iteration)
+            timings.append(self.timing(candidate, incumbent, baseline, batch))
+            failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
+            if failed is not None:
+                return failed
+            interval = evidence.speedup(timings, self.policy.objective, confidence)
+            if decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence) != "more":
+                break
+        return evidence.passed(built, checked, timings, self.policy.objective, confidence)
+
+    # ------------------------------------------------------------ single questions
+
+    def build(self, candidate: Candidate) -> Record:
+        """Compile `candidate` with the task's frozen flags. Payload: `evidence.Build`; blobs: library, log."""
+        asked = key(
+            "build", task=self.task.identity(), candidate=candidate.id, toolchain=self.language.toolchain().version, protocol=PROTOCOL
+        )
+        found = self.records.find(asked)
+        return found or self.records.add(self._built(candidate, asked))
+
+    def library(self, candidate: Candidate) -> str | None:
+        """sha256 of the candidate's library (built when it must be), or None when it does not compile."""
+        record = self.build(candidate)
+        if not record.payload["ok"]:
+            return None
+        sha = str(record.payload["library"])
+        if not (self.records.blobs.folder / sha).is_file():
+            # Large libraries stay out of git; a clone makes them again.
+            sha = str(self._built(candidate, record.key).payload["library"])
+        return sha
+
+    def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
+        """Check `candidate` on every case of `tools.cases`. Payload: `evidence.Correctness`, in which the dims of hidden workloads
+        are blanked (an HMAC names them); they stand only in the request, which no record names.
+        """
+        asked = {"purpose": purpose, "attempt": attempt, "workloads": self._workloads(), "hidden": self._hidden_digests()}
+        contestants = {"candidate": candidate} | ({"baseline": baseline} if baseline else {})
+
+        def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
+            def seed(case: str) -> int:
+                return cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
+
+            chosen = cases.cases(self.task, self.hidden, seed, against_baseline=baseline is not None)
+            return CorrectnessRequest(task=self.task, libraries=dict(libraries), cases=chosen, call_limit_s=self.policy.call_limit_s)  # type: ignore[arg-type]
+
+        def payload(request: CorrectnessRequest, result: CorrectnessResult) -> Artifact:
+            evidence.check_correctness(request, result)
+            return evidence.Correctness(
+                candidate=candidate.id,
+                baseline=baseline.id if baseline else None,
+                purpose=purpose,
+                attempt=attempt,
+                cases=evidence.blanked(result.cases),
+                hidden=self._hidden_digests(),
+            )
+
+        return self._ask("correctness", asked, contestants, request, CorrectnessResult, payload)
+
+    def timing(self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0) -> Record:
+        """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
+        contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
+        return self._paired("timing", contestants, candidate, incumbent, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
+
+    def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
+        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`."""
+        contestants = {"incumbent": incumbent, "candidate": incumbent}
+        return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, self.policy.calibration_pairs, 0)
+
+    def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
+        """The two kernels in processes of their own, clocked from outside. Payload: `evidence.Contest`."""
+        return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), self.policy.confirm_rounds, attempt)
+
+    def benchmark(
+        self,
+        contestants: Mapping[str, Candidate],
+        frameworks: tuple[Literal["eager", "compile"], ...] = ("eager", "compile"),
+        rounds: int | None = None,
+        attempt: int = 0,
+    ) -> Record:
+        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `evidence.Contest`."""
+        return self._contest("benchmark", contestants, frameworks, rounds or self.policy.benchmark_rounds, attempt)
+
+    # ------------------------------------------------------------ inside
+
+    def _paired(
+        self,
+        kind: str,
+        contestants: Mapping[str, Candidate],
+        candidate: Candidate,
+        incumbent: Candidate,
+        batch: int,
+        attempt: int,
+        pairs: int,
+        warm_pairs: int,
+    ) -> Record:
+        asked = {"batch": batch, "attempt": attempt, "pairs": pairs, "warm_pairs": warm_pairs, "workloads": self._workloads()}
+        named = (kind, candidate.id, incumbent.id, batch, attempt)
+
+        def request(libraries: Mapping[str, str]) -> TimingRequest:
+            return TimingRequest(
+                task=self.task,
+                libraries=dict(libraries),  # type: ignore[arg-type]
+                workloads=self._timed(named, pairs, warm_pairs),
+                order_seed=cases.draw(self.secret, *named, "order"),
+                call_limit_s=self.policy.call_limit_s,
+            )
+
+        def payload(request: TimingRequest, result: TimingResult) -> Artifact:
+            evidence.check_timing(request, result)
+            return evidence.Timing(
+                candidate=candidate.id, incumbent=incumbent.id, batch=batch, attempt=attempt, weights=self._weights(), result=result
+            )
+
+        return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
+
+    def _contest(
+        self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[Literal["eager", "compile"], ...], rounds: int, attempt: int
+    ) -> Record:
+        asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
+        named = (kind, *(c.id for c in kernels.values()), attempt)
+
+        def request(libraries: Mapping[str, str]) -> ContestRequest:
+            contestants = [Contestant(name=name, kind="library", library=libraries[name]) for name in kernels]
+            contestants += [Contestant(name=name, kind=name) for name in frameworks]
+            return ContestRequest(
+                task=self.task,
+                contestants=tuple(contestants),
+                workloads=self._timed(named, rounds, 0),
+                order_seed=cases.draw(self.secret, *named, "order"),
+            )
+
+        def payload(request: ContestRequest, result: ContestResult) -> Artifact:
+            evidence.check_contest(request, result)
+            ids = {name: candidate.id for name, candidate in kernels.items()}
+            return evidence.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
+
+        return self._ask(kind, asked, kernels, request, ContestResult, payload, exclusive=True)
+
+    def _ask(
+        self,
+        kind: str,
+        asked: Mapping[str, object],
+        contestants: Mapping[str, Candidate],
+        request: Callable[[Mapping[str, str]], Question],
+        answer_type: type[Answer],
+        payload: Callable[..., Artifact],
+        *,
+        exclusive: bool = False,
+    ) -> Record:
+        """The record that answers, or the job that makes it; its parents are the builds of the contestants."""
+        ids = {name: candidate.id for name, candidate in contestants.items()}
+        name = key(kind, task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidates=ids, **asked)
+        found = self.records.find(name)
+        if found is not None:
+            return found
+        files: dict[str, str] = {}
+        for contestant, candidate in contestants.items():
+            library = self.library(candidate)
+            if library is None:
+                raise SettingsError(
+                    f"candidate {candidate.id} does not compile and cannot be measured; see record {self.build(candidate).id}"
+                )
+            if library in files.values():
+                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
+                library = self.records.blobs.put(self.records.blobs.get(library) + b"\0" * len(files))
+            files[f"{contestant}.so"] = library
+        put = request({path.removesuffix(".so"): path for path in files})
+        needs = Needs(device=self.language.device, exclusive=exclusive)
+        job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
+        result = answer(self.executor.run(job), self.records.blobs, answer_type)
+        made = self.records.add(
+            Record(
+                kind=kind,
+                key=name,
+                parents=tuple(dict.fromkeys(self.build(c).id for c in contestants.values())),
+                environment=self.environment,
+                device=self.device,
+                protocol=PROTOCOL,
+                payload=payload(put, result).model_dump(mode="json"),
+            )
+        )
+        self.emit("record", {"kind": kind, "key": name, "record": made.id})
+        return made
+
+    def _built(self, candidate: Candidate, asked: str) -> Record:
+        made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
+        blobs = {"log": made.log_blob} | ({"library": made.library} if made.library else {})
+        return Record(
+            kind="build", key=asked, environment=self.environment, protocol=PROTOCOL, payload=made.model_dump(mode="json"), blobs=blobs
+        )
+
+    def _timed(self, named: tuple[object, ...], pairs: int, warm_pairs: int) -> tuple[TimedWorkload, ...]:
+        return tuple(
+            TimedWorkload(
+                name=w.name, dims=w.dims, weight=w.weight, seed=cases.draw(self.secret, *named, w.name), pairs=pairs, warm_pairs=warm_pairs
+            )
+            for w in self.task.workloads
+        )
+
+    def _workloads(self) -> tuple[str, ...]:
+        return tuple(w.name for w in self.task.workloads)
+
+    def _weights(self) -> dict[str, float]:
+        return {w.name: w.weight for w in self.task.workloads}
+
+    def _hidden_digests(self) -> dict[str, str]:
+        return {w.name: cases.secret_digest(self.secret, sorted(w.dims.items()))[:16] for w in self.hidden}
+
+    def _say(self, candidate: Candidate, stage: str, iteration: int) -> None:
+        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration)})
+
+
+def compile_kernel(task: Task, candidate: Candidate, language: Language, executor: Executor, blobs: Blobs) -> evidence.Build:
+    """Compile once, keep nothing but blobs. HarnessError when the compiler says it succeeded but left no library."""
+    job = language.build(task, candidate, blobs)
+    finished = executor.run(job)
+    library = language.built(finished)
+    if finished.exit_code == 0 and not finished.timed_out and library is None:
+        raise HarnessError(f"{job.argv[0]} ended well but left no library; run `python -m tools env` and try again")
+    log = "\n".join(filter(None, (blobs.text(finished.files[name]) for name in ("stderr.txt", "stdout.txt"))))
+    if finished.timed_out:
+        log += f"\nThe compiler was stopped after {job.limits.wall_s:g} s."
+    toolchain = language.toolchain()
+    return evidence.Build(
+        candidate=candidate.id,
+        ok=library is not None,
+        library=library,
+        log=language.trim(log) or log[-2000:].strip(),
+        log_blob=blobs.put(log),
+        argv=job.argv,
+        compiler=f"{toolchain.name} {toolchain.version}",
+        seconds=finished.usage.wall_s,
+    )
+
+
+def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs) -> str:
+    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not compile."""
+    if task.baseline is None:
+        raise SettingsError(f"task {task.name}: there is no kernel to compile, only a reference")
+    kernel = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline})
+    made = compile_kernel(task, kernel, language, executor, blobs)
+    if made.library is None:
+        raise SettingsError(f"kernel{language.suffix} does not compile with {made.compiler}; mend it and run again:\n{made.log}")
+    return made.library

@@ -1,0 +1,154 @@
+"""What can be known of a kernel without running it: the compiler's remarks, and the machine code of the library that is timed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tools import instructions, loops
+from tools.artifacts import Candidate, Job, Limits, Profile, Quantity, Remark, Task, Workload
+from tools.assembly import Function, parse, reachable, with_lines
+from tools.errors import SettingsError
+from tools.executors.base import Executor
+from tools.languages.base import Language
+from tools.loops import Loop
+from tools.profilers import remarks
+from tools.profilers.base import Profiler
+from tools.records import Blobs
+
+
+class Static(Profiler):
+    """Compiler remarks (`compiler.*`) and the instruction mix of innermost loops (`objdump.*`)."""
+
+    name = "static"
+
+    def missing(self, language: Language) -> str | None:
+        """None for compiled CPU languages; without objdump the remarks alone remain, and the profile says so."""
+        return None if language.device == "cpu" else f"static profiling reads CPU machine code; {language.name} has its own profilers"
+
+    def profile(
+        self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
+    ) -> tuple[Profile, dict[str, str]]:
+        """Build once more with remarks on, disassemble `library`, and count. `workload` plays no part."""
+        family = language.toolchain().family
+        raw: dict[str, str] = {}
+        twin: str | None = None
+        if family in remarks.FLAGS:
+            built = executor.run(language.build(task, candidate, blobs, extra_flags=remarks.FLAGS[family]))
+            raw["remarks.txt"] = built.files["stderr.txt"]
+            twin = language.built(built)
+        note: tuple[Remark, ...] = ()
+        try:
+            disassembled = executor.run(language.disassemble(library, blobs))
+        except SettingsError as error:
+            note = (Remark(tool="objdump", line=0, kind="note", text=str(error)),)
+        else:
+            if disassembled.exit_code == 0 and "assembly.txt" in disassembled.files:
+                raw["assembly.txt"] = disassembled.files["assembly.txt"]
+        texts = {name: blobs.text(sha) for name, sha in raw.items()}
+        debug = _with_debug_lines(twin, executor, blobs) if twin and "assembly.txt" in texts else ""
+        metrics, found = examine(texts.get("remarks.txt", ""), family, texts.get("assembly.txt", ""), debug, f"kernel{language.suffix}")
+        profile = Profile(tool=self.name, launch="static", source=candidate.id, binary=library, metrics=metrics, remarks=(*note, *found))
+        return profile, raw
+
+
+def examine(said: str, family: str, assembly: str, debug: str, source: str = "kernel.") -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
+    """Metrics and remarks, in source order, from a compiler's stderr and two disassemblies. Pure.
+
+    `assembly` is of the library that is timed, `debug` of its twin with line numbers; empty texts are things not collected, and their
+    metrics are absent. `source` is what the kernel's file name begins with.
+    """
+    found = remarks.parse(said, family, source) if family in remarks.FLAGS else ()
+    metrics: dict[str, Quantity] = {}
+    inner: frozenset[int] = frozenset()
+    code = reachable(with_lines(parse(assembly, source), parse(debug, source)))
+    if code:
+        seen = loops.source_loops(code, remarks.loop_lines(found))
+        inner = frozenset(loop.line for loop in seen if loop.line)
+        metrics.update(count(code, seen))
+    if family in remarks.FLAGS and (said or found):
+        metrics.update(remarks.metrics(found, inner))
+    if code:
+        found = (*remarks.without_outer(found, inner), *(remark for loop in seen if loop.line and (remark := _remark(loop)).text))
+    return metrics, tuple(sorted(found, key=lambda remark: remark.line))
+
+
+def count(functions: tuple[Function, ...], seen: tuple[Loop, ...]) -> dict[str, Quantity]:
+    """`objdump.*` of `solve` and all that it reaches; instruction counts are taken in `seen`, its innermost source loops.
+
+    Without any loop they are absent. `objdump.packed_fraction` is the mean over the loops that do floating-point work of
+    the packed share in each, where a call of a scalar mathematics function counts as scalar work.
+    """
+    whole = [i for function in functions for i in function.instructions]
+    values: dict[str, float] = {
+        "loops": len(seen),
+        "omp_regions": sum(i.is_call and instructions.is_parallel(i.symbol) for i in whole),
+        "instructions": len(whole),
+    }
+    if seen:
+        values |= _in_loops(seen)
+    units = {"vector_bytes": "bytes", "loops": "loops", "sibling_loops": "loops", "scalar_loops": "loops"}
+    result = {f"objdump.{name}": Quantity(value=float(value), unit=units.get(name, "instructions")) for name, value in values.items()}
+    share = _packed_share(seen)
+    if share is not None:
+        result["objdump.packed_fraction"] = Quantity(value=share, unit="fraction")
+    return result
+
+
+def _in_loops(seen: tuple[Loop, ...]) -> dict[str, float]:
+    body = [i for loop in seen for i in loop.instructions]
+    calls = Counter(i.symbol or "indirect" for i in body if i.is_call)
+    math = sum(number for name, number in calls.items() if instructions.is_math(name))
+    vector_math = sum(number for name, number in calls.items() if instructions.is_vector_math(name))
+    packed = [i for i in body if instructions.is_packed(i)]
+    counted: dict[str, float] = {
+        "sibling_loops": max(Counter((loop.function, loop.parent) for loop in seen).values(), default=0),
+        "scalar_loops": sum(_packed_share([loop]) == 0.0 for loop in seen),
+        "serial_reductions": sum(loops.is_serial_reduction(loop) for loop in seen),
+        "strided_loops": sum(loops.is_strided(loop) for loop in seen),
+        "packed_float": len(packed),
+        "scalar_float": sum(instructions.is_scalar(i) for i in body),
+        "vector_bytes": max((instructions.register_bytes(i) for i in packed), default=0),
+        "fma": sum(instructions.is_fma(i) for i in body),
+        "divide": sum(instructions.is_divide(i) for i in body),
+        "gather": sum(instructions.is_gather(i) for i in body),
+        "insert": sum(instructions.is_insert(i) for i in body),
+        "streaming_stores": sum(instructions.is_streaming_store(i) for i in body),
+        "calls": sum(calls.values()),
+        "math_calls": math,
+        "vector_math_calls": vector_math,
+        "other_calls": sum(calls.values()) - math - vector_math,
+    }
+    counted |= {f"{width}mm": sum(f"%{width}mm" in i.operands for i in body) for width in "xyz"}
+    return counted | {f"calls.{name}": number for name, number in calls.items()}
+
+
+def _packed_share(seen: list[Loop] | tuple[Loop, ...]) -> float | None:
+    """Mean over loops of packed / (packed + scalar) floating-point work; None when there is no such work."""
+    shares: list[float] = []
+    for loop in seen:
+        packed = sum(instructions.is_packed(i) or (i.is_call and instructions.is_vector_math(i.symbol)) for i in loop.instructions)
+        scalar = sum(instructions.is_scalar(i) or (i.is_call and instructions.is_math(i.symbol)) for i in loop.instructions)
+        if packed + scalar:
+            shares.append(packed / (packed + scalar))
+    return sum(shares) / len(shares) if shares else None
+
+
+def _remark(loop: Loop) -> Remark:
+    """What the machine code shows of one source loop, in words; empty when there is nothing to complain of."""
+    calls = sorted({i.symbol for i in loop.instructions if i.is_call and instructions.is_math(i.symbol)})
+    parts = [f"calls {', '.join(calls)} for each element"] if calls else []
+    if loops.is_serial_reduction(loop):
+        parts.append("accumulates one element at a time in a serial chain")
+    if loops.is_strided(loop):
+        parts.append("walks memory with a run-time stride")
+    if any(instructions.is_divide(i) for i in loop.instructions):
+        parts.append("divides")
+    return Remark(tool="objdump", line=loop.line, kind="note", text="loop " + "; ".join(parts) if parts else "")
+
+
+def _with_debug_lines(library: str, executor: Executor, blobs: Blobs) -> str:
+    """Disassembly of the twin that was built with line numbers; empty where the disassembler cannot say them."""
+    arguments = "-dl --no-show-raw-insn --demangle kernel.so > assembly.txt"
+    argv = ("sh", "-c", f"objdump {arguments} || llvm-objdump {arguments}")
+    finished = executor.run(Job(files={"kernel.so": library}, argv=argv, limits=Limits(wall_s=60.0), results=("assembly.txt",)))
+    return blobs.text(finished.files["assembly.txt"]) if finished.exit_code == 0 and "assembly.txt" in finished.files else ""

@@ -1,0 +1,273 @@
+"""The workspace's git: one commit an iteration, made by the gate alone.
+
+Every call is a `git` subprocess that sees no configuration but ours: own identity, no hooks, no signing, no filters, no user or system
+files. The caller holds the workspace's lock, so a lock file found here was left by a process that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.artifacts import Record
+from tools.errors import InfrastructureError, SettingsError, WorkspaceError
+from tools.records import LARGE_BLOB
+
+MARKER = "# kernelwright workspace, format 1"
+"""First line of the workspace's .gitignore: what makes a repository, or a clone of it, one of ours."""
+IGNORED = (".kernelwright/", "__pycache__/", "*.pyc", ".tmp-*")
+STORES = ("records/", "blobs/")
+"""Append-only and named by content: new files there are work in progress, not drift. Changed or deleted ones are drift."""
+
+# Shapes of the keys that a run may come near: model providers, code hosts, clouds, private keys.
+SECRETS = re.compile(
+    rb"sk-(?:ant-|proj-)?[A-Za-z0-9_-]{24,}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,}|glpat-[A-Za-z0-9_-]{20,}"
+    rb"|hf_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{35}|xox[abprs]-[A-Za-z0-9-]{20,}"
+    rb"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"
+)
+SETTINGS = {
+    "user.name": "Kernelwright",
+    "user.email": "gate@kernelwright.invalid",
+    "core.hooksPath": os.devnull,
+    "core.excludesFile": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.autocrlf": "false",
+    "core.quotePath": "false",
+    "core.fsmonitor": "false",
+    "commit.gpgSign": "false",
+    "init.defaultBranch": "main",
+    "safe.directory": "*",
+    # A collection in the background would disturb a measurement.
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of the workspace."""
+
+    id: str
+    parent: str | None
+    subject: str
+    trailers: dict[str, str]
+
+
+class Repository:
+    """The git repository of one workspace; `secret` is the run's own, which must never be committed."""
+
+    def __init__(self, root: Path, secret: bytes = b"") -> None:
+        self.root = root
+        self.secret = secret
+
+    # ------------------------------------------------------------ reading
+
+    def check(self) -> None:
+        """Raise WorkspaceError unless `root` itself is a repository that `init` made (or a clone of one)."""
+        if not (self.root / ".git").exists():
+            raise WorkspaceError(f"{self.root} is not a workspace: it has no .git of its own; name a folder that `run` made")
+        ignore = self.root / ".gitignore"
+        if not ignore.is_file() or MARKER not in ignore.read_text(errors="replace").splitlines()[:1]:
+            raise WorkspaceError(f"{self.root} is somebody else's git repository, not a workspace; name a folder that `run` made")
+
+    def head(self) -> str | None:
+        """Id of the commit at HEAD; None before the first."""
+        done = self._try("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return done.stdout.decode().strip() if done.returncode == 0 else None
+
+    def drift(self, expected: Sequence[str] = ()) -> tuple[str, ...]:
+        """Paths that differ from HEAD, less those equal to or below `expected` and new files of the stores; sorted."""
+        found = self._git("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames").decode(errors="replace")
+        changed = set()
+        for entry in filter(None, found.split("\0")):
+            state, path = entry[:2], entry[3:]
+            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either.
+            if state in ("??", "A ", "AM") and path.startswith(STORES):
+                continue
+            changed.add(path)
+        return tuple(sorted(path for path in changed if not _below(path, expected)))
+
+    def is_clean(self, expected: Sequence[str] = ()) -> bool:
+        """True when nothing has drifted; see `drift`."""
+        return not self.drift(expected)
+
+    def show(self, commit: str, path: str) -> bytes:
+        """Content of `path` as of `commit`; WorkspaceError when there is none."""
+        done = self._try("cat-file", "blob", f"{commit}:{path}")
+        if done.returncode != 0:
+            raise WorkspaceError(f"{path} is not in commit {commit} of {self.root}; look with `git log --stat`")
+        return done.stdout
+
+    def log(self, commit: str = "HEAD") -> tuple[Commit, ...]:
+        """Commits from `commit` back to the first, newest first; empty before the first commit."""
+        if self.head() is None:
+            return ()
+        text = self._git("log", "-z", "--format=%H%x1f%P%x1f%s%x1f%(trailers:only,unfold)", self._known(commit), "--").decode()
+        commits = []
+        for entry in filter(None, text.split("\0")):
+            identity, parents, subject, trailers = entry.split("\x1f")
+            commits.append(Commit(identity, parents.split(" ")[0] or None, subject, _parse(trailers)))
+        return tuple(commits)
+
+    def trailers(self, commit: str) -> dict[str, str]:
+        """The trailers of one commit, by key."""
+        return self.log(commit)[0].trailers
+
+    def find_commit(self, key: str, value: str) -> str | None:
+        """The newest commit before and at HEAD whose trailer `key` is exactly `value`: what a resumed gate asks before it commits."""
+        return next((c.id for c in self.log() if c.trailers.get(key) == value), None)
+
+    def diff(self, before: str, after: str, paths: Sequence[str] = ()) -> str:
+        """Unified diff between two commits, as text."""
+        range_ = (self._known(before), self._known(after))
+        return self._git("diff", "--no-ext-diff", "--no-textconv", "--no-color", *range_, "--", *paths).decode(errors="replace")
+
+    # ------------------------------------------------------------ writing
+
+    def init(self) -> None:
+        """Make `root` a repository with our marker. Safe to repeat; WorkspaceError when it is already somebody else's."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        ignore = self.root / ".gitignore"
+        if (self.root / ".git").exists() and (ignore.exists() or self.head() is not None):
+            self.check()
+        self._git("init", "--quiet", "--template=", owned=False)
+        if not ignore.exists():
+            ignore.write_text("\n".join((MARKER, *IGNORED)) + "\n")
+        self.check()
+
+    def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
+        """Commit what changed at or below `paths` (relative to the root) and return the commit's id.
+
+        Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent` (None: there is
+        no commit yet), when anything else changed, or when a secret would be committed. A kill at any instant leaves HEAD at the old
+        or the new commit; the next call starts from there.
+        """
+        self.check()
+        self.recover()
+        head = self.head()
+        if head != expect_parent:
+            raise WorkspaceError(
+                f"{self.root}: HEAD is {head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
+                "restore it with `git checkout` or start a new run"
+            )
+        others = self.drift(paths)
+        if others:
+            raise WorkspaceError(f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume")
+        chosen = self._chosen(paths)
+        self._refuse_secrets(chosen, message, trailers)
+        if chosen:
+            self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(chosen).encode())
+        text = "\n".join((message.strip(), "", *(f"{key}: {' '.join(value.split())}" for key, value in trailers.items()), ""))
+        self._git("commit", "--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-", stdin=text.encode())
+        made = self.head()
+        if made is None or made == head:
+            raise InfrastructureError(f"{self.root}: git made no commit")
+        return made
+
+    def recover(self) -> None:
+        """Undo what a killed git left: lock files and a half-filled index. The files themselves are not touched."""
+        folder = self._git_folder()
+        for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
+            lock.unlink(missing_ok=True)
+        if self.head() is not None:
+            self._git("reset", "--quiet", "--mixed")
+        else:
+            (folder / "index").unlink(missing_ok=True)
+
+    def clone_to(self, path: Path, commit: str) -> Repository:
+        """A separate copy at `path` (which must not exist yet), checked out at `commit`: what `verify` measures again."""
+        if path.exists():
+            raise WorkspaceError(f"{path} already exists; choose a folder that does not")
+        known = self._known(commit)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._git("clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", str(self.root.resolve()), str(path.resolve()))
+        copy = Repository(path, self.secret)
+        copy._git("checkout", "--quiet", "--detach", known)
+        return copy
+
+    # ------------------------------------------------------------ inside
+
+    def _chosen(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Files at or below `paths` that differ from HEAD, without large blobs (which are excluded by name)."""
+        if not paths:
+            return ()
+        listed = self._git("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *paths).decode()
+        files = sorted(set(filter(None, listed.split("\0"))))
+        large = [p for p in files if p.startswith("blobs/") and (self.root / p).is_file() and (self.root / p).stat().st_size > LARGE_BLOB]
+        if large:
+            exclude = self._git_folder() / "info" / "exclude"
+            exclude.parent.mkdir(exist_ok=True)
+            with exclude.open("a") as file:
+                file.writelines(f"/{p}\n" for p in large)
+        return tuple(p for p in files if p not in large)
+
+    def _refuse_secrets(self, files: Iterable[str], message: str, trailers: Mapping[str, str]) -> None:
+        own = (self.secret, self.secret.hex().encode()) if self.secret else ()
+        texts = [("the commit message", "\n".join((message, *trailers.values())).encode())]
+        texts += [(name, (self.root / name).read_bytes()) for name in files if (self.root / name).is_file()]
+        for name, content in texts:
+            if SECRETS.search(content) or any(secret in content for secret in own):
+                raise WorkspaceError(
+                    f"{self.root}: {name} holds something that looks like a key or the run's secret; remove it, then resume"
+                )
+
+    def _known(self, commit: str) -> str:
+        done = self._try("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
+        if done.returncode != 0:
+            raise WorkspaceError(f"{commit!r} is not a commit of {self.root}; `git log` in that folder lists them")
+        return done.stdout.decode().strip()
+
+    def _git_folder(self) -> Path:
+        return (self.root / self._git("rev-parse", "--git-dir").decode().strip()).resolve()
+
+    def _git(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> bytes:
+        done = self._try(*arguments, stdin=stdin, owned=owned)
+        if done.returncode != 0:
+            raise InfrastructureError(f"git {arguments[0]} failed in {self.root}: {done.stderr.decode(errors='replace').strip()}")
+        return done.stdout
+
+    def _try(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> subprocess.CompletedProcess[bytes]:
+        if owned and not (self.root / ".git").exists():
+            self.check()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CEILING_DIRECTORIES": str(self.root.resolve().parent),
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+        options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        try:
+            return subprocess.run(
+                ["git", *options, *arguments], cwd=self.root, env=environment, input=stdin, capture_output=True, check=False
+            )
+        except FileNotFoundError as error:
+            raise SettingsError("git is not installed; install the package `git` and run again") from error
+
+
+def stored_paths(record: Record) -> tuple[str, ...]:
+    """The paths under which a record and the blobs that it names are committed.
+
+    Blobs that no record names (requests with hidden sizes and seeds, say) are work in progress and stay out of git.
+    """
+    return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in sorted(set(record.blobs.values()))))
+
+
+def _below(path: str, prefixes: Sequence[str]) -> bool:
+    return any(path == prefix or path.startswith(prefix.rstrip("/") + "/") for prefix in prefixes)
+
+
+def _parse(block: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in block.splitlines():
+        key, colon, value = line.partition(":")
+        value = value.strip()
+        if colon:
+            found[key] = f"{found[key]}, {value}" if key in found else value
+    return found

@@ -1,0 +1,134 @@
+"""The roofline model: operations, bytes and seconds against roofs -> headroom, method budget, target. Pure.
+
+With `t_m = bytes / bandwidth`, `t_c = operations / compute roof` and `t_l` the latency of one empty call, the roof's time is
+`max(t_m, t_c) + t_l`. A kernel is *near peak* when `1 - roof time / measured time < NEAR_PEAK`: the gap of an axis alone says nothing,
+since a kernel at the memory roof is far from the compute roof by nature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, Target
+
+NEAR_PEAK = 0.15
+"""Headroom below which nothing worth a change is left (A4)."""
+BALANCED = 1.25
+"""Within this factor memory and compute time are both the limit."""
+
+
+def headroom(
+    flops: float | None,
+    unique_bytes: int,
+    seconds: float,
+    roofs: Sequence[Roof],
+    precision: Literal["float32", "float64"] = "float32",
+) -> Headroom:
+    """Distance of one measured call from the roofs.
+
+    `flops`: operations of a call, None where nobody counted them; `unique_bytes`: inputs and outputs, each once; `seconds` > 0.
+    Gaps are clipped to 0..1 and None where their roof or count is missing: `compute = 1 - t_c/t`, `memory = 1 - t_m/t`, and
+    `latency = 1 - (t_m + t_c + t_l)/t`, the share that neither explains even if the two never overlapped.
+    """
+    if seconds <= 0:
+        raise ValueError(f"seconds must be positive, not {seconds}")
+    bandwidth, peak, launch = (best(roofs, metric) for metric in ("memory_bandwidth", f"compute_{precision}", "launch_latency"))
+    t_m = unique_bytes / bandwidth.value if bandwidth else None
+    t_c = flops / peak.value if peak and flops is not None else None
+    t_l = launch.value if launch else 0.0
+    known = [t for t in (t_m, t_c) if t is not None]
+    roof_s = max(known) + t_l if known else None
+    return Headroom(
+        total=_gap(roof_s, seconds),
+        compute=_gap(t_c, seconds),
+        memory=_gap(t_m, seconds),
+        latency=_gap(sum(known) + t_l, seconds) if known else None,
+        roof_s=roof_s,
+        bound=_bound(t_m, t_c, t_l),
+        intensity=flops / unique_bytes if flops is not None and unique_bytes else None,
+        ridge=peak.value / bandwidth.value if peak and bandwidth else None,
+    )
+
+
+def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
+    """The roof to hold a kernel against: what was measured here before what is published, the higher where there are several."""
+    found = [roof for roof in roofs if roof.metric == metric and roof.value > 0]
+    measured = [roof for roof in found if roof.origin == "measured"] or found
+    pick = min if metric == "launch_latency" else max
+    return pick(measured, key=lambda roof: roof.value, default=None)
+
+
+def near_peak(headroom: Headroom) -> bool:
+    """Whether the roof leaves less than NEAR_PEAK; False where no roof is known."""
+    return headroom.total is not None and headroom.total < NEAR_PEAK
+
+
+def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis, int]:
+    """How many methods each axis may have this iteration: `methods` in proportion to the gaps, at most `per_axis` on one (A4).
+
+    An axis that is open (its gap is unknown, or at least NEAR_PEAK) keeps one even where its share rounds to none; `methods` bounds
+    the plan, not this sum. Occupancy has no gap of its own and shares latency's allowance; both keys say it.
+    """
+    gaps: dict[Axis, float | None] = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency}
+    shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= NEAR_PEAK}
+    given: dict[Axis, int] = dict.fromkeys(gaps, 0)
+    for _ in range(methods):
+        # Always the axis furthest behind its due share: the largest remainders, with a cap.
+        left = [axis for axis in shares if given[axis] < per_axis]
+        if not left:
+            break
+        given[max(left, key=lambda axis: methods * shares[axis] / sum(shares.values()) - given[axis])] += 1
+    given.update({axis: max(given[axis], min(1, methods, per_axis)) for axis in shares})
+    return {**given, "occupancy": given["latency"]}
+
+
+def target(workloads: Sequence[tuple[float, Headroom]], roofs: Sequence[Roof], fraction: float = 0.90) -> Target:
+    """The objective time at `fraction` of the roof: the sum over (weight, headroom) of weight x roof time / fraction."""
+    roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
+    if not roof_times or any(roof_s is None for _, roof_s in roof_times):
+        return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
+    bounds = {headroom.bound for _, headroom in workloads}
+    metric = "memory_bandwidth" if bounds != {"compute"} else "compute_float32"
+    roof = best(roofs, metric) or best(roofs, "compute_float64")
+    seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
+    origin = roof.origin if roof else "known"
+    return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)
+
+
+def facts(headroom: Headroom, device: Device, unique_bytes: int, seconds: float, roofs: Sequence[Roof]) -> Mapping[str, Quantity]:
+    """What rules may ask of roofline, device and workload; what is not known is left out, so that no rule fires on it."""
+    launch = best(roofs, "launch_latency")
+    gaps = {"compute": headroom.compute, "memory": headroom.memory}
+    values: dict[str, tuple[float | None, str]] = {
+        "roofline.headroom": (headroom.total, "fraction"),
+        "roofline.intensity": (headroom.intensity, "op/byte"),
+        "roofline.ridge": (headroom.ridge, "op/byte"),
+        "roofline.intensity_over_ridge": (
+            headroom.intensity / headroom.ridge if headroom.intensity is not None and headroom.ridge else None,
+            "ratio",
+        ),
+        "roofline.latency_gap": (headroom.latency, "fraction"),
+        "roofline.launch_share": (min(launch.value / seconds, 1.0) if launch else None, "fraction"),
+        "device.units": (float(device.units), "cores" if device.kind == "cpu" else "units"),
+        "workload.unique_bytes": (float(unique_bytes), "bytes"),
+        "workload.seconds": (seconds, "s"),
+        "workload.bytes_over_cache": (unique_bytes / device.last_level_cache if device.last_level_cache else None, "ratio"),
+    }
+    for axis, gap in gaps.items():
+        values[f"roofline.fraction_of_{axis}_roof"] = (1.0 - gap if gap is not None else None, "fraction")
+    return {name: Quantity(value=value, unit=unit) for name, (value, unit) in values.items() if value is not None}
+
+
+def _gap(roof_s: float | None, seconds: float) -> float | None:
+    return None if roof_s is None else min(max(1.0 - roof_s / seconds, 0.0), 1.0)
+
+
+def _bound(t_m: float | None, t_c: float | None, t_l: float) -> Bound:
+    if t_m is None or t_c is None:
+        return "unknown"
+    if t_l > max(t_m, t_c):
+        return "latency"
+    if max(t_m, t_c) <= BALANCED * min(t_m, t_c):
+        return "mixed"
+    return "memory" if t_m > t_c else "compute"

@@ -1,0 +1,164 @@
+"""From paired timings to a speed-up with its interval, and from that to a decision (pure).
+
+The unit is the pair: incumbent and candidate measured one right after the other, so that whatever slows the machine down for a while
+slows both and cancels in their ratio. A workload's statistic is the median of its paired log ratios, which a burst that hits one half
+of a few pairs cannot move.
+
+The interval resamples that median. Resampling the pairs themselves (the plain bootstrap) reaches too short in the far tails that the
+correction for many candidates and many looks asks for: with 20 pairs it calls false at 0.6 % where 0.2 % was wanted. So the median's
+rank is drawn from Binomial(pairs, 1/2), the distribution that the sign test gives it. For one workload the interval is then the exact
+sign-test interval, whatever the noise looks like, and several workloads are combined draw by draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import comb
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tools.artifacts import Interval
+
+Objective = Literal["total_time", "geomean"]
+Decision = Literal["faster", "not_faster", "more", "inconclusive"]
+Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 10_000
+UNKNOWN_FACTOR = 1e3
+"""Beyond the smallest and the largest pair nothing is known; an interval that reaches there reaches out by this factor."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The pairs of one workload; seconds a call, equally long."""
+
+    workload: str
+    weight: float
+    incumbent: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.incumbent or len(self.incumbent) != len(self.candidate):
+            raise ValueError(f"workload {self.workload!r} needs as many incumbent as candidate times, and at least one")
+        if not all(0 < t < float("inf") for t in (*self.incumbent, *self.candidate)):
+            raise ValueError(f"workload {self.workload!r} holds a time that is not a positive number of seconds")
+        if not 0 < self.weight < float("inf"):
+            raise ValueError(f"workload {self.workload!r} has weight {self.weight}; a weight is positive")
+
+    @cached_property
+    def log_ratios(self) -> Floats:
+        """Sorted log(incumbent / candidate) of each pair; above 0: the candidate was faster."""
+        return np.sort(np.log(np.asarray(self.incumbent) / np.asarray(self.candidate)))
+
+    @property
+    def incumbent_s(self) -> float:
+        """Median seconds a call."""
+        return float(np.median(self.incumbent))
+
+    @property
+    def candidate_s(self) -> float:
+        """Median seconds a call."""
+        return float(np.median(self.candidate))
+
+
+def pool(samples: Sequence[Paired]) -> tuple[Paired, ...]:
+    """One sample a workload from the batches of several jobs, in order of first appearance."""
+    grouped: dict[str, list[Paired]] = {}
+    for sample in samples:
+        grouped.setdefault(sample.workload, []).append(sample)
+    return tuple(
+        Paired(
+            name,
+            group[0].weight,
+            tuple(t for sample in group for t in sample.incumbent),
+            tuple(t for sample in group for t in sample.candidate),
+        )
+        for name, group in grouped.items()
+    )
+
+
+def speedup_interval(
+    samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """Speed-up incumbent / candidate of the objective, with its two-sided interval.
+
+    `total_time`: sum of weight x incumbent's median over sum of weight x (incumbent's median / paired speed-up); that is the
+    weighted total, with the candidate's time expressed through the paired ratio so that common drift cancels. The incumbent's shares
+    of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired speed-ups.
+
+    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload.
+    """
+    if not samples:
+        raise ValueError("an interval needs at least one workload")
+    rng = np.random.default_rng(seed)
+    tail = (1.0 - confidence) / 2.0
+    # As many draws as it takes to have about fifty beyond the quantile that is read off.
+    draws = max(resamples, int(50 / tail))
+    weights = np.array([s.weight * (s.incumbent_s if objective == "total_time" else 1.0) for s in samples])
+    weights /= weights.sum()
+    lows, highs = np.empty((2, len(samples), draws))
+    for row, sample in enumerate(samples):
+        reach = np.log(UNKNOWN_FACTOR)
+        ladder = np.concatenate(([sample.log_ratios[0] - reach], sample.log_ratios, [sample.log_ratios[-1] + reach]))
+        # Evenly spread, shuffled: each workload's own distribution is met exactly, only their combination is drawn.
+        rank = np.searchsorted(_median_rank(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
+        # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from above.
+        lows[row] = ladder[rank]
+        highs[row] = ladder[rank + 1]
+    estimate = _combine(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
+    low = np.quantile(_combine(lows, weights, objective), tail, method="lower")
+    high = np.quantile(_combine(highs, weights, objective), 1.0 - tail, method="higher")
+    return Interval(estimate=float(np.exp(estimate[0])), low=float(np.exp(low)), high=float(np.exp(high)), confidence=confidence)
+
+
+def _median_rank(pairs: int) -> Floats:
+    """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact integers."""
+    return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
+
+
+def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
+    """Log speed-up of the objective for each column; rows are workloads."""
+    if objective == "geomean":
+        return np.asarray(weights @ log_ratios)
+    return -np.log(weights @ np.exp(-log_ratios))
+
+
+def noise_floor(samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0) -> float:
+    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3 %)."""
+    interval = speedup_interval(samples, objective, confidence, seed)
+    return max(abs(interval.low - 1.0), abs(interval.high - 1.0))
+
+
+def corrected(confidence: float, max_looks: int, k: int) -> float:
+    """Confidence that each single look at each of `k` candidates must have so that all together keep `confidence` (Bonferroni)."""
+    return 1.0 - (1.0 - confidence) / (max_looks * k)
+
+
+def decide(interval: Interval, threshold: float, looks: int, max_looks: int, k: int, *, confidence: float = 0.95) -> Decision:
+    """The one place that says whether the measured gain is real; a sequential test would replace this function and `corrected`.
+
+    `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this time
+    included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence, max_looks, k)` or above.
+
+    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between: `more` pairs while looks are left, then
+    inconclusive. With k candidates that are all equal to the incumbent, the chance that any is ever called faster is at most
+    1 - confidence.
+    """
+    needed = corrected(confidence, max_looks, k)
+    if interval.confidence < needed - 1e-12:
+        raise ValueError(f"the interval's confidence {interval.confidence:.6f} is below {needed:.6f}, which {k} candidates need")
+    if interval.low > 1.0 + threshold:
+        return "faster"
+    if interval.high <= 1.0 + threshold:
+        return "not_faster"
+    return "more" if looks < max_looks else "inconclusive"
+
+
+def slower_than(interval: Interval, margin: float) -> bool:
+    """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 + margin times as long."""
+    return interval.high < 1.0 and interval.estimate < 1.0 / (1.0 + margin)

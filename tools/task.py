@@ -1,0 +1,279 @@
+"""A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for a run.
+
+A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from tools import contract
+from tools.artifacts import Artifact, Dims, Limits, NumericPolicy, Task, Workload
+from tools.contract import Sources
+from tools.dims import check_seed_dims, parse_workloads
+from tools.errors import SettingsError, WorkspaceError
+from tools.executors.base import Executor
+from tools.judge import answer, harness_job
+from tools.languages.base import LANGUAGES, Language
+from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
+from tools.records import Blobs, write_atomically
+from tools.registry import load
+
+REFERENCE = "reference.py"
+PROBE_LIMIT_S = 300.0
+"""For importing torch and calling the reference once in float64 on each workload."""
+_SIZE_LIMIT = 4 << 20
+"""Bytes of a source file; more is not a source file."""
+
+
+class Loaded(Artifact):
+    """A task and what the probe saw of its visible workloads."""
+
+    task: Task
+    workloads: tuple[SeenWorkload, ...]
+    """With operations and unique bytes, in the task's order."""
+
+
+class Declared(Artifact):
+    """task.yaml: what a folder says beside its two sources; every key is optional."""
+
+    name: str | None = None
+    """Default: the folder's name."""
+    language: str = "cpp"
+    precision: Literal["ieee", "tf32", "bf16"] = "ieee"
+    build_flags: tuple[str, ...] = ()
+    """Replace the language's optimisation flags, for baseline and candidates alike."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Workload -> its share in the objective, instead of the reference's own."""
+
+
+class Frozen(Artifact):
+    """task.json of a workspace."""
+
+    identity: str
+    task: Task
+
+
+def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
+    """Read and probe a task folder. Raises SettingsError with one sentence for anything a user can mend."""
+    if not path.is_dir():
+        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and kernel.cpp")
+    declared = _declared(path / "task.yaml")
+    language = load(LANGUAGES, declared.language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
+    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
+    return _load(declared.name or path.resolve().name, kernel, reference, language, (), 0, declared, executor, blobs)
+
+
+def load_files(kernel: Path, reference: Path, dims: str, executor: Executor, blobs: Blobs, *, pointer_elements: int = 0) -> Loaded:
+    """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
+
+    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`.
+    """
+    language = _language_of(kernel)
+    name = kernel.stem if kernel.stem != "kernel" else kernel.resolve().parent.name or "kernel"
+    return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, Declared(), executor, blobs)
+
+
+def _load(
+    name: str,
+    kernel: Path,
+    reference: Path,
+    language: Language,
+    dims: tuple[Dims, ...],
+    elements: int,
+    declared: Declared,
+    executor: Executor,
+    blobs: Blobs,
+) -> Loaded:
+    source, logic = read_source(kernel), read_source(reference)
+    files = Sources(kernel.name, reference.name)
+    parameters = _parameters(language, source, files)
+    memory = available_memory()
+    if not _makes_inputs(logic):
+        check_seed_dims(dims, parameters, elements, memory, files.kernel)
+    # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
+    asked = () if _makes_inputs(logic) else parameters
+    request = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
+    seen = probe(executor, blobs, request)
+    if seen.error is not None:
+        named = seen.error.replace(REFERENCE, files.reference)
+        raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+    return infer(name, source, logic, language, parameters, elements, declared, seen, files)
+
+
+def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:
+    """Ask the harness what the reference says and needs; a user's mistake is the result's `error`.
+
+    Raises InfrastructureError when the harness or its machine failed.
+    """
+    limits = Limits(wall_s=PROBE_LIMIT_S, memory_bytes=max(request.memory_bytes, Limits().memory_bytes))
+    return answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+
+
+def infer(
+    name: str,
+    source: str,
+    logic: str,
+    language: Language,
+    parameters: tuple[Parameter, ...],
+    elements: int,
+    declared: Declared,
+    seen: ProbeResult,
+    files: Sources,
+) -> Loaded:
+    """The task that kernel, reference and probe amount to. SettingsError where they do not fit."""
+    if not seen.workloads:
+        raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
+    arguments, about_arguments = contract.arguments(parameters, seen, files)
+    for argument in arguments:
+        unsupported = language.unsupported(argument.dtype)
+        if unsupported:
+            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
+    ranges, about_ranges = contract.dims_range(seen, files)
+    outputs = [a for a in arguments if a.role == "output"]
+    policy, about_numbers = contract.numeric(seen, outputs, NumericPolicy(precision=declared.precision))
+    weights = _weights(declared, seen)
+    workloads = tuple(w.model_copy(update={"weight": weights[w.name]}) for w in seen.workloads)
+    task = Task(
+        name=name,
+        language=language.name,
+        arguments=arguments,
+        reference=logic,
+        baseline=source,
+        workloads=tuple(Workload(name=w.name, dims=w.dims, weight=w.weight) for w in workloads),
+        dims_range=ranges,
+        numeric=policy,
+        build_flags=declared.build_flags,
+        seed_style=not seen.has_make_inputs,
+        pointer_elements=0 if seen.has_make_inputs else elements,
+        inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
+    )
+    return Loaded(task=task, workloads=workloads)
+
+
+def _weights(declared: Declared, seen: ProbeResult) -> Mapping[str, float]:
+    weights = {w.name: w.weight for w in seen.workloads}
+    for name, weight in declared.weights.items():
+        if name not in weights:
+            raise SettingsError(f"task.yaml: weights names the workload {name!r}; the reference has {', '.join(weights)}")
+        if not 0 < weight < float("inf"):
+            raise SettingsError(f"task.yaml: weights.{name} is {weight:g}; it must be above 0")
+        weights[name] = weight
+    return weights
+
+
+def _parameters(language: Language, source: str, files: Sources) -> tuple[Parameter, ...]:
+    try:
+        return language.parameters(source)
+    except SettingsError as error:
+        raise SettingsError(str(error).replace(f"kernel{language.suffix}", files.kernel, 1)) from None
+
+
+def _makes_inputs(reference: str) -> bool:
+    try:
+        body = ast.parse(reference).body
+    except SyntaxError:
+        return True  # The probe names the line.
+    return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
+
+
+def available_memory() -> int:
+    """Four fifths of the bytes that the OS says a new process could have here."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
+    except OSError:
+        limit = "max"
+    return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
+
+
+def _language_of(kernel: Path) -> Language:
+    for name in LANGUAGES:
+        language = load(LANGUAGES, name, Language, key="kernel")()  # type: ignore[type-abstract]
+        if kernel.suffix == language.suffix:
+            return language
+    known = ", ".join(load(LANGUAGES, name, Language, key="kernel").suffix for name in LANGUAGES)  # type: ignore[type-abstract]
+    raise SettingsError(f"kernel: {kernel} is in no known language; its name must end in one of {known}")
+
+
+def read_source(path: Path) -> str:
+    """A source file's text; SettingsError when it is missing, empty, huge or not UTF-8."""
+    try:
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise SettingsError(f"{path}: larger than {_SIZE_LIMIT >> 20} MiB; give a source file")
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; put the source there or name another") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
+    if not content.strip():
+        raise SettingsError(f"{path}: the file is empty; put the source there or name another")
+    return content
+
+
+def _declared(path: Path) -> Declared:
+    if not path.exists():
+        return Declared()
+    import yaml
+
+    try:
+        data = yaml.safe_load(read_source(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise SettingsError(
+            f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
+        ) from None
+    try:
+        return Declared.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the file"
+        allowed = ", ".join(Declared.model_fields)
+        raise SettingsError(f"{path}: {key}: {first['msg'].lower()}; allowed keys are {allowed}") from None
+
+
+# ---------------------------------------------------------------- the workspace's copy
+
+
+def freeze(task: Task, folder: Path) -> None:
+    """Write task.json, reference.py and the kernel's source to a workspace's `task/`."""
+    frozen = Frozen(identity=task.identity(), task=task)
+    for name, text in _sources(task).items():
+        write_atomically(folder / name, text.encode())
+    write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
+
+
+def thaw(folder: Path) -> Task:
+    """Read a frozen task back; WorkspaceError when any of its files was changed since."""
+    remedy = "restore it from the workspace's git, or start a new run"
+    try:
+        frozen = Frozen.model_validate_json((folder / "task.json").read_bytes())
+        changed = [name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()]
+    except (OSError, ValidationError, json.JSONDecodeError) as error:
+        raise WorkspaceError(f"{folder}: the frozen task cannot be read ({type(error).__name__}); {remedy}") from error
+    if frozen.task.identity() != frozen.identity:
+        changed.append("task.json")
+    if changed:
+        raise WorkspaceError(f"{folder / changed[0]} was changed since the run began; {remedy}")
+    return frozen.task
+
+
+def _sources(task: Task) -> dict[str, str]:
+    files = {REFERENCE: task.reference}
+    if task.baseline is not None:
+        suffix = load(LANGUAGES, task.language, Language, key="language").suffix  # type: ignore[type-abstract]
+        files[f"kernel{suffix}"] = task.baseline
+    return files
