@@ -13,7 +13,7 @@ from typing import cast
 from graph import events as event_log
 from graph import workspace as workspaces
 from graph.events import Events, Observer
-from graph.services import Metered, Services, open_agents, open_executor, open_language
+from graph.services import Metered, Services, open_agents, open_executor, open_language, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
@@ -112,6 +112,7 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
     language = open_language(loaded.task.language)
     records = workspace.records
     agents = open_agents(settings, records, events.emit)
+    profilers = open_profilers(settings.profilers)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     environment = records.find(key("environment"))
     if environment is None:
@@ -141,6 +142,7 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
         index=Index(wiki),
         experience=Experience(None),
         agents=agents,
+        profilers=profilers,
         environment=environment.id,
         emit=events.emit,
         started=time.monotonic(),

@@ -21,6 +21,7 @@ from tools.errors import StorageError
 from tools.executors.base import EXECUTORS, Executor
 from tools.judge import Judge
 from tools.languages.base import LANGUAGES, Language
+from tools.profilers.base import PROFILERS, Profiler
 from tools.protocol import SeenWorkload
 from tools.records import Blobs, Records, key
 from tools.registry import load
@@ -65,6 +66,7 @@ class Services:
     index: Index
     experience: Experience
     agents: dict[RoleName, Agent]
+    profilers: dict[str, Profiler]
     environment: str
     """Record id."""
     emit: Emit
@@ -138,6 +140,11 @@ def open_executor(name: str, blobs: Blobs, scratch: Path) -> Executor:
 def open_language(name: str) -> Language:
     """The language that a name or import path stands for."""
     return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+
+
+def open_profilers(names: tuple[str, ...]) -> dict[str, Profiler]:
+    """The profilers that names or import paths stand for."""
+    return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}  # type: ignore[type-abstract]
 
 
 def open_agents(settings: Settings, records: Records, emit: Emit) -> dict[RoleName, Agent]:

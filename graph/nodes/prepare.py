@@ -15,9 +15,7 @@ from tools import evidence, roofline, rules
 from tools.artifacts import Candidate, Headroom, Profile, Quantity, Record, Roof, Spec, UnknownSpec
 from tools.environment import Environment
 from tools.errors import SettingsError
-from tools.profilers.base import PROFILERS, Profiler
 from tools.records import key
-from tools.registry import load
 
 WANTED_SPECS = ("memory_bandwidth", "peak_fp32", "last_level_cache")
 """Metrics that every run asks the wiki for (E2)."""
@@ -139,8 +137,7 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
     records: list[str] = []
     missing: dict[str, str] = {}
     library = services.judge.library(candidate) or ""
-    for name in services.settings.profilers:
-        profiler = load(PROFILERS, name, Profiler, key="profilers")()  # type: ignore[type-abstract]
+    for name, profiler in services.profilers.items():
         lacking = profiler.missing(services.language)
         if lacking:
             missing[name] = lacking

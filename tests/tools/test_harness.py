@@ -78,8 +78,10 @@ static void softmax(const float* x, float* out, int M, int N) {
 SOLVE = 'extern "C" void solve(const float* x, float* out, int M, int N) {\n'
 HONEST = "softmax(x, out, M, N);"
 OPENMP = '_Pragma("omp parallel for") for (int i = 0; i < M; ++i) softmax(x + i * N, out + i * N, 1, N);'
-BOUND = "std::vector<std::thread> ts; for (int t = 0; t < 2; ++t) ts.emplace_back([=] { for (int i = t; i < M; i += 2) " \
-    "softmax(x + i * N, out + i * N, 1, N); }); for (auto& t : ts) t.join();"  # fmt: skip
+BOUND = """
+  std::vector<std::thread> ts;
+  for (int t = 0; t < 2; ++t) ts.emplace_back([=] { for (int i = t; i < M; i += 2) softmax(x + i * N, out + i * N, 1, N); });
+  for (auto& t : ts) t.join();"""
 
 
 class Bench:
@@ -159,7 +161,7 @@ def test_honest_kernels_pass_every_distribution(bench: Bench, body: str) -> None
         ("out[M * N] = 1; " + HONEST, ["outside its output"]),
         ("out[-1] = 1; " + HONEST, ["outside its output"]),
         ("const_cast<float*>(x)[5] = 1; " + HONEST, ["SIGSEGV", "wrote inside the read-only input x"]),
-        ("volatile float f = x[M * N + 4096]; (void)f; " + HONEST, ["SIGSEGV", "past the end of input x"]),
+        ("volatile float f = x[M * N + 256]; (void)f; " + HONEST, ["SIGSEGV", "past the end of input x"]),
         ("*(volatile int*)0 = 1;", ["SIGSEGV", "null pointer"]),
         ("std::abort();", ["SIGABRT"]),
         ('throw std::runtime_error("no luck");', ["SIGABRT", "no luck"]),
@@ -209,6 +211,20 @@ def test_the_sandbox_holds(bench: Bench) -> None:
     if result.status == "failed":
         listed = subprocess.run(["python3", "-I", "tools/harness/sandbox.py"], capture_output=True, text=True, check=True).stdout
         assert '"landlock": "abi' not in listed, result.reason
+
+
+def test_a_daemon_does_not_outlive_its_kernel(bench: Bench) -> None:
+    body = HONEST + "if (fork() == 0) { setsid(); if (fork() == 0) { sleep(90); } _exit(0); }"
+    assert bench.check(bench.library(body))[0].status == "passed"
+    mine = [p for p in Path("/proc").glob("[0-9]*") if str(bench.folder).encode() in command(p)]
+    assert sum(b"nursery.py" in command(p) for p in mine) == 1
+
+
+def command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_hidden_workloads_keep_their_secret(bench: Bench) -> None:
@@ -286,16 +302,18 @@ LATE = """
 static void later(const float* x, float* out, int M, int N) {
   std::this_thread::sleep_for(std::chrono::milliseconds(3)); softmax(x, out, M, N); }
 """
+BY_ADDRESS = """
+  auto& s = seen[x];
+  if (s.empty()) { softmax(x, out, M, N); s.assign(out, out + M * N); } else memcpy(out, s.data(), 4l * M * N);"""
 EVIL = [
-    ("auto& s = seen[x]; if (s.empty()) { softmax(x, out, M, N); s.assign(out, out + M * N); } "
-     "else memcpy(out, s.data(), 4l * M * N);", REPLAY, "wrong on a timed call"),
+    (BY_ADDRESS, REPLAY, "wrong on a timed call"),
     ("static int n = 0; if (++n < 12) softmax(x, out, M, N);", "", "wrong on a timed call"),
     ("std::thread(later, x, out, M, N).detach();", LATE, ""),
     (HONEST + "omp_set_num_threads(omp_get_max_threads() + 1);", "", "number of OpenMP threads"),
     (HONEST + "_mm_setcsr(_mm_getcsr() | 0x8040);", "", "floating-point mode"),
     (HONEST + "out[M * N + 3] = 0;", "", "outside its output"),
     ("static int n = 0; if (++n == 9) abort(); " + HONEST, "", "SIGABRT"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "before", "words"), EVIL)
@@ -312,14 +330,15 @@ def test_the_incumbents_fault_is_not_the_candidates(bench: Bench) -> None:
 
 def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench) -> None:
     """A reference whose kernel relies on sorted inputs: exchanging elements would be wrong of the harness."""
-    reference = REFERENCE.replace("return {", "x = x.sort(dim=1).values\n    return {").replace("torch.softmax(x, dim=-1)", "x - x[:, :1]")
-    task = TASK.model_copy(update={"reference": reference.replace("x - x[:, :1]", "x - x.min(dim=1, keepdim=True).values")})
+    reference = REFERENCE.replace("    return {", "    x = x.sort(dim=1).values\n    return {")
+    reference = reference.replace("torch.softmax(x, dim=-1)", "x - x.min(dim=1, keepdim=True).values")
+    task = TASK.model_copy(update={"reference": reference})
     body = "for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) out[i * N + j] = x[i * N + j] - x[i * N];"
     files = {"incumbent.so": bench.library(body), "candidate.so": bench.library(body, tag="copy")}
     request = TimingRequest(
         task=task,
         libraries={"incumbent": "incumbent.so", "candidate": "candidate.so"},
-        workloads=(TimedWorkload(name="w", dims={"M": 2, "N": 4000}, weight=1.0, seed=1, pairs=8),),
+        workloads=(TimedWorkload(name="w", dims={"M": 4, "N": 4}, weight=1.0, seed=1, pairs=8),),
         order_seed=1,
     )
     timed = bench.ask(request, files, TimingResult).workloads[0]

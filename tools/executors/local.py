@@ -70,9 +70,9 @@ class Local(Executor):
         if job.needs.architecture and job.needs.architecture != platform.machine():
             raise InfrastructureError(f"this machine is {platform.machine()}, and the job needs {job.needs.architecture}")
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_disk_errors(self.scratch))
             if job.needs.exclusive:
                 stack.enter_context(device_lock(job.needs.device, 0, self.lock_wait_s))
-            stack.enter_context(_disk_errors(self.scratch))
             folder = Path(stack.enter_context(_folder(self.scratch)))
             return self._run_warm(job, folder) if job.warm else self._run_once(job, folder)
 
@@ -319,7 +319,10 @@ def collect(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
 def device_lock(kind: str, index: int, wait_s: float) -> Iterator[None]:
     """Hold this host's lock of one device; DeviceBusyError, naming the holder, after `wait_s` seconds."""
     path = Path(tempfile.gettempdir()) / f"kernelwright-{kind}-{index}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:  # another user made it; a lock needs no more than reading
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + wait_s
         while True:
@@ -331,8 +334,9 @@ def device_lock(kind: str, index: int, wait_s: float) -> Iterator[None]:
                     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
                     raise DeviceBusyError(f"the {kind} device {index} has been in use for {wait_s:g} s by {holder}") from error
                 time.sleep(0.02)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} of user {os.getuid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} of user {os.getuid()}\n".encode(), 0)
         yield
     finally:
         os.close(handle)

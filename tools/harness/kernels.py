@@ -96,7 +96,7 @@ class Kernel:
             {
                 "key": key.hex(),
                 "stub": str(stub),
-                "readable": [str(stub), *libraries.values()],
+                "readable": [str(stub), *libraries.values(), *trampoline.library_folders()],
                 "address_space": address_space,
                 "cpu_s": 3600 * (os.cpu_count() or 1),
             },
@@ -139,9 +139,10 @@ class Kernel:
 
     def run(self, name: str, packed: bytes, calls: int, names: list[str] = ()) -> Sample:
         """A train of `calls`; KernelError when it does not come back."""
-        message = {"op": "run", "fn": name, "calls": calls, "args": base64.b64encode(packed).decode()}
+        self.channel.send({"op": "prepare", "args": base64.b64encode(packed).decode()})
+        self._answer("between calls", 60)
         start = time.perf_counter()
-        self.channel.send(message)
+        self.channel.send({"op": "run", "fn": name, "calls": calls})
         answer = self._answer("", self.limit_s, names)
         return Sample(answer, time.perf_counter() - start, calls)
 

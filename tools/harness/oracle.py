@@ -41,7 +41,7 @@ class Oracle:
         import torch
 
         self.torch, self.compare, self.contract, self.prober = torch, compare, contract, probe
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(sandbox.threads())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.loaded = None

@@ -37,6 +37,12 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"OMP_WAIT_POLICY": "passive"}
 
 
+def threads() -> int:
+    """Threads that torch uses: as many as OpenMP kernels get."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+
+
 def limit(address_space: int, cpu_s: int) -> dict[str, object]:
     """Set resource limits; 0 leaves one as it is."""
     wanted = {

@@ -97,7 +97,7 @@ class TorchProcess:
 
 class Supervisor:
     def __init__(self):
-        self.scratch = Path(tempfile.mkdtemp(prefix="harness-"))
+        self.scratch = Path(tempfile.mkdtemp(prefix="harness-", dir=Path.cwd()))
         self.job = Path.cwd()
         self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
         self._oracle: TorchProcess | None = None

@@ -20,7 +20,7 @@ class Host:
         import torch
 
         self.torch, self.contract = torch, contract
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(sandbox.threads())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []

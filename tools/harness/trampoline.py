@@ -110,6 +110,12 @@ def compilers() -> list[list[str]]:
     return [*found, [sys.executable, "-m", "ziglang", "cc"]]
 
 
+def library_folders() -> list[str]:
+    """Where compilers outside the system's folders (conda, a module system) keep the run-time libraries that kernels link to."""
+    homes = {Path(path).resolve().parent.parent for command in compilers() if (path := shutil.which(command[0]))}
+    return sorted(str(folder) for home in homes for name in ("lib", "lib64") if (folder := home / name).is_dir())
+
+
 def build(kinds: tuple[str, ...], folder: Path) -> Path:
     """The shared library for this signature in `folder`, compiled unless it is there."""
     text = source(kinds)

@@ -45,18 +45,15 @@ class Recipe(ABC):
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
-        text = source
+        unit = Unit(source)
+        if unit.broken:
+            return source
         for _ in range(MAX_ROUNDS):
-            unit = Unit(text)
-            if unit.broken:
-                return source
             changed = next(_sound(unit, self.sites(unit, knobs)), None)
             if changed is None:
-                break
-            text = changed
-        else:
-            return source
-        return text if text != source else self.retune(source, knobs)
+                return unit.source if unit.source != source else self.retune(source, knobs)
+            unit = changed
+        return source
 
     @abstractmethod
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
@@ -78,10 +75,10 @@ class Recipe(ABC):
         return source
 
 
-def _sound(unit: Unit, sites: Iterator[Sequence[Edit]]) -> Iterator[str]:
+def _sound(unit: Unit, sites: Iterator[Sequence[Edit]]) -> Iterator[Unit]:
     for edits in sites:
-        changed = unit.apply(edits)
-        if changed != unit.source and not Unit(changed).broken:
+        changed = Unit(unit.apply(edits))
+        if changed.source != unit.source and not changed.broken:
             yield changed
 
 

@@ -26,15 +26,16 @@ def write(brief: CoderBrief) -> Drafts:
     steps = _steps(brief, skipped)
     if brief.without is not None:
         rest = [s for s in steps if s.method != brief.without]
-        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}"),), skipped=skipped)
+        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}", {}),), skipped=skipped)
     wanted = max(brief.plan.variants, 1)
     drafts: list[Draft] = []
+    edits: Edits = {}
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
     seen = {brief.source}
     for chosen, knobs, note in _variants(steps):
-        draft = _draft(brief.source, chosen, knobs, note)
+        draft = _draft(brief.source, chosen, knobs, note, edits)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
         if draft.source in seen or asked in refused:
             continue
@@ -68,12 +69,19 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
     return sorted(steps, key=lambda s: order(s.recipe.name))
 
 
-def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft:
+Edits = dict[tuple[str, str, tuple[tuple[str, str], ...]], str]
+"""(recipe, source, knobs) -> what the recipe made of it: variants share their first steps."""
+
+
+def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str, edits: Edits) -> Draft:
     """Apply `steps`; only those that changed something count as applied."""
     applied, used = [], {}
     for step in steps:
         own = {name: knobs.get(name, values[0]) for name, values in step.knobs.items()}
-        changed = step.recipe.edit(source, own)
+        asked = (step.recipe.name, source, tuple(sorted(own.items())))
+        if asked not in edits:
+            edits[asked] = step.recipe.edit(source, own)
+        changed = edits[asked]
         if changed != source:
             applied.append(step.method)
             used.update(own)

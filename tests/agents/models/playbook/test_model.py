@@ -124,7 +124,9 @@ def test_analyst_ranks_by_severity_then_room_and_gives_no_figures() -> None:
 def test_plan_cites_pages_respects_budgets_and_applies(pages: tuple[Page, ...]) -> None:
     plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
     assert isinstance(plan, Plan)
-    assert [m.method for m in plan.methods] == ["openmp-parallel-outer", "vector-exp", "simd-reduction"]
+    assert len(plan.methods) == 3
+    assert {"openmp-parallel-outer", "vector-exp"} < {m.method for m in plan.methods}
+    assert [m.axis for m in plan.methods].count("compute") <= 2
     assert all(m.hypothesis.citations[0].startswith("<gpu-wiki>/methods/") for m in plan.methods)
     assert all(m.hypothesis.expected for m in plan.methods)
     single = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, methods=1), Plan)
@@ -193,7 +195,7 @@ def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
     (draft,) = drafts.drafts
     assert "kw_exp" not in draft.source
     assert "schedule(dynamic)" in draft.source
-    assert set(draft.methods) == {"openmp-parallel-outer", "simd-reduction"}
+    assert set(draft.methods) == {m.method for m in plan.methods} - {"vector-exp"}
 
 
 def test_methods_without_a_place_are_skipped_with_a_reason(pages: tuple[Page, ...]) -> None:

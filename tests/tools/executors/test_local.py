@@ -1,0 +1,249 @@
+"""The local executor: jobs in and results out, limits, warm servers, the device's lock, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Job, Limits, Needs
+from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, StorageError
+from tools.executors.local import Local, device_lock
+from tools.jobs import answer, harness_job
+from tools.protocol import ProbeRequest, ProbeResult
+from tools.records import Blobs
+
+SERVER = """
+import json, os, sys
+if "--serve" in sys.argv:
+    for line in sys.stdin:
+        folder = json.loads(line)["folder"]
+        what = open(folder + "/what").read()
+        if what == "die":
+            os._exit(3)
+        if what == "die once" and not os.path.exists(MARK):
+            open(MARK, "w").close()
+            os._exit(3)
+        if what == "spoil":
+            open(os.path.join(os.path.dirname(__file__), "other.py"), "w").write("changed")
+        if what == "sleep":
+            import time
+            time.sleep(60)
+        open(folder + "/result.json", "w").write(str(os.getpid()))
+        print(json.dumps({"exit": 0}), flush=True)
+"""
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
+        assert isinstance(executor, Local)
+        yield executor
+
+
+def shell(local: Local, script: str, *results: str, limits: Limits | None = None, **files: str) -> Job:
+    named = {f"{name}.txt": local.blobs.put(text) for name, text in files.items()}
+    return Job(files=named, argv=("sh", "-c", script), results=results, limits=limits or Limits())
+
+
+def warm(local: Local, what: str, mark: Path, limits: Limits | None = None) -> Job:
+    files = {
+        "harness/server.py": local.blobs.put(SERVER.replace("MARK", repr(str(mark)))),
+        "harness/other.py": local.blobs.put("other"),
+        "what": local.blobs.put(what),
+    }
+    return Job(files=files, argv=("{python}", "harness/server.py"), results=("result.json",), warm="k", limits=limits or Limits())
+
+
+def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
+    finished = local.run(
+        shell(local, "cat in.txt > out.bin; mkdir d; echo x > d/y; echo said; echo moaned >&2; exit 4", "*.bin", "d/*", **{"in": "hi"})
+    )
+    assert finished.exit_code == 4 and not finished.timed_out
+    assert {name: local.blobs.text(sha) for name, sha in finished.files.items()} == {
+        "out.bin": "hi",
+        "d/y": "x\n",
+        "stdout.txt": "said\n",
+        "stderr.txt": "moaned\n",
+    }
+    assert finished.usage.wall_s > 0 and finished.usage.peak_memory > 0
+    assert list(local.scratch.iterdir()) == []
+
+
+def test_limits_end_a_job_with_all_its_processes(local: Local) -> None:
+    begun = time.monotonic()
+    finished = local.run(shell(local, "sleep 61.25 & sleep 61.5", limits=Limits(wall_s=0.3)))
+    assert finished.timed_out and finished.exit_code == -signal.SIGKILL and time.monotonic() - begun < 10
+    assert not alive("sleep 61.25")
+    finished = local.run(shell(local, "head -c 5000 /dev/zero > big; echo $?", limits=Limits(file_bytes=1000)))
+    assert local.blobs.text(finished.files["stdout.txt"]) != "0\n"
+    eats = Job(files={}, argv=("{python}", "-c", "x = bytearray(4 << 30)"), limits=Limits(memory_bytes=1 << 30))
+    assert local.run(eats).exit_code == 1
+
+
+def test_a_background_process_does_not_outlive_its_job(local: Local) -> None:
+    local.run(shell(local, "sleep 62.25 & exit 0"))
+    assert not alive("sleep 62.25")
+
+
+def test_a_program_that_is_not_there_is_the_jobs_failure(local: Local) -> None:
+    finished = local.run(Job(files={}, argv=("no-such-compiler", "x")))
+    assert finished.exit_code == 127 and "no-such-compiler" in local.blobs.text(finished.files["stderr.txt"])
+
+
+def test_jobs_see_no_secrets(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    assert "sk-secret" not in local.blobs.text(local.run(shell(local, "env")).files["stdout.txt"])
+
+
+def test_jobs_run_side_by_side(local: Local) -> None:
+    jobs = [threading.Thread(target=local.run, args=(shell(local, "sleep 0.5"),)) for _ in range(4)]
+    begun = time.monotonic()
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert time.monotonic() - begun < 1.9
+
+
+def test_what_cannot_run_here(local: Local) -> None:
+    with pytest.raises(InfrastructureError, match="cuda"):
+        local.run(Job(files={}, argv=("true",), needs=Needs(device="cuda")))
+    with pytest.raises(InfrastructureError, match="vax"):
+        local.run(Job(files={}, argv=("true",), needs=Needs(architecture="vax")))
+    with pytest.raises(StorageError, match="missing"):
+        local.run(Job(files={"a": "0" * 64}, argv=("true",)))
+    with pytest.raises(StorageError, match=r"\.\./a"):
+        local.run(Job(files={"../a": local.blobs.put("x")}, argv=("true",)))
+
+
+def test_one_server_serves_many_jobs_and_is_started_again(local: Local, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    pids = [local.blobs.text(local.run(warm(local, what, mark)).files["result.json"]) for what in ("a", "b", "die once", "c")]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+    with pytest.raises(HarnessError, match="died twice"):
+        local.run(warm(local, "die", mark))
+
+
+def test_a_server_over_its_time_is_ended(local: Local, tmp_path: Path) -> None:
+    finished = local.run(warm(local, "sleep", tmp_path / "mark", Limits(wall_s=0.5)))
+    assert finished.timed_out and "result.json" not in finished.files
+    assert local.run(warm(local, "a", tmp_path / "mark")).exit_code == 0
+
+
+def test_a_harness_that_was_changed_counts_for_nothing(local: Local, tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match=r"other\.py was changed"):
+        local.run(warm(local, "spoil", tmp_path / "mark"))
+    job = Job(files={"harness/a.py": local.blobs.put("x")}, argv=("sh", "-c", "echo y > harness/a.py"))
+    with pytest.raises(HarnessError, match=r"a\.py was changed"):
+        local.run(job)
+
+
+def test_the_device_is_held_by_one(local: Local, tmp_path: Path) -> None:
+    hurried = Local(local.blobs, tmp_path / "other", lock_wait_s=0.2)
+    job = Job(files={}, argv=("true",), needs=Needs(exclusive=True))
+    with device_lock("cpu", 0, 120.0), pytest.raises(DeviceBusyError, match=f"process {os.getpid()}"):
+        hurried.run(job)
+    assert local.run(job).exit_code == 0
+    hurried.close()
+
+
+def test_the_cpu_is_described(local: Local) -> None:
+    (device,) = local.devices()
+    assert device.kind == "cpu" and device.name and device.units == len(os.sched_getaffinity(0))
+    assert device.architecture == os.uname().machine and device.details["kernel"] == os.uname().release
+
+
+def test_closing_ends_the_servers(local: Local, tmp_path: Path) -> None:
+    pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
+    local.close()
+    local.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_real_harness_cold_and_warm(local: Local) -> None:
+    reference = "def reference(x, N):\n    x.fill_(1.0)\n"
+    parameters = [{"name": "x", "dtype": "float32", "pointer": True}, {"name": "N", "dtype": "int32", "pointer": False}]
+    request = ProbeRequest.model_validate({"reference": reference, "dims": [{"N": 16}], "parameters": parameters})
+    job = harness_job(request, {}, local.blobs)
+    for tried in (job.model_copy(update={"warm": None}), job):
+        result = answer(local.run(tried), local.blobs, ProbeResult)
+        assert result.error is None and result.workloads[0].arguments[0].role == "output"
+    begun = time.monotonic()
+    local.run(job)
+    assert time.monotonic() - begun < 1.0
+
+
+ORPHANED = """
+import json, sys, threading, time
+from pathlib import Path
+from tools.artifacts import Job
+from tools.executors.local import Local
+from tools.jobs import harness_job
+from tools.protocol import ProbeRequest
+from tools.records import Blobs
+folder = Path(sys.argv[1])
+local = Local(Blobs(folder / "blobs"), folder / "scratch")
+reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(63.5)\\n"
+parameters = [{"name": "x", "dtype": "float32", "pointer": True}, {"name": "N", "dtype": "int32", "pointer": False}]
+request = ProbeRequest.model_validate({"reference": reference, "dims": [{"N": 16}], "parameters": parameters})
+threading.Thread(target=local.run, args=(harness_job(request, {}, local.blobs),), daemon=True).start()
+threading.Thread(target=local.run, args=(Job(files={}, argv=("sh", "-c", "sleep 63.25; true")),), daemon=True).start()
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+def test_nothing_outlives_a_killed_run(tmp_path: Path) -> None:
+    run = subprocess.Popen([sys.executable, "-c", ORPHANED, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True)
+    assert run.stdout is not None and run.stdout.readline() == b"started\n"
+    wait_for(lambda: alive("sleep 63.25") and len(beside(tmp_path)) >= 2)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    wait_for(lambda: not alive("sleep 63.25") and not beside(tmp_path))
+
+
+def test_an_interrupt_at_the_terminal_leaves_servers_alone(local: Local, tmp_path: Path) -> None:
+    pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
+    assert os.getpgid(pid) != os.getpgid(0)
+    assert json.loads(local.blobs.text(local.run(warm(local, "b", tmp_path / "mark")).files["result.json"])) == pid
+
+
+def wait_for(condition: object, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+
+
+def alive(words: str) -> bool:
+    return any(words in command for _, command in processes())
+
+
+def beside(folder: Path) -> list[str]:
+    """Processes that run a file under the folder's scratch, or work there."""
+    scratch = str(folder / "scratch")
+    return [command for place, command in processes() if scratch in command or place.startswith(scratch)]
+
+
+def processes() -> list[tuple[str, str]]:
+    """(working folder, command line) of every other process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            place = str((path / "cwd").readlink())
+        except OSError:
+            continue
+        if words[0] and int(path.name) != os.getpid():
+            found.append((place, b" ".join(words).decode(errors="replace").strip()))
+    return found

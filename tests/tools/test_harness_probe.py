@@ -1,0 +1,197 @@
+"""What the harness reads out of reference.py, in both styles, and the one sentence for each mistake in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tools.artifacts import Argument, Dims, Task
+from tools.executors.local import Local
+from tools.jobs import answer, harness_job
+from tools.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
+from tools.records import Blobs
+
+MADE = """
+import torch
+outputs = ("c",)
+rtol = 1e-3
+dims_range = {"M": (1, 64)}
+workloads = [{"name": "small", "dims": {"M": 8, "K": 4, "N": 6}, "weight": 2.0}, {"M": 16, "K": 4, "N": 6}]
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    a, b = torch.randn(dims["M"], dims["K"], generator=g), torch.randn(dims["K"], dims["N"], generator=g)
+    return {"a": a, "b": b, "c": torch.empty(dims["M"], dims["N"]), "M": dims["M"], "alpha": 0.5}
+
+def reference(a, b, c, alpha, **kwargs):
+    return alpha * (a @ b)
+"""
+
+
+class Asker:
+    def __init__(self, executor: Local, blobs: Blobs) -> None:
+        self.executor, self.blobs = executor, blobs
+
+    def probe(self, reference: str, *dims: Dims, parameters: tuple[Parameter, ...] = (), elements: int = 0, **more: int) -> ProbeResult:
+        request = ProbeRequest(reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, **more)
+        return answer(self.executor.run(harness_job(request, {}, self.blobs)), self.blobs, ProbeResult)
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    folder = tmp_path_factory.mktemp("probe")
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch") as executor:
+        assert isinstance(executor, Local)
+        yield Asker(executor, blobs)
+
+
+def pointer(name: str, dtype: str = "float32", const: bool = False) -> Parameter:
+    return Parameter(name=name, dtype=dtype, pointer=True, const=const)  # type: ignore[arg-type]
+
+
+def scalar(name: str, dtype: str = "int32") -> Parameter:
+    return Parameter(name=name, dtype=dtype, pointer=False)  # type: ignore[arg-type]
+
+
+def test_a_reference_with_make_inputs(asker: Asker) -> None:
+    seen = asker.probe(MADE)
+    assert seen.error is None and seen.has_make_inputs
+    small, other = seen.workloads
+    assert (small.name, small.weight, small.dims) == ("small", 2.0, {"M": 8, "K": 4, "N": 6})
+    assert other.name == "M16_K4_N6" and other.weight == 1.0
+    assert [(a.name, a.role, a.dtype, a.shape) for a in small.arguments] == [
+        ("a", "input", "float32", (8, 4)),
+        ("b", "input", "float32", (4, 6)),
+        ("c", "output", "float32", (8, 6)),
+        ("M", "scalar", "int32", ()),
+        ("alpha", "scalar", "float32", ()),
+    ]
+    assert small.flops == 2 * 8 * 4 * 6 + 8 * 6
+    assert small.unique_bytes == 4 * (8 * 4 + 4 * 6 + 8 * 6)
+    assert seen.dims_range == {"M": (1, 64)} and seen.rtol == 1e-3 and seen.atol is None
+
+
+def test_the_dims_given_win_and_scalars_take_the_kernels_types(asker: Asker) -> None:
+    parameters = (pointer("a"), pointer("b"), pointer("c"), scalar("M", "int64"), scalar("alpha", "float64"))
+    seen = asker.probe(MADE, {"M": 3, "K": 2, "N": 5}, parameters=parameters)
+    assert [w.dims for w in seen.workloads] == [{"M": 3, "K": 2, "N": 5}]
+    assert [a.dtype for a in seen.workloads[0].arguments if a.role == "scalar"] == ["int64", "float64"]
+
+
+def test_seed_style_output_is_what_the_reference_changes(asker: Asker) -> None:
+    reference = "def reference(A, B, C, M, N, K, **kwargs):\n    C[:M * N] = (A[:M * K].view(M, K) @ B[:K * N].view(K, N)).reshape(-1)\n"
+    parameters = (pointer("A"), pointer("B"), pointer("C"), scalar("M"), scalar("N"), scalar("K"))
+    seen = asker.probe(reference, {"M": 4, "N": 6, "K": 5}, parameters=parameters)
+    assert seen.error is None and not seen.has_make_inputs
+    assert [(a.name, a.role, a.shape) for a in seen.workloads[0].arguments[:3]] == [
+        ("A", "input", (30,)),
+        ("B", "input", (30,)),
+        ("C", "output", (30,)),
+    ]
+    assert any("C: output, because reference() changes it" in said for said in seen.inferred)
+    assert any("30 elements" in said for said in seen.inferred)
+
+
+def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker) -> None:
+    parameters = (pointer("x"), pointer("idx", "int32"), pointer("y"), scalar("N"))
+    seen = asker.probe("def reference(x, N, **kwargs):\n    return x * 2\n", {"N": 12}, parameters=parameters, elements=100)
+    assert [(a.name, a.role, a.shape) for a in seen.workloads[0].arguments[:3]] == [
+        ("x", "input", (100,)),
+        ("idx", "input", (100,)),
+        ("y", "output", (100,)),
+    ]
+    assert any("y: output" in said for said in seen.inferred)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("def reference(:\n", ["does not parse", "line 1"]),
+        ("x = 1\n", ["no function `reference`"]),
+        ("import nowhere_to_be_found\n", ["importing reference.py", "nowhere_to_be_found"]),
+        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["reference(...) raised KeyError", "nope", "line"]),
+        (MADE.replace("return alpha * (a @ b)", "return (a @ b)[1:]"), ["shape (7, 6)", "'c'", "(8, 6)"]),
+        (MADE.replace("return alpha * (a @ b)", "return a, b"), ["2 tensors", "1 outputs"]),
+        (MADE.replace("return alpha * (a @ b)", "return 3"), ["returned int"]),
+        (MADE.replace("return alpha * (a @ b)", "a += 1\n    return alpha * (a @ b)"), ["changes its input 'a'"]),
+        (MADE.replace("return alpha * (a @ b)", "c += a @ b"), ["reads its output 'c'"]),
+        (MADE.replace("reference(a, b, c, alpha,", "reference(a, b, c, alpha, beta,"), ["'beta'", "make_inputs does not make it"]),
+        (MADE.replace('outputs = ("c",)', 'outputs = ("z",)'), ["`outputs` names ['z']", "a, b, c"]),
+        (MADE.replace('"alpha": 0.5', '"alpha": "half"'), ["'alpha'", "str"]),
+        (MADE.replace("workloads =", "wl ="), ["--dims"]),
+        (MADE.replace('(1, 64)', '(0, 64)'), ["dims_range", "'M'"]),
+        (MADE.replace('"M": 8, ', '"M": 10**9, '), ["memory"]),
+    ],
+)  # fmt: skip
+def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list[str]) -> None:
+    seen = asker.probe(reference)
+    assert seen.error is not None and not seen.workloads and "\n" not in seen.error
+    for word in words:
+        assert word in seen.error, seen.error
+
+
+def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
+    seen = asker.probe(MADE, {"M": 4000, "N": 4000, "K": 8}, memory_bytes=64 << 20)
+    assert seen.error is not None and "M=4000" in seen.error and "bytes" in seen.error
+    parameters = (pointer("x"), scalar("N"))
+    seen = asker.probe("def reference(x, N):\n    x *= 2\n", {"N": 2**40}, parameters=parameters)
+    assert seen.error is not None and "memory" in seen.error
+    assert asker.probe(MADE).error is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ((pointer("a"), pointer("b"), pointer("c"), scalar("M")), "number of arguments"),
+        ((pointer("a"), pointer("b"), pointer("c"), scalar("alpha", "float32"), scalar("M")), "order"),
+        ((pointer("a"), pointer("b"), pointer("c"), pointer("M"), scalar("alpha", "float32")), "pointer"),
+        ((pointer("a", "float64"), pointer("b"), pointer("c"), scalar("M"), scalar("alpha", "float32")), "float64"),
+    ],
+)
+def test_a_signature_that_does_not_fit(asker: Asker, parameters: tuple[Parameter, ...], words: str) -> None:
+    seen = asker.probe(MADE, parameters=parameters)
+    assert seen.error is not None and words in seen.error
+
+
+def test_a_scalar_without_a_value_is_named(asker: Asker) -> None:
+    parameters = (pointer("x"), pointer("y"), scalar("N"), scalar("eps", "float32"))
+    seen = asker.probe("def reference(x, y, N, eps):\n    y.copy_(x + eps)\n", {"N": 8}, parameters=parameters)
+    assert seen.error is not None and "'eps'" in seen.error and "eps=" in seen.error
+
+
+def test_a_reference_that_is_float32_at_heart_is_its_own_oracle(asker: Asker) -> None:
+    seen = asker.probe(MADE.replace("return alpha * (a @ b)", "return alpha * (a.float() @ b.float())"))
+    assert seen.error is None
+    assert any("not float64" in said for said in seen.inferred)
+
+
+def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An integer output of which the reference writes a part: exact there, and free elsewhere."""
+    import subprocess
+
+    folder = tmp_path_factory.mktemp("ints")
+    task = Task(
+        name="double",
+        language="cpp",
+        arguments=(
+            Argument(name="x", role="input", dtype="int32", shape=("N",)),
+            Argument(name="y", role="output", dtype="int32", shape=("N",)),
+            Argument(name="N", role="scalar", dtype="int32"),
+        ),
+        reference="def reference(x, y, N):\n    y[:N - 3] = 45 * x[:N - 3]\n",
+        workloads=(),
+        seed_style=True,
+        pointer_elements=100,
+    )
+    for factor, last, status in ((45, 3, "passed"), (45, 4, "failed"), (44, 3, "failed")):
+        text = f'extern "C" void solve(const int* x, int* y, int N) {{ for (int i = 0; i < N - {last}; ++i) y[i] = {factor} * x[i]; }}'
+        (folder / "k.cpp").write_text(text)
+        subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-o", folder / "k.so", folder / "k.cpp"], check=True)
+        request = CorrectnessRequest(
+            task=task, libraries={"candidate": "candidate.so"}, cases=(Case(workload="w", dims={"N": 100}, seed=1),)
+        )
+        job = harness_job(request, {"candidate.so": asker.blobs.put((folder / "k.so").read_bytes())}, asker.blobs)
+        result = answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
+        assert result.status == status, result.reason
