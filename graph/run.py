@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -47,20 +48,24 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
 
     workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
-    try:
-        with Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit) as executor:
-            try:
-                loaded = load(executor, workspace.records.blobs)
-                tasks.freeze(loaded.task, workspace.task_folder)
-                services = assemble(settings, workspace, loaded, executor, events)
-            except SettingsError:
-                workspaces.discard(workspace)
-                raise
-            # From here on the workspace can be resumed.
-            workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
-            return drive(services), workspace.root
-    finally:
-        workspace.close()
+    with ExitStack() as stack:
+        stack.callback(workspace.close)
+        try:
+            executor = stack.enter_context(_executor(settings, workspace, events))
+            loaded = load(executor, workspace.records.blobs)
+            tasks.freeze(loaded.task, workspace.task_folder)
+            services = assemble(settings, workspace, loaded, executor, events)
+        except SettingsError:
+            stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
+            raise
+        # From here on the workspace can be resumed.
+        workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
+        return drive(services), workspace.root
+    raise AssertionError("unreachable")
+
+
+def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
+    return Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit)
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
@@ -95,7 +100,7 @@ def opened(path: Path, observers: Sequence[Observer] = ()) -> Iterator[Services]
         if tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
-        with Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit) as executor:
+        with _executor(settings, workspace, events) as executor:
             yield assemble(settings, workspace, loaded, executor, events)
     finally:
         workspace.close()

@@ -103,12 +103,6 @@ def _known(path: Path) -> Path:
     return root
 
 
-def discard(workspace: Workspace) -> None:
-    """Remove a workspace that was made for input which turned out to be unusable, before anything was measured in it."""
-    workspace.close()
-    shutil.rmtree(workspace.root, ignore_errors=True)
-
-
 def _new_folder(parent: Path, stem: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
