@@ -18,12 +18,14 @@ from graph.services import Metered, Services, open_agents, open_executor, open_l
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
-from tools.artifacts import Record
+from tools.artifacts import Candidate, Record
 from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor
 from tools.records import Blobs, key
 from tools.task import Loaded
 
+UNDER_WAY = ("versions/", "memory/", "current_iteration.txt", "report.md", "benchmark.md")
+"""What the gate and finalise may have written when they were killed before their commit; they write it again."""
 LONGEST_GAP_S = 60.0
 """A longer silence between two events was a pause between processes, not work."""
 NODES_PER_ITERATION = 10
@@ -195,12 +197,30 @@ def reconcile(services: Services) -> None:
             raise StorageError(f"record {record.id} in {workspace.records.folder} was altered; restore it from git")
         for sha in record.blobs.values():
             workspace.records.blobs.path(sha)
-    drifted = workspace.repository.drift(("versions/", "memory/", "records/", "blobs/", "current_iteration.txt"))
+    if workspace.repository.head() is None:
+        return  # v0 is not committed yet, so there is nothing to differ from
+    _restore_kernel(services)
+    drifted = workspace.repository.drift(UNDER_WAY)
     if drifted:
         raise WorkspaceError(
             f"{workspace.root}: {', '.join(drifted[:3])} changed outside the run; "
             "restore with `git checkout -- <file>` in the workspace, or start a new run from that kernel"
         )
+
+
+def _restore_kernel(services: Services) -> None:
+    """A kill between writing an accepted kernel and committing it leaves that kernel in the folder: put HEAD's back, the gate goes on.
+
+    Anything that is not a candidate of this run was written by somebody else and is drift.
+    """
+    workspace = services.workspace
+    name = f"kernel{services.language.suffix}"
+    if name not in workspace.repository.drift(UNDER_WAY):
+        return
+    path = workspace.root / name
+    found = Candidate(language=services.task.language, files={name: path.read_text(errors="replace") if path.is_file() else ""})
+    if services.records.find(key("candidate", id=found.id)) is not None:
+        workspace.write(name, workspace.repository.show("HEAD", name).decode())
 
 
 def _spent(workspace: Workspace) -> float:

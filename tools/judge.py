@@ -42,15 +42,15 @@ Emit = Callable[[str, Mapping[str, str]], None]
 class Policy(Artifact):
     """How hard the judge looks and what the gate demands; fixed for a whole run."""
 
-    pairs: int = Field(default=20, ge=8)
+    pairs: int = Field(default=12, ge=8)
     """Pairs a workload in one batch."""
-    batches: int = Field(default=3, ge=1)
+    batches: int = Field(default=4, ge=1)
     """Batches at most, while the decision is open."""
-    warm_pairs: int = Field(default=6, ge=0)
+    warm_pairs: int = Field(default=4, ge=0)
     """Pairs with inputs and outputs in cache, for the report."""
-    calibration_pairs: int = Field(default=40, ge=8)
+    calibration_pairs: int = Field(default=24, ge=8)
     """Pairs of the incumbent against itself, for the noise floor."""
-    confirm_rounds: int = Field(default=20, ge=8)
+    confirm_rounds: int = Field(default=16, ge=8)
     """Rounds of incumbent against candidate in separate processes, before an accept."""
     benchmark_rounds: int = Field(default=15, ge=5)
     """Rounds of the final benchmark."""

@@ -145,8 +145,8 @@ def decide(interval: Interval, threshold: float, looks: int, max_looks: int, k: 
     `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this time
     included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence, max_looks, k)` or above.
 
-    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between: `more` pairs while looks are left, then
-    inconclusive. With k candidates that are all equal to the incumbent, the chance that any is ever called faster is at most
+    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between: `more` pairs while looks are left and
+    the estimate leaves hope, else inconclusive. With k candidates that are all equal to the incumbent, the chance that any is ever called faster is at most
     1 - confidence.
     """
     needed = corrected(confidence, max_looks, k)
@@ -156,7 +156,17 @@ def decide(interval: Interval, threshold: float, looks: int, max_looks: int, k: 
         return "faster"
     if interval.high <= 1.0 + threshold:
         return "not_faster"
-    return "more" if looks < max_looks else "inconclusive"
+    if looks >= max_looks or futile(interval, threshold):
+        return "inconclusive"
+    return "more"
+
+
+def futile(interval: Interval, threshold: float) -> bool:
+    """True when more pairs would be wasted: the estimate has not come half the way to the threshold.
+
+    Giving up early can only cost power, never raise the chance of a false "faster".
+    """
+    return interval.estimate < 1.0 + threshold / 2
 
 
 def slower_than(interval: Interval, margin: float) -> bool:

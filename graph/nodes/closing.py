@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents import gatekeeper
@@ -278,6 +279,7 @@ def _commit(state: State, services: Services, verdict: Verdict, record: Record) 
         workspace.write(kernel, services.candidate(verdict.candidate).source)
         changed.append(kernel)
     workspace.write(gate.POINTER, f"{iteration}\n")
+    services.emit("commit", {"state": "written", "iteration": str(iteration)})
     subject = f"accept v{iteration}: {ratio(verdict.speedup)}" if accepted else f"close v{iteration}: {verdict.outcome}"
     message = "\n".join([subject, "", *verdict.reasons])
     return workspace.repository.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
@@ -349,11 +351,14 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     return workspace.repository.commit(everything, message, said, workspace.repository.head())
 
 
-def commit_report(services: Services, record: str) -> str:
-    """The final report and benchmark (`record`) as the last commit; made once."""
+def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
+    """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
     repository = services.workspace.repository
     made = repository.find_commit("Report", record)
     if made is not None:
         return made
-    paths = ["report.md", "benchmark.md", *stored(services)]
+    for name, text in texts.items():
+        services.workspace.write(name, text)
+    services.emit("commit", {"state": "written", "iteration": "report"})
+    paths = [*texts, *stored(services)]
     return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, repository.head())

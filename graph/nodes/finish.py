@@ -28,9 +28,8 @@ def finalise(state: State, services: Services) -> State:
     benchmark = standings(measured, services)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
-    services.workspace.write("benchmark.md", final.benchmark(benchmark, measured.id))
-    services.workspace.write("report.md", final.report(ended, services))
-    commit_report(services, record.id)
+    texts = {"benchmark.md": final.benchmark(benchmark, measured.id), "report.md": final.report(ended, services)}
+    commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     overall = benchmark.overall.get("baseline")
     return State(report=record.id, summary=f"{ratio(overall)} over baseline; stopped: {state.get('stop')}")

@@ -17,7 +17,7 @@ from graph import run
 from graph.events import Event
 from graph.settings import load
 
-PLACES = {"node": ("node", "state", "iteration"), "judge": ("stage",), "commit": ("state",), "record": ("kind",), "job": ()}
+PLACES = {"node": ("node", "state", "iteration"), "judge": ("stage",), "commit": ("state", "iteration"), "record": ("kind",), "job": ()}
 
 
 class Killer:

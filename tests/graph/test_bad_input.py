@@ -158,7 +158,11 @@ def test_a_full_disk_is_named(tmp_path: Path, task: Path) -> None:
     small.mkdir()
     script = f"mount -t tmpfs -o size=1m none {small} && exec {sys.executable} -m graph run {configured(tmp_path, workspaces=str(small))}"
     done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", script], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
     )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip("this host does not let a test mount a file system")

@@ -44,10 +44,23 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
     root, deaths = live_through(tmp_path, config)
     places = (tmp_path / "deaths").read_text().splitlines()
     assert deaths > 20
-    for node in ("preflight", "retrieve_specs", "establish_baseline", "profile", "plan", "write", "judge", "select", "gate", "learn", "finalise"):
+    for node in (
+        "preflight",
+        "retrieve_specs",
+        "establish_baseline",
+        "profile",
+        "plan",
+        "write",
+        "judge",
+        "select",
+        "gate",
+        "learn",
+        "finalise",
+    ):
         assert any(place.startswith(f"node {node} started") for place in places), node
         assert any(place.startswith(f"node {node} finished") for place in places), node
-    assert {"commit started", "commit finished", "judge build", "judge correctness"} <= set(places)
+    inside = {"commit started 1", "commit written 1", "commit finished 1", "commit written report", "judge build", "judge correctness"}
+    assert inside <= set(places)
 
     log = events.read(root / ".kernelwright" / "events.jsonl")
     measured = Counter(event.details["key"] for event in log if event.kind == "record")

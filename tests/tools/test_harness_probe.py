@@ -33,8 +33,10 @@ class Asker:
     def __init__(self, executor: Local, blobs: Blobs) -> None:
         self.executor, self.blobs = executor, blobs
 
-    def probe(self, reference: str, *dims: Dims, parameters: tuple[Parameter, ...] = (), elements: int = 0, **more: int) -> ProbeResult:
-        request = ProbeRequest(reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, **more)
+    def probe(
+        self, reference: str, *dims: Dims, parameters: tuple[Parameter, ...] = (), elements: int = 0, memory: int = 8 << 30
+    ) -> ProbeResult:
+        request = ProbeRequest(reference=reference, dims=dims, parameters=parameters, pointer_elements=elements, memory_bytes=memory)
         return answer(self.executor.run(harness_job(request, {}, self.blobs)), self.blobs, ProbeResult)
 
 
@@ -133,7 +135,7 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
 
 
 def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
-    seen = asker.probe(MADE, {"M": 4000, "N": 4000, "K": 8}, memory_bytes=64 << 20)
+    seen = asker.probe(MADE, {"M": 4000, "N": 4000, "K": 8}, memory=64 << 20)
     assert seen.error is not None and "M=4000" in seen.error and "bytes" in seen.error
     parameters = (pointer("x"), scalar("N"))
     seen = asker.probe("def reference(x, N):\n    x *= 2\n", {"N": 2**40}, parameters=parameters)

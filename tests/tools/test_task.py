@@ -238,7 +238,7 @@ def test_the_softmax_folder_loads(stage: Stage) -> None:
         ("M", "scalar", "int32", ()),
         ("N", "scalar", "int32", ()),
     ]
-    assert [w.name for w in task.workloads] == ["4096x1024", "1024x4096", "512x1000"]
+    assert [w.name for w in task.workloads] == ["4096x1024", "512x1000"]
     assert task.dims_range == {"M": (64, 4096), "N": (32, 4096)}
     assert loaded.workloads[0].unique_bytes >= 2 * 4 * 4096 * 1024
     assert loaded.workloads[0].flops

@@ -149,6 +149,8 @@ def one(supervisor, request: dict, workload: dict, field: dict, unavailable: dic
         widen = baseline_errors(supervisor, {"libraries": {}, **request}, ring)
         calls = warm_up(field, unavailable, ring, widen)
         rounds = play(field, calls, ring, workload["pairs"], order)
+        if not ring.inputs_intact():
+            raise InfraError("the inputs changed during a contest")
         return {"workload": workload["name"], "rounds": rounds, "calls_per_sample": calls}
     finally:
         for contestant in field.values():

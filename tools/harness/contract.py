@@ -102,6 +102,8 @@ class Contract:
             raise ContractError("reference.py has no function `reference`; define reference(**kwargs) that returns or writes the outputs")
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._takes()
+        self.returns = False
+        """Known after the first call: the outputs are returned, so what is in the output arguments does not matter."""
 
     def get(self, name: str, default=None):
         return getattr(self.module, name, default)
@@ -119,6 +121,7 @@ class Contract:
         if self.takes is not None:
             given = {name: value for name, value in given.items() if name in self.takes}
         returned = guarded("reference.py: reference(...)", self.function, **given)
+        self.returns = returned is not None
         if returned is None:
             return None
         found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)

@@ -13,7 +13,7 @@ SHORT_S = 50e-6
 """Kernels below this run as trains."""
 SAMPLE_S = 120e-6
 LONGEST_TRAIN = 1000
-CHUNK_BYTES = 256 << 20
+CHUNK_BYTES = 128 << 20
 DIRTY_SHARE, DIRTY_S = 0.10, 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than this share of it plus these seconds."""
 BOTH = ("incumbent", "candidate")
@@ -70,6 +70,7 @@ def one(supervisor, request: dict, workload: dict, kernel: Kernel, calm: Calm, o
         timed.cold_pairs()
         timed.session.clocks_agree()
         timed.warm()
+        timed.session.inputs_intact("candidate")
         return timed.result()
     except BrokenRuleError as error:
         return timed.result() | failed(workload["name"], error)

@@ -5,7 +5,6 @@ import torch
 outputs = ("out",)
 workloads = (
     {"name": "4096x1024", "dims": {"M": 4096, "N": 1024}, "weight": 1.0},
-    {"name": "1024x4096", "dims": {"M": 1024, "N": 4096}, "weight": 1.0},
     {"name": "512x1000", "dims": {"M": 512, "N": 1000}, "weight": 1.0},
 )
 dims_range = {"M": (64, 4096), "N": (32, 4096)}

@@ -49,8 +49,8 @@ def local(tmp_path: Path) -> Iterator[Local]:
         yield executor
 
 
-def shell(local: Local, script: str, *results: str, limits: Limits | None = None, **files: str) -> Job:
-    named = {f"{name}.txt": local.blobs.put(text) for name, text in files.items()}
+def shell(local: Local, script: str, *results: str, limits: Limits | None = None, given: str = "") -> Job:
+    named = {"in.txt": local.blobs.put(given)}
     return Job(files=named, argv=("sh", "-c", script), results=results, limits=limits or Limits())
 
 
@@ -65,7 +65,7 @@ def warm(local: Local, what: str, mark: Path, limits: Limits | None = None) -> J
 
 def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
     finished = local.run(
-        shell(local, "cat in.txt > out.bin; mkdir d; echo x > d/y; echo said; echo moaned >&2; exit 4", "*.bin", "d/*", **{"in": "hi"})
+        shell(local, "cat in.txt > out.bin; mkdir d; echo x > d/y; echo said; echo moaned >&2; exit 4", "*.bin", "d/*", given="hi")
     )
     assert finished.exit_code == 4 and not finished.timed_out
     assert {name: local.blobs.text(sha) for name, sha in finished.files.items()} == {
