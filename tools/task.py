@@ -20,7 +20,7 @@ from tools.contract import Sources
 from tools.dims import check_seed_dims, parse_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
-from tools.judge import answer, harness_job
+from tools.jobs import answer, harness_job
 from tools.languages.base import LANGUAGES, Language
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
 from tools.records import Blobs, write_atomically

@@ -322,7 +322,10 @@ def test_bad_folders_are_one_sentence_before_the_probe(stage: Stage, tmp_path: P
         (REFERENCE.replace("return torch.softmax(x, dim=-1)", "raise ValueError('no good')"), ["reference.py", "no good"]),
         (REFERENCE.replace("def reference", "def other"), ["reference.py", "reference"]),
         (REFERENCE.replace("def make_inputs(", "def make_inputs(("), ["reference.py"]),
-        (REFERENCE.replace('"M": rows, "N": columns', '"M": rows'), ["number of arguments", "kernel.cpp", "reference.py"]),
+        (
+            REFERENCE.replace('"M": rows, "N": columns', '"M": rows').replace("M: int, N: int", "M: int"),
+            ["number of arguments", "kernel.cpp", "reference.py"],
+        ),
         (REFERENCE.replace('4096, "N": 1024', '10**7, "N": 10**7'), ["M=10000000", "memory"]),
     ],
 )
