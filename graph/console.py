@@ -19,11 +19,11 @@ def line(event: Event) -> str | None:
     """The finished line that an event is worth, or None."""
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
-        return f"{details['iteration']:>4}  {details['node']:<18} {details.get('summary', ''):<60} {float(details['s']):7.2f} s"
+        return f"{details['iteration']:>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}"
     if event.kind == "candidate":
-        return f"      · {details['candidate']}  {details['outcome']:<12} {details['summary']}"
+        return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "verdict":
-        return f"{details['iteration']:>4}  verdict            {details['outcome']}: {details['summary']}"
+        return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     return None
 
 

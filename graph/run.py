@@ -193,8 +193,6 @@ def reconcile(services: Services) -> None:
     """
     workspace = services.workspace
     for record in workspace.records:
-        if record.id != workspace.records.get(record.id).id:
-            raise StorageError(f"record {record.id} in {workspace.records.folder} was altered; restore it from git")
         for sha in record.blobs.values():
             workspace.records.blobs.path(sha)
     if workspace.repository.head() is None:

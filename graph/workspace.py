@@ -45,8 +45,8 @@ class Workspace:
         return self.root / "versions" / f"v{iteration}"
 
     def write(self, relative: str, text: str) -> None:
-        """Write one artifact atomically."""
-        write_atomically(self.root / relative, text.encode())
+        """Write one artifact atomically. It can be rendered again from the records, so it need not survive a power failure."""
+        write_atomically(self.root / relative, text.encode(), durable=False)
 
     def settings(self) -> Settings:
         """The run's settings as frozen at its start."""

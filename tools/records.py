@@ -57,25 +57,26 @@ class Blobs:
 
 
 class Records:
-    """All records of a workspace, indexed by key."""
+    """All records of a workspace, by id and by key. Read once when opened: records never change, and one process writes them."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "records"
         self.blobs = Blobs(root / "blobs")
+        self._by_id: dict[str, Record] = {}
         self._by_key: dict[str, str] = {}
         for path in sorted(self.folder.glob("*.json")):
-            self._by_key.setdefault(self._read(path).key, path.stem)
+            self._know(_read(path))
 
     def find(self, key: str) -> Record | None:
         """The finished record that answers `key`, or None."""
         identity = self._by_key.get(key)
-        return self.get(identity) if identity else None
+        return self._by_id[identity] if identity else None
 
     def get(self, identity: str) -> Record:
-        """The record with this id; StorageError when it is missing or altered."""
-        record = self._read(self.folder / f"{identity}.json")
-        if record.id != identity:
-            raise StorageError(f"record {identity} does not match its id; the file was changed or damaged")
+        """The record with this id; StorageError when there is none."""
+        record = self._by_id.get(identity)
+        if record is None:
+            raise StorageError(f"record {identity} is missing from {self.folder}; restore it from a copy of the workspace")
         return record
 
     def add(self, record: Record) -> Record:
@@ -86,18 +87,26 @@ class Records:
         for sha in record.blobs.values():
             self.blobs.path(sha)
         write_atomically(self.folder / f"{record.id}.json", record.model_dump_json(indent=1).encode() + b"\n")
-        self._by_key[record.key] = record.id
+        self._know(record)
         return record
 
     def __iter__(self) -> Iterator[Record]:
-        for path in sorted(self.folder.glob("*.json")):
-            yield self._read(path)
+        return iter(list(self._by_id.values()))
 
-    def _read(self, path: Path) -> Record:
-        try:
-            return Record.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise StorageError(f"record {path.name} cannot be read: {error}") from error
+    def _know(self, record: Record) -> None:
+        self._by_id[record.id] = record
+        self._by_key.setdefault(record.key, record.id)
+
+
+def _read(path: Path) -> Record:
+    """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered."""
+    try:
+        record = Record.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise StorageError(f"record {path.name} cannot be read: {error}") from error
+    if record.id != path.stem:
+        raise StorageError(f"record {path.name} does not match its id; the file was changed or damaged, restore it from git")
+    return record
 
 
 def key(kind: str, **asked: object) -> str:
@@ -105,16 +114,20 @@ def key(kind: str, **asked: object) -> str:
     return digest(json.dumps({"kind": kind, **asked}, sort_keys=True, default=str))[:24]
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write so that a kill leaves the old file or the new one, never half; DiskFullError on a full disk, StorageError on any other failure."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write so that a kill leaves the old file or the new one, never half; `durable`: a power failure too.
+
+    DiskFullError on a full disk, StorageError on any other failure.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

@@ -173,10 +173,10 @@ class Repository:
         folder = self._git_folder()
         for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
             lock.unlink(missing_ok=True)
-        if self.head() is not None:
-            self._git("reset", "--quiet", "--mixed")
-        else:
+        if self.head() is None:
             (folder / "index").unlink(missing_ok=True)
+        elif self._try("diff", "--cached", "--quiet").returncode != 0:
+            self._git("reset", "--quiet", "--mixed")
 
     def clone_to(self, path: Path, commit: str) -> Repository:
         """A separate copy at `path` (which must not exist yet), checked out at `commit`: what `verify` measures again."""
@@ -222,6 +222,8 @@ class Repository:
         return done.stdout.decode().strip()
 
     def _git_folder(self) -> Path:
+        if (self.root / ".git").is_dir():
+            return self.root / ".git"
         return (self.root / self._git("rev-parse", "--git-dir").decode().strip()).resolve()
 
     def _git(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> bytes:

@@ -9,6 +9,7 @@ from agents.artifacts import Plan
 from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
 from graph.nodes.closing import close
 from graph.nodes.propose import coder_brief, trials
+from graph.report.render import ratio
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
@@ -144,7 +145,9 @@ def gate(state: State, services: Services) -> State:
     """The verdict from records, the version's artifacts, one commit (design 7)."""
     closed = close(state, services)
     verdict = closed.verdict
-    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": "; ".join(verdict.reasons)})
+    # The reasons in full are in the commit; the last one is the one that decided.
+    said = f"{ratio(verdict.speedup)} of v{state['iteration'] - 1}" if verdict.outcome == "accept" else verdict.reasons[-1]
+    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said})
     accepted = verdict.outcome == "accept"
     update = State(
         verdict=closed.record, outcome=verdict.outcome, stale=0 if accepted else state.get("stale", 0) + 1, summary=closed.commit[:12]

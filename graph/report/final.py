@@ -46,6 +46,8 @@ def report(state: State, services: Services) -> str:
         inspections=inspections,
         sheet=SpecSheet.model_validate(services.records.get(state["specs"]).payload),
         wall_s=services.wall_s(),
+        tokens=sum(sum(r.payload["usage"][side] for side in ("input", "output")) for r in services.records if r.kind == "exchange"),
+        exchanges=sum(r.kind == "exchange" for r in services.records),
         settings=services.settings,
         workspace=services.workspace.root.name,
     )

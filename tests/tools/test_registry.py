@@ -1,0 +1,29 @@
+"""A name from a table, or a stranger's class by import path."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.errors import SettingsError
+from tools.languages.base import LANGUAGES, Language
+from tools.registry import load
+
+
+def test_a_name_and_an_import_path_find_the_same_class() -> None:
+    assert load(LANGUAGES, "cpp", Language, key="language") is load({}, "tools.languages.cpp:Cpp", Language, key="language")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("fortran", ["language", "'fortran'", "cpp", "package.module:Class"]),
+        ("nowhere.at.all:Language", ["cannot be imported"]),
+        ("tools.errors:Nothing", ["cannot be imported"]),
+        ("tools.errors:SettingsError", ["not a Language"]),
+        ("tools.records:key", ["not a Language"]),
+    ],
+)
+def test_what_cannot_be_had_is_named(name: str, says: list[str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(LANGUAGES, name, Language, key="language")
+    assert all(word in str(caught.value) for word in says)
