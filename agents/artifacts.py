@@ -123,9 +123,12 @@ class Tried(Artifact):
 
     iteration: int
     methods: tuple[str, ...]
+    """Of the candidate that was weighed."""
     knobs: dict[str, str]
     verdict: str
     reason: str
+    planned: tuple[str, ...] = ()
+    """Of the plan; a candidate may have left some out."""
 
 
 class AnalystBrief(Artifact):

@@ -70,8 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InfrastructureError as error:
         print(f"machine: {error}", file=sys.stderr)
         return 4
-    except KeyboardInterrupt:
-        print("interrupted; `python -m graph resume WORKSPACE` goes on where it stopped", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        # `run.drive` names the workspace; before it there is nothing to go on with.
+        remedy = f"`python -m graph resume {interrupt}` goes on where it stopped" if interrupt.args else "run the command again"
+        print(f"interrupted; {remedy}", file=sys.stderr)
         return 130
 
 
@@ -107,9 +109,14 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
         print(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
-    from graph.report.summary import show, write_report
+    if arguments.verb == "report":
+        from graph.run import write_report
 
-    print(show(arguments.workspace, as_json=arguments.json) if arguments.verb == "show" else write_report(arguments.workspace))
+        print(write_report(arguments.workspace))
+        return 0
+    from graph.report.summary import show
+
+    print(show(arguments.workspace, as_json=arguments.json))
     return 0
 
 

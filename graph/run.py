@@ -14,6 +14,8 @@ from typing import cast
 from graph import events as event_log
 from graph import workspace as workspaces
 from graph.events import Events, Observer
+from graph.report import final
+from graph.report.summary import stored_state, versions
 from graph.services import Metered, Services, open_agents, open_executor, open_language, open_profilers
 from graph.settings import Settings
 from graph.state import State
@@ -57,7 +59,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
             loaded = load(executor, workspace.records.blobs)
             tasks.freeze(loaded.task, workspace.task_folder)
             services = assemble(settings, workspace, loaded, executor, events)
-        except SettingsError:
+        except (SettingsError, KeyboardInterrupt):
             stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
             raise
         # From here on the workspace can be resumed.
@@ -85,6 +87,14 @@ def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]
     with opened(path, observers) as services:
         reconcile(services)
         return drive(services), services.workspace.root
+
+
+def write_report(path: Path) -> str:
+    """Render report.md again from the records; returns a sentence."""
+    with opened(path) as services:
+        text = final.report(stored_state(services.workspace), services)
+        services.workspace.write("report.md", text)
+        return f"{path}/report.md is written from {len(versions(services.workspace.root))} versions"
 
 
 @contextmanager
@@ -178,6 +188,8 @@ def drive(services: Services) -> State:
         for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
             pass
         return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(str(services.workspace.root)) from None
     except sqlite3.OperationalError as error:
         if "full" in str(error):
             raise DiskFullError(f"{path}: no space left on the disk; free some space, then resume (nothing finished is lost)") from error

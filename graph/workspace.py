@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -26,9 +27,13 @@ class Workspace:
     def __init__(self, root: Path, lock: IO[str] | None) -> None:
         self.root = root
         self._lock = lock
-        self.records = Records(root)
         self.secret = bytes.fromhex((self.private / "secret").read_text())
         self.repository = Repository(root, self.secret)
+
+    @cached_property
+    def records(self) -> Records:
+        """The evidence, read when first asked for: `verify` believes git's copy alone, and a damaged file here must not stop it."""
+        return Records(self.root, self.private / "blobs")
 
     @property
     def private(self) -> Path:

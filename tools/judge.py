@@ -153,7 +153,7 @@ class Judge:
         if not record.payload["ok"]:
             return None
         sha = str(record.payload["library"])
-        if not (self.records.blobs.folder / sha).is_file():
+        if not self.records.blobs.has(sha):
             # Large libraries stay out of git; a clone makes them again.
             sha = str(self._built(candidate, record.key).payload["library"])
         return sha

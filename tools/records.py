@@ -23,32 +23,44 @@ LARGE_BLOB = 1 << 20
 
 
 class Blobs:
-    """Files named by the sha256 of their content."""
+    """Files named by the sha256 of their content. New ones lie in `folder`; those that evidence names move on to `archive`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: Path | None = None) -> None:
         self.folder = folder
+        self.archive = archive or folder
 
     def put(self, content: bytes | str) -> str:
         """Store `content` (text as UTF-8) and return its sha256."""
         data = content.encode() if isinstance(content, str) else content
         sha = digest(data)
-        path = self.folder / sha
-        if not path.exists():
-            write_atomically(path, data)
+        if not self.has(sha):
+            write_atomically(self.folder / sha, data)
         return sha
+
+    def has(self, sha: str) -> bool:
+        """Whether the blob is here."""
+        return (self.archive / sha).is_file() or (self.folder / sha).is_file()
 
     def path(self, sha: str) -> Path:
         """Where the blob lies; StorageError when it does not."""
-        path = self.folder / sha
-        if not path.is_file():
-            raise StorageError(f"blob {sha} is missing from {self.folder}; restore it from a copy of the workspace")
-        return path
+        for folder in (self.archive, self.folder):
+            if (folder / sha).is_file():
+                return folder / sha
+        raise StorageError(f"blob {sha} is missing from {self.archive}; restore it from a copy of the workspace")
+
+    def keep(self, sha: str) -> None:
+        """Move the blob into the archive, for a record is about to name it."""
+        path = self.path(sha)
+        if path.parent != self.archive:
+            self.archive.mkdir(parents=True, exist_ok=True)
+            path.replace(self.archive / sha)
 
     def get(self, sha: str) -> bytes:
         """The blob's content, checked against its name."""
-        data = self.path(sha).read_bytes()
+        path = self.path(sha)
+        data = path.read_bytes()
         if digest(data) != sha:
-            raise StorageError(f"blob {sha} in {self.folder} does not match its name; the file was changed or damaged")
+            raise StorageError(f"blob {sha} in {path.parent} does not match its name; the file was changed or damaged")
         return data
 
     def text(self, sha: str) -> str:
@@ -59,9 +71,10 @@ class Blobs:
 class Records:
     """All records of a workspace, by id and by key. Read once when opened: records never change, and one process writes them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, working: Path | None = None) -> None:
+        """`working`: where blobs lie that no record names (requests with hidden sizes, say); default: beside the others."""
         self.folder = root / "records"
-        self.blobs = Blobs(root / "blobs")
+        self.blobs = Blobs(working or root / "blobs", root / "blobs")
         self._by_id: dict[str, Record] = {}
         self._by_key: dict[str, str] = {}
         for path in sorted(self.folder.glob("*.json")):
@@ -85,7 +98,7 @@ class Records:
         if existing is not None:
             return existing
         for sha in record.blobs.values():
-            self.blobs.path(sha)
+            self.blobs.keep(sha)
         write_atomically(self.folder / f"{record.id}.json", record.model_dump_json(indent=1).encode() + b"\n")
         self._know(record)
         return record

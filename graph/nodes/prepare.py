@@ -89,7 +89,8 @@ def profile(state: State, services: Services) -> State:
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
-    stop = Routes(services.settings).good_enough({**state, **update})
+    routes = Routes(services.settings)
+    stop = routes.good_enough({**state, **update}) or routes.exhausted(state, services.wall_s())
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     update["summary"] = f"{found.bottleneck}-bound, headroom {percent(found.headroom.total)}; {names}"
     if stop and not state.get("stop"):

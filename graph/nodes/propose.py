@@ -100,7 +100,14 @@ def failures(state: State, services: Services) -> tuple[str, ...]:
 def tried(services: Services) -> tuple[Tried, ...]:
     """Closed iterations of this run, less the masked ones."""
     return tuple(
-        Tried(iteration=m.iteration, methods=m.methods, knobs=m.knobs, verdict=m.verdict, reason="; ".join(m.reasons))
+        Tried(
+            iteration=m.iteration,
+            methods=m.methods,
+            knobs=m.knobs,
+            verdict=m.verdict,
+            reason="; ".join(m.reasons),
+            planned=tuple(scored.planned.method for scored in m.predictions),
+        )
         for m in versions(services.workspace.root)
         if not m.masked and m.iteration > 0
     )

@@ -99,15 +99,3 @@ def show(path: Path, *, as_json: bool) -> str:
         masked = "  (masked)" if memory.masked else ""
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {ratio(memory.speedup):<26} {what}{masked}")
     return "\n".join(lines)
-
-
-def write_report(path: Path) -> str:
-    """Render report.md again from the records; returns a sentence."""
-    from graph.report.final import report
-    from graph.run import opened
-
-    with opened(path) as services:
-        state = stored_state(services.workspace)
-        text = report(state, services)
-        services.workspace.write("report.md", text)
-    return f"{path}/report.md written from {len(versions(path))} versions"

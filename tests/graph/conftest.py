@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
+
+ROOT = Path(__file__).parents[2]
 
 TASK = Path(__file__).parent / "task"
 QUICK = {
@@ -30,3 +37,38 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces"), **QUICK}))
     return path
+
+
+class FinishedRun(NamedTuple):
+    """What `python -m graph run --json` in a pipe left."""
+
+    root: Path
+    """The workspace."""
+    stdout: str
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One quick run for all tests that only look; those that change something take `copied`."""
+    folder = tmp_path_factory.mktemp("finished")
+    quick = {**QUICK, "search": {**QUICK["search"], "variants": 1}}
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **quick}))
+    done = subprocess.run(
+        [sys.executable, "-m", "graph", "run", str(path), "--json"],
+        cwd=ROOT,
+        env={**os.environ, "KERNELWRIGHT_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    (root,) = (folder / "workspaces").iterdir()
+    return FinishedRun(root, done.stdout)
+
+
+@pytest.fixture
+def copied(finished: FinishedRun, tmp_path: Path) -> Path:
+    """A copy of the finished workspace that a test may spoil."""
+    return Path(shutil.copytree(finished.root, tmp_path / finished.root.name, symlinks=True))

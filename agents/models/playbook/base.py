@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
-from agents.models.playbook.syntax import Edit, Unit, fresh
+from agents.models.playbook.macros import expanded
+from agents.models.playbook.syntax import Edit, Unit, fresh, parsed
 from tools.registry import load
 
 RECIPES = {
@@ -39,21 +41,36 @@ class Recipe(ABC):
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
 
+    apart: ClassVar[bool] = False
+    """Sites that do not overlap do not bear on each other either: one reading of the source does for all of them."""
+
     def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
         """Whether the edit would change `source`."""
-        return self.edit(source, knobs or {}) != source
+        unit = parsed(expanded(source))
+        if unit.broken:
+            return False
+        return self._next(unit, knobs or {}) is not None or self.retune(source, knobs or {}) != source
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
-        unit = Unit(source)
+        start = unit = parsed(expanded(source))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):
-            changed = next(_sound(unit, self.sites(unit, knobs)), None)
+            changed = self._next(unit, knobs)
             if changed is None:
-                return unit.source if unit.source != source else self.retune(source, knobs)
+                return unit.source if unit is not start else self.retune(source, knobs)
             unit = changed
         return source
+
+    def _next(self, unit: Unit, knobs: Mapping[str, str]) -> Unit | None:
+        """The unit after one more site (after all of this reading, where they are `apart`)."""
+        sites = [edits for edits in self.sites(unit, knobs) if edits] if self.apart else []
+        if len(sites) > 1 and _disjoint(sites):
+            together = next(_sound(unit, iter([[edit for edits in sites for edit in edits]])), None)
+            if together is not None:
+                return together
+        return next(_sound(unit, iter(sites) if sites else self.sites(unit, knobs)), None)
 
     @abstractmethod
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
@@ -67,6 +84,11 @@ class Recipe(ABC):
         """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
         return fresh(unit, f"{PREFIX}{self.name}_{knob}")
 
+    def present(self, source: str) -> dict[str, str]:
+        """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
+        found = re.findall(rf"\bconstexpr int {PREFIX}{self.name}_(\w+?)_\d+ = (\d+);", source)
+        return {knob: value for knob, value in found if knob in self.knobs}
+
     def retune(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source`, where this recipe is applied already, with its constants set to `knobs`."""
         for knob, value in knobs.items():
@@ -77,9 +99,15 @@ class Recipe(ABC):
 
 def _sound(unit: Unit, sites: Iterator[Sequence[Edit]]) -> Iterator[Unit]:
     for edits in sites:
-        changed = Unit(unit.apply(edits))
+        changed = parsed(unit.apply(edits))
         if changed.source != unit.source and not changed.broken:
             yield changed
+
+
+def _disjoint(sites: Sequence[Sequence[Edit]]) -> bool:
+    """No site's stretch of source reaches into another's."""
+    spans = sorted((min(e.start for e in edits), max(e.end for e in edits)) for edits in sites)
+    return all(one[1] <= other[0] and one != other for one, other in pairwise(spans))
 
 
 def recipe(name: str) -> Recipe:

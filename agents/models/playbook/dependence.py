@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.effects import Access, Reader
+from agents.models.playbook.effects import Access, read
 from agents.models.playbook.polynomial import Monomial, Poly
 from agents.models.playbook.reductions import Reduction, find_reductions
 from agents.models.playbook.syntax import Loop, Unit, contains, statements, strip, walk
@@ -31,6 +32,7 @@ class Independence:
         return not self.problem
 
 
+@lru_cache(maxsize=256)
 def independence(unit: Unit, loop: Loop) -> Independence:
     """Whether `loop`'s iterations may run in any order, or together, up to its reductions."""
     escape = _escapes(unit, loop)
@@ -39,7 +41,7 @@ def independence(unit: Unit, loop: Loop) -> Independence:
     private, reductions, problem = _scalars(unit, loop)
     if problem:
         return Independence(problem)
-    reader = Reader(unit, loop.body)
+    reader = read(unit, loop.body)
     own = reader.range(loop, {})
     if reader.effects.problem or own is None:
         return Independence(reader.effects.problem or "the loop's bounds are not understood")

@@ -6,6 +6,7 @@ Pointer parameters are taken as disjoint, which the kernel contract promises (de
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.polynomial import Poly
@@ -237,3 +238,9 @@ class Reader(Values):
         self.regions.append(function)
         self._visit(body, ranges, inner, depth + 1)
         self.regions.pop()
+
+
+@lru_cache(maxsize=256)
+def read(unit: Unit, region: Node) -> Reader:
+    """The effects of a region; several recipes ask for the same ones."""
+    return Reader(unit, region)

@@ -49,7 +49,7 @@ def floating(unit: Unit, node: Node) -> str:
         return floating(unit, argument) if argument is not None else ""
     if node.type == "cast_expression":
         kind = node.child_by_field_name("type")
-        return _plain(unit.text(kind)) if kind is not None else ""
+        return _plain(unit, unit.text(kind)) if kind is not None else ""
     if node.type == "conditional_expression":
         yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
         return _wider(floating(unit, yes), floating(unit, no)) if yes is not None and no is not None else ""
@@ -65,7 +65,7 @@ def _declared(unit: Unit, node: Node) -> str:
         return "float" if unit.text(node) in ("INFINITY", "FLT_MAX", "FLT_MIN", "NAN") else ""
     if declaration.type in ("auto", "") and declaration.initial is not None:
         return floating(unit, declaration.initial)
-    return _plain(declaration.type)
+    return _plain(unit, declaration.type)
 
 
 def _called(unit: Unit, node: Node) -> str:
@@ -75,10 +75,10 @@ def _called(unit: Unit, node: Node) -> str:
         return "float"
     if name in ("static_cast", "float", "double"):
         function = node.child_by_field_name("function")
-        return _plain(unit.text(function).partition("<")[2].rstrip(">") or name) if function is not None else ""
+        return _plain(unit, unit.text(function).partition("<")[2].rstrip(">") or name) if function is not None else ""
     if name in unit.functions:
         kind = unit.functions[name].child_by_field_name("type")
-        return _plain(unit.text(kind)) if kind is not None else ""
+        return _plain(unit, unit.text(kind)) if kind is not None else ""
     kinds = [floating(unit, a) for a in arguments] if name in SAME_TYPE else []
     found = kinds[0] if kinds else ""
     for other in kinds[1:]:
@@ -86,8 +86,10 @@ def _called(unit: Unit, node: Node) -> str:
     return found
 
 
-def _plain(text: str) -> str:
+def _plain(unit: Unit, text: str) -> str:
     words = [w for w in text.replace("*", " ").replace("std::", "").split() if w != "const"]
+    if len(words) == 1:
+        words = unit.aliases.get(words[0], words[0]).split()
     if words in (["float"], ["double"]):
         return words[0]
     return "int" if words and set(words) <= INTEGER_TYPES else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import independence
-from agents.models.playbook.effects import Access, Reader
+from agents.models.playbook.effects import Access, read
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.reductions import as_reduction
@@ -105,7 +105,7 @@ def _with_value(unit: Unit, statement: Node, value: Node) -> str:
 
 def _untouched(unit: Unit, first: Loop, second: Loop, target: Node) -> bool:
     """The output element is not read before the second loop stores it, and each iteration has its own."""
-    readers = Reader(unit, first.body), Reader(unit, second.body)
+    readers = read(unit, first.body), read(unit, second.body)
     if any(r.effects.problem for r in readers) or not independence(unit, second):
         return False
     element = readers[1].element(target, {})
@@ -177,7 +177,7 @@ def _elements_match(unit: Unit, first: Loop, second: Loop) -> bool:
     for loop in (first, second):
         if any(n.type in ("for_statement", "while_statement", "break_statement", "continue_statement") for n in walk(loop.body)):
             return False
-    found = [Reader(unit, loop.body).effects for loop in (first, second)]
+    found = [read(unit, loop.body).effects for loop in (first, second)]
     if any(e.problem for e in found):
         return False
     roots = [{a.root for a in e.accesses} for e in found]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import is_innermost
-from agents.models.playbook.effects import PURE, Reader
+from agents.models.playbook.effects import PURE, read
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, fresh, pragma_before, statements, strip, walk
@@ -54,7 +54,7 @@ def _is_type(unit: Unit, call: Node) -> bool:
 
 def _may_change(unit: Unit, loop: Loop, node: Node) -> bool:
     """Whether a buffer that `node` reads is written in the loop."""
-    reader = Reader(unit, loop.body)
+    reader = read(unit, loop.body)
     if reader.effects.problem:
         return True
     written = {a.root for a in reader.effects.accesses if a.write}
@@ -126,7 +126,7 @@ def _accumulators(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
     operator, left, _ = unit.binary(assignment)
     if operator not in ("+=", "-=", "*=") or left.type != "subscript_expression":
         return
-    reader = Reader(unit, loop.body)
+    reader = read(unit, loop.body)
     element = reader.element(left, {})
     others = [a for a in reader.effects.accesses if element is not None and a.root == element[0] and a.node != left]
     if element is None or reader.effects.problem or others or any(loop.symbol in p.symbols for p in element[1]):

@@ -22,7 +22,7 @@ class Interchange(Recipe):
     a column sum) is cut into strips of TILE results that share one pass over the reduction; ROWS rows of a product go together."""
 
     name = "interchange"
-    knobs = {"TILE": ("64", "32", "128", "16"), "ROWS": ("4", "8", "1")}
+    knobs = {"TILE": ("64", "128", "32", "256"), "ROWS": ("4", "8", "1")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for function in unit.reachable:
@@ -69,7 +69,7 @@ class Interchange(Recipe):
         tile, count = self.constant(unit, "TILE"), self.constant(unit, "ROWS")
         if any(f"{one.variable}_{word}" in unit.text(outer.node) for one in (outer, loop) for word in ("strip", "end", "lanes")):
             return []
-        lanes = Lanes(unit, loop, tile, rows, count)
+        lanes = Lanes(unit, loop, tile, rows, count, found.private)
         body = lanes.body()
         if body is None:
             return []

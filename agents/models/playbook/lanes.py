@@ -3,6 +3,7 @@ statement a loop over the lanes, and the loops inside are entered once for all l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.element_types import floating
@@ -16,16 +17,24 @@ if TYPE_CHECKING:
 class Lanes:
     """Rewrites the body of `loop` for `tile` lanes, and of `rows` (the loop around it) for `count` rows, when given."""
 
-    def __init__(self, unit: Unit, loop: Loop, tile: str, rows: Loop | None, count: str) -> None:
+    def __init__(self, unit: Unit, loop: Loop, tile: str, rows: Loop | None, count: str, private: Sequence[str] = ()) -> None:
+        """`private`: scalars declared outside that each iteration sets before it reads them."""
         self.unit, self.loop, self.rows = unit, loop, rows
         self.tile, self.count = tile, count
         self.scalars: dict[str, str] = {}
         """Scalar of the body -> element text of its lane array."""
-        self.fixed: set[str] = set()
         self.arrays: list[str] = []
+        self.private = private
 
     def body(self) -> str | None:
         """Statements for one full strip; None where the body holds something else than scalars, assignments and counted loops."""
+        counters = {one.variable for one in (self.loop, self.rows, *self.unit.loops(self.loop.body)) if one is not None}
+        for name in self.private:
+            if name in counters:
+                continue
+            use = next(n for n in walk(self.loop.body) if n.type == "identifier" and self.unit.text(n) == name)
+            if not self._array(use):
+                return None
         text = self._block(statements(self.loop.body))
         return "\n".join([*self.arrays, text]) if text is not None else None
 
@@ -83,19 +92,22 @@ class Lanes:
             value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
             if name is None or name.type != "identifier" or (value is not None and value.type == "initializer_list"):
                 return None
-            kind = floating(self.unit, name)
-            if kind not in ("float", "double"):
-                return None
-            word = self.unit.text(name)
-            shape = f"[{self.count}][{self.tile}]" if self.rows else f"[{self.tile}]"
-            if word in self.scalars:
-                return None
-            self.arrays.append(f"{kind} {word}_lanes{shape};")
             text = self._renamed(value) if value is not None else ""
-            self.scalars[word] = f"{word}_lanes" + "".join(f"[{v} - {v}_strip]" for v in self._variables())
+            if not self._array(name):
+                return None
             if text:
-                made.append(f"{self.scalars[word]} = {text};")
+                made.append(f"{self.scalars[self.unit.text(name)]} = {text};")
         return made
+
+    def _array(self, name: Node) -> bool:
+        """An array of lanes for the scalar `name`, which must be of a floating type and no such array yet."""
+        word, kind = self.unit.text(name), floating(self.unit, name)
+        if kind not in ("float", "double") or word in self.scalars:
+            return False
+        shape = f"[{self.count}][{self.tile}]" if self.rows else f"[{self.tile}]"
+        self.arrays.append(f"{kind} {word}_lanes{shape};")
+        self.scalars[word] = f"{word}_lanes" + "".join(f"[{v} - {v}_strip]" for v in self._variables())
+        return True
 
     def _renamed(self, node: Node) -> str:
         """Text of `node` with scalars replaced by those of one lane."""

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import Independence, independence, outermost
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, strip, walk
+from agents.models.playbook.syntax import Edit, Loop, Unit, contains, pragma_before, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MIN_WORK = 1 << 14
 """Loop iterations below which waking the threads costs more than it gives."""
+TYPICAL_LENGTH = "64"
+"""Stands for the length of a loop whose bound cannot be named outside."""
+MAX_HELPERS = 4
 
 
 class ParallelOuter(Recipe):
@@ -52,6 +55,10 @@ class ParallelOuter(Recipe):
         if work:
             clauses.append(f"if({'parallel: ' if simd else ''}{work} >= {MIN_WORK})")
         return insert_pragma(unit, loop.node, " ".join(clauses), previous)
+
+    def present(self, source: str) -> dict[str, str]:
+        found = re.search(r"#pragma omp parallel for\b.*\bschedule\((\w+)\)", source)
+        return {"SCHEDULE": found[1]} if found else {}
 
     def retune(self, source: str, knobs: Mapping[str, str]) -> str:
         if "SCHEDULE" not in knobs:
@@ -91,19 +98,38 @@ def _long(unit: Unit, loop: Loop) -> bool:
 
 
 def _work(unit: Unit, loop: Loop) -> str:
-    """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when there are none."""
-    factors = _factors(unit, loop, loop.node)
-    return " * ".join(["1LL", *factors]) if factors and _visible(unit, strip(loop.upper), loop.node) else ""
+    """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own is not."""
+    return " * ".join(["1LL", *_factors(unit, loop, loop.node, {})]) if _visible(unit, strip(loop.upper), loop.node) else ""
 
 
-def _factors(unit: Unit, loop: Loop, at: Node) -> list[str]:
-    """Bounds along the deepest path of loops, those left out that cannot be named at `at`."""
+def _factors(unit: Unit, loop: Loop, at: Node, values: Mapping[str, Node], depth: int = 0) -> list[str]:
+    """Bounds along the deepest path of loops, through calls; `values` are a helper's arguments by parameter."""
     bound = strip(loop.upper)
-    own = []
-    if _visible(unit, bound, at):
-        own = [unit.text(bound) if bound.type != "binary_expression" else f"({unit.text(bound)})"]
-    inner = [_factors(unit, one, at) for one in unit.loops(loop.body) if _depth(one.node) == _depth(loop.node) + 1]
-    return own + max(inner, key=len, default=[])
+    given = values.get(unit.text(bound)) if bound.type == "identifier" else None
+    bound = strip(given) if given is not None else bound
+    named = _visible(unit, bound, at) and (given is not None or depth == 0 or bound.type == "number_literal")
+    text = unit.text(bound) if bound.type in ("identifier", "number_literal") else f"({unit.text(bound)})"
+    # A loop that starts at another's variable walks a part of what that one has counted.
+    part = not named and strip(loop.lower).type == "identifier"
+    return [*([] if part else [text if named else TYPICAL_LENGTH]), *_inside(unit, loop.body, at, values, depth)]
+
+
+def _inside(unit: Unit, region: Node, at: Node, values: Mapping[str, Node], depth: int) -> list[str]:
+    paths: list[list[str]] = []
+    outer: list[Loop] = []
+    for loop in unit.loops(region):
+        if not any(contains(one.node, loop.node) for one in outer):
+            outer.append(loop)
+            paths.append(_factors(unit, loop, at, values, depth))
+    for call in walk(region):
+        function = unit.functions.get(unit.callee(call) or "") if call.type == "call_expression" and depth < MAX_HELPERS else None
+        body = function.child_by_field_name("body") if function is not None else None
+        if function is None or body is None or any(contains(one.node, call) for one in outer):
+            continue
+        own = {p.name: a for p, a in zip(unit.parameters(function), unit.arguments(call), strict=False)}
+        passed = own if depth == 0 else {name: values[unit.text(a)] for name, a in own.items() if unit.text(a) in values}
+        paths.append(_inside(unit, body, at, passed, depth + 1))
+    return max(paths, key=len, default=[])
 
 
 def _visible(unit: Unit, bound: Node, at: Node) -> bool:

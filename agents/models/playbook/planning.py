@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
 from itertools import combinations
+from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.models.playbook.base import PREFERENCE, recipe
@@ -27,17 +30,21 @@ EXPECTED: dict[str, tuple[float, float]] = {
 
 
 def plan(brief: PlannerBrief) -> Plan:
-    """The best set of methods not tried since the kernel last changed; else another setting of knobs; else nothing."""
+    """The best set of methods not tried since the kernel last changed; else other knobs of methods in place; else nothing."""
     pages = _usable(brief)
+    tried = _planned_since_accept(brief.tried)
     fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
-    recent = _since_accept(brief.tried)
-    chosen = _first_untried(brief, fresh, recent)
+    # What gained nothing on this source comes again only in other company, and after what was never tried on it.
+    fresh.sort(key=lambda page: sum(page.head.id in methods for methods in tried))
+    chosen = _first(brief, fresh, lambda methods: methods not in tried)
     guided = "their findings fired and their recipes apply to the source"
     if not chosen:
-        # Once a method: its first drafts have searched some of its knobs already.
-        ever = {frozenset(t.methods) for t in brief.tried}
-        chosen = _first_untried(brief, [p for p in pages if p not in fresh and _tunable(p, brief.source)], ever, limit=1)
-        guided = "nothing new applies, so knobs of a method in place are searched"
+        settings = {p.head.id: _settings(p, brief.source) for p in pages if p not in fresh}
+        # Counted over the whole run, or two settings could take turns for ever.
+        planned = Counter(method for t in brief.tried for method in _asked(t))
+        tunable = [p for p in pages if 0 < settings.get(p.head.id, 0) and planned[p.head.id] <= ceil(settings[p.head.id] / brief.variants)]
+        chosen = _first(brief, tunable, lambda methods: _unsearched(methods, settings, tried, brief.variants))
+        guided = "nothing new applies, so knobs of methods in place are searched"
     if not chosen:
         return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh))
     methods = tuple(_planned(brief, page) for page in chosen)
@@ -59,19 +66,28 @@ def _rank(page: Page, findings: tuple[Finding, ...]) -> tuple[int, int, int, str
     return (bool(fired), page.head.priority, max(fired, default=0), page.head.id)
 
 
-def _since_accept(tried: tuple[Tried, ...]) -> set[frozenset[str]]:
-    """Method sets tried on the present source."""
+def _planned_since_accept(tried: tuple[Tried, ...]) -> list[frozenset[str]]:
+    """Method sets planned for the present source."""
     last = max((t.iteration for t in tried if t.verdict == "accept"), default=-1)
-    return {frozenset(t.methods) for t in tried if t.iteration > last}
+    return [_asked(t) for t in tried if t.iteration > last]
 
 
-def _first_untried(brief: PlannerBrief, pages: list[Page], recent: set[frozenset[str]], limit: int = 0) -> list[Page]:
-    """The greedy set within the budget, or the largest and best ranked subset that was not tried yet."""
-    size = min(brief.methods_per_iteration, limit or brief.methods_per_iteration)
+def _unsearched(methods: frozenset[str], settings: Mapping[str, int], tried: list[frozenset[str]], variants: int) -> bool:
+    """Searches of these methods' knobs, alone or with others', have left some out; each goes on behind the last (see `writing`)."""
+    return variants * sum(methods <= one for one in tried) < sum(settings[m] for m in methods)
+
+
+def _asked(tried: Tried) -> frozenset[str]:
+    return frozenset(tried.planned or tried.methods)
+
+
+def _first(brief: PlannerBrief, pages: list[Page], wanted: Callable[[frozenset[str]], bool]) -> list[Page]:
+    """The largest and best ranked set within the budget that is wanted."""
+    size = brief.methods_per_iteration
     pool = pages[: size + 5]
     for count in range(min(size, len(pool)), 0, -1):
         for subset in combinations(pool, count):
-            if _fits(brief, subset) and _compatible(subset) and frozenset(p.head.id for p in subset) not in recent:
+            if _fits(brief, subset) and _compatible(subset) and wanted(frozenset(p.head.id for p in subset)):
                 return list(subset)
     return []
 
@@ -94,11 +110,13 @@ def _axis(page: Page) -> Axis:
     return page.head.axis or "compute"
 
 
-def _tunable(page: Page, source: str) -> bool:
-    """Some knob's other value changes the source in which the method stands already."""
+def _settings(page: Page, source: str) -> int:
+    """Other values of knobs that change the source in which the method stands already."""
     made = recipe(page.head.recipe or "")
+    now = made.present(source)
     knobs = {**made.knobs, **page.head.knobs}
-    return any(made.applies(source, {name: str(value)}) for name, values in knobs.items() for value in values)
+    asked = [{**now, name: str(value)} for name in now for value in knobs.get(name, ()) if str(value) != now[name]]
+    return sum(made.retune(source, one) != source for one in asked)
 
 
 def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:

@@ -21,6 +21,7 @@ class BranchToSelect(Recipe):
     """fmax, std::max, `if (a > m) m = a` and `if (c) a = x; else a = y;` as conditional expressions."""
 
     name = "branch_to_select"
+    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for function in unit.reachable:

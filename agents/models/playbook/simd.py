@@ -14,6 +14,7 @@ class SimdReduction(Recipe):
     """`#pragma omp simd reduction(...)`: permission to sum in another order, which -O3 alone does not give."""
 
     name = "simd_reduction"
+    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop, found in _candidates(unit):
@@ -26,6 +27,7 @@ class SimdLoop(Recipe):
     """`#pragma omp simd` on independent innermost loops, which spares the run-time alias checks."""
 
     name = "simd_loop"
+    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop, found in _candidates(unit):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Language, Node
 
 ENTRY = "solve"
 OPAQUE = frozenset({"lambda_expression", "template_declaration", "class_specifier", "struct_specifier"})
@@ -50,9 +50,9 @@ class Declaration:
         return f"{self.name}@{self.start}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loop:
-    """`for (v = lower; v < upper; v += step) body`, counting up."""
+    """`for (v = lower; v < upper; v += step) body`, counting up. Equal is the same object: a unit reads a loop once."""
 
     node: Node
     variable: str
@@ -74,16 +74,14 @@ class Loop:
 
 
 class Unit:
-    """One parsed source file."""
+    """One parsed source file. `parsed` remembers the last ones."""
 
     def __init__(self, source: str) -> None:
         import tree_sitter
-        import tree_sitter_cpp
 
-        parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cpp.language()))
         self.source = source
         self.code = source.encode()
-        self.root = parser.parse(self.code).root_node
+        self.root = tree_sitter.Parser(_language()).parse(self.code).root_node
         # The tree never changes, and the analyses ask the same of the same node again and again.
         self._assigned: dict[int, tuple[str, ...]] = {}
         self._loops: dict[int, Loop | None] = {}
@@ -118,6 +116,23 @@ class Unit:
             if node.type == "function_definition" and (name := self._function_name(node)):
                 found.setdefault(name, []).append(node)
         return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Other names of types: `typedef float real;`, `using real = float;`, `#define REAL float`."""
+        found: dict[str, str] = {}
+        for node in walk(self.root):
+            if node.type == "type_definition":
+                pair = node.child_by_field_name("declarator"), node.child_by_field_name("type")
+            elif node.type == "alias_declaration":
+                pair = node.child_by_field_name("name"), node.child_by_field_name("type")
+            elif node.type == "preproc_def":
+                pair = node.child_by_field_name("name"), node.child_by_field_name("value")
+            else:
+                continue
+            if pair[0] is not None and pair[1] is not None and pair[0].type in ("type_identifier", "identifier"):
+                found[self.text(pair[0])] = self.text(pair[1]).strip()
+        return found
 
     def _function_name(self, node: Node) -> str | None:
         declarator = node.child_by_field_name("declarator")
@@ -305,15 +320,48 @@ def _named_within(declarator: Node) -> Node | None:
     return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
 
 
+@lru_cache(maxsize=1)
+def _language() -> Language:
+    import tree_sitter
+    import tree_sitter_cpp
+
+    return tree_sitter.Language(tree_sitter_cpp.language())
+
+
+@lru_cache(maxsize=64)
+def parsed(source: str) -> Unit:
+    """The unit of a source text: one plan asks every recipe about the same text, and drafts share their first steps."""
+    return Unit(source)
+
+
 def walk(node: Node | None, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
     """`node` and all named nodes below it in document order, not entering types in `skip`."""
-    stack = [node] if node is not None else []
+    if node is None:
+        return iter(())
+    return iter(_below(node)) if not skip else _outside(_below(node), skip)
+
+
+def _outside(nodes: tuple[Node, ...], skip: frozenset[str]) -> Iterator[Node]:
+    end = 0
+    for node in nodes:
+        if node.start_byte < end:
+            continue
+        if node.type in skip:
+            end = node.end_byte
+        else:
+            yield node
+
+
+@lru_cache(maxsize=4096)
+def _below(node: Node) -> tuple[Node, ...]:
+    """Making a node's Python object costs more than all that is asked of it, so that each is made once."""
+    found: list[Node] = []
+    stack = [node]
     while stack:
         current = stack.pop()
-        if current.type in skip:
-            continue
-        yield current
+        found.append(current)
         stack.extend(reversed(current.named_children))
+    return tuple(found)
 
 
 def strip(node: Node) -> Node:

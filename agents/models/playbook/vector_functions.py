@@ -34,6 +34,11 @@ def _horner(coefficients: Sequence[str], variable: str) -> str:
     return text
 
 
+def exp_polynomial(degree: str) -> str:
+    """The part of kw_exp(float) that a degree changes."""
+    return _horner(EXP_FLOAT[degree], "r")
+
+
 def exp_float(degree: str) -> str:
     """kw_exp(float): about 1 ulp at degree 6 and 7, 2 ulp at 5."""
     return f"""static inline float kw_exp(float x) {{
@@ -42,7 +47,7 @@ def exp_float(degree: str) -> str:
   const float shifted = c * 1.44269504f + 12582912.0f;
   const float n = shifted - 12582912.0f;
   const float r = (c - n * 0.69140625f) - n * 1.7409305599e-03f;
-  const float q = {_horner(EXP_FLOAT[degree], "r")};
+  const float q = {exp_polynomial(degree)};
   const float p = (q * r) * r + r + 1.0f;
   unsigned bits;
   __builtin_memcpy(&bits, &shifted, 4);

@@ -38,6 +38,15 @@ class VectorExp(Recipe):
         if calls:
             yield [*_definitions(unit, needed, self.value(knobs, "DEGREE")), *calls]
 
+    def present(self, source: str) -> dict[str, str]:
+        return {"DEGREE": degree for degree in vector_functions.EXP_FLOAT if vector_functions.exp_polynomial(degree) in source}
+
+    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
+        now, wanted = self.present(source).get("DEGREE"), knobs.get("DEGREE", "")
+        if now is None or wanted not in vector_functions.EXP_FLOAT:
+            return source
+        return source.replace(vector_functions.exp_polynomial(now), vector_functions.exp_polynomial(wanted))
+
     def _kind(self, unit: Unit, call: Node) -> tuple[str, str] | None:
         """Function and element type, where there is a replacement."""
         name = call_name(unit, call)

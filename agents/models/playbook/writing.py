@@ -33,6 +33,8 @@ def write(brief: CoderBrief) -> Drafts:
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
+    # A search of knobs that is planned again goes on where the last one ended.
+    searched = wanted * _earlier(brief)
     seen = {brief.source}
     for chosen, knobs, note in _variants(steps):
         draft = _draft(brief.source, chosen, knobs, note, edits)
@@ -40,6 +42,9 @@ def write(brief: CoderBrief) -> Drafts:
         if draft.source in seen or asked in refused:
             continue
         seen.add(draft.source)
+        if searched:
+            searched -= 1
+            continue
         if passed_over and len(chosen) == len(steps) and len(steps) > 1:
             passed_over -= 1
             continue
@@ -65,8 +70,20 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
             continue
         made = recipe(page.head.recipe)
         own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
-        steps.append(Step(method.method, made, {**made.knobs, **own}))
+        steps.append(Step(method.method, made, _around(made.present(brief.source), {**made.knobs, **own})))
     return sorted(steps, key=lambda s: order(s.recipe.name))
+
+
+def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Values to try with those that stand in the source first, so that a search changes one of them at a time."""
+    return {name: tuple(dict.fromkeys([*([now[name]] if name in now else []), *values])) for name, values in knobs.items()}
+
+
+def _earlier(brief: CoderBrief) -> int:
+    """How often this plan was carried out on this source."""
+    asked = frozenset(m.method for m in brief.plan.methods)
+    last = max((t.iteration for t in brief.tried if t.verdict == "accept"), default=-1)
+    return sum(frozenset(t.planned) == asked for t in brief.tried if t.iteration > last)
 
 
 Edits = dict[tuple[str, str, tuple[tuple[str, str], ...]], str]

@@ -157,15 +157,15 @@ def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) 
         assert isinstance(plan, Plan)
         if not plan.methods:
             break
+        planned = tuple(m.method for m in plan.methods)
         drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
         assert isinstance(drafts, Drafts)
         if not drafts.drafts:
-            tried.append(
-                Tried(iteration=iteration, methods=tuple(m.method for m in plan.methods), knobs={}, verdict="reject_perf", reason="")
-            )
+            tried.append(Tried(iteration=iteration, methods=planned, knobs={}, verdict="reject_perf", reason="", planned=planned))
             continue
         source = drafts.drafts[0].source
-        tried.append(Tried(iteration=iteration, methods=drafts.drafts[0].methods, knobs={}, verdict="accept", reason=""))
+        made = drafts.drafts[0].methods
+        tried.append(Tried(iteration=iteration, methods=made, knobs={}, verdict="accept", reason="", planned=planned))
     else:
         pytest.fail("still planning after eleven accepted iterations")
     for word in ("omp parallel for", "kw_exp", "reduction(+:"):

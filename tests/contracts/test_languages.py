@@ -1,0 +1,87 @@
+"""What every kernel language promises (`tools.languages.base`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.conftest import kernel, task
+from tools.artifacts import Finished
+from tools.errors import SettingsError
+from tools.executors.base import Executor
+from tools.languages.base import LANGUAGES, Language
+from tools.records import Blobs
+from tools.registry import load
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_it_says_who_it_is_or_what_to_install(name: str) -> None:
+    language = load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
+    assert language.name == name
+    assert language.suffix.startswith(".") and language.device in ("cpu", "cuda", "hip")
+    try:
+        toolchain = language.toolchain()
+    except SettingsError as error:
+        assert "install" in str(error) and "\n" not in str(error)
+    else:
+        assert toolchain.name and toolchain.version and toolchain.family and toolchain.argv
+        assert "\n" not in toolchain.version
+        assert language.toolchain() == toolchain
+
+
+def test_parameters_come_in_order(language: Language) -> None:
+    found = language.parameters(kernel(language, "good").source)
+    assert [parameter.name for parameter in found] == ["x", "y", "n"]
+
+
+def test_a_source_without_entry_is_refused_in_one_sentence(language: Language) -> None:
+    with pytest.raises(SettingsError) as caught:
+        language.parameters("")
+    assert "\n" not in str(caught.value) and ("solve" in str(caught.value) or "run_kernel" in str(caught.value))
+
+
+def build(language: Language, name: str, executor: Executor, blobs: Blobs) -> Finished:
+    return executor.run(language.build(task(language), kernel(language, name), blobs))
+
+
+def test_a_good_kernel_builds_alike_each_time(language: Language, beside: Executor, blobs: Blobs) -> None:
+    first, second = (build(language, "good", beside, blobs) for _ in range(2))
+    library = language.built(first)
+    assert library is not None and blobs.get(library)
+    assert language.built(second) == library, "equal sources and flags must give equal bytes"
+
+
+def test_a_bad_kernel_fails_with_a_short_log(language: Language, beside: Executor, blobs: Blobs) -> None:
+    finished = build(language, "bad", beside, blobs)
+    assert finished.exit_code != 0 and not finished.timed_out
+    assert language.built(finished) is None
+    log = language.trim(blobs.text(finished.files["stderr.txt"]) + blobs.text(finished.files["stdout.txt"]))
+    assert "nowhere_declared" in log
+    assert len(log.splitlines()) <= 40 and "/tmp/" not in log
+    assert len(language.trim(log * 100).splitlines()) <= 41
+
+
+def test_a_job_names_no_place(language: Language, blobs: Blobs) -> None:
+    job = language.build(task(language), kernel(language, "good"), blobs)
+    assert all(not name.startswith("/") and ".." not in name for name in job.files)
+    assert all(blobs.path(sha).is_file() for sha in job.files.values())
+    assert not any(str(blobs.folder.parent) in part for part in job.argv)
+
+
+@pytest.mark.parametrize("name", ["../kernel.x", "/kernel.x", "-o.x"])
+def test_a_file_name_that_leaves_the_folder_is_refused(language: Language, blobs: Blobs, name: str) -> None:
+    good = kernel(language, "good")
+    with pytest.raises(SettingsError, match="name"):
+        language.build(task(language), good.model_copy(update={"files": {**good.files, name: "x"}}), blobs)
+
+
+def test_machine_code_is_shown(language: Language, beside: Executor, blobs: Blobs) -> None:
+    library = language.built(build(language, "good", beside, blobs))
+    assert library is not None
+    finished = beside.run(language.disassemble(library, blobs))
+    assert finished.exit_code == 0
+    listing = blobs.text(finished.files["assembly.txt"])
+    assert "solve" in listing and len(listing.splitlines()) > 10
+
+
+def test_float32_is_taken_everywhere(language: Language) -> None:
+    assert language.unsupported("float32") is None

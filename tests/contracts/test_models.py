@@ -1,0 +1,127 @@
+"""What every model provider promises (`agents.models.base`): each Brief has the answer type that is owed."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.artifacts import (
+    Analysis,
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    Dossier,
+    Drafts,
+    GatekeeperBrief,
+    Hypothesis,
+    Movement,
+    Plan,
+    PlannedMethod,
+    PlannerBrief,
+    Queries,
+    RetrieverBrief,
+    Review,
+    RoleName,
+)
+from agents.base import open_model
+from agents.models.base import PROVIDERS, Answered, Model, Request
+from knowledge_base.wiki import Wiki
+from tests.contracts.conftest import task
+from tools.artifacts import Finding, Headroom
+from tools.errors import SettingsError
+from tools.languages.cpp import Cpp
+
+TASK = task(Cpp())
+PAGES = tuple(page for page in Wiki.open().pages if page.head.type == "method" and "cpp" in page.head.languages)
+FINDINGS = (
+    Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=("record1",)),
+    Finding(rule="scalar_math_call", severity="high", axis="compute", text="Calls expf.", line=4, evidence=("record1",)),
+)
+HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
+PLAN = Plan(
+    methods=(
+        PlannedMethod(
+            method="openmp-parallel-outer",
+            axis="occupancy",
+            hypothesis=Hypothesis(
+                change="Threads over i.",
+                rationale="Iterations are independent.",
+                citations=("<gpu-wiki>/methods/openmp-parallel-outer.md:1",),
+                expected=(Movement(metric="time", direction="down", factor=0.6, confidence=0.7),),
+            ),
+        ),
+    ),
+    variants=2,
+)
+DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4 +4 @@\n-  old;\n+  new_one;\n"
+ASKED: dict[RoleName, tuple[Brief, type]] = {
+    "knowledge_retriever": (RetrieverBrief(task=TASK, findings=FINDINGS, bottleneck="compute"), Queries),
+    "profiler_analyst": (
+        AnalystBrief(source=TASK.baseline or "", findings=FINDINGS, remarks=(), headroom=HEADROOM, records=("record1",)),
+        Analysis,
+    ),
+    "planner": (
+        PlannerBrief(
+            task=TASK,
+            source=TASK.baseline or "",
+            findings=FINDINGS,
+            headroom=HEADROOM,
+            dossier=Dossier(queries=(), passages=(), methods=PAGES, attempts=()),
+            tried=(),
+            budget={"compute": 2, "memory": 2, "latency": 1, "occupancy": 1},
+            methods_per_iteration=3,
+            variants=2,
+            records=("record1",),
+        ),
+        Plan,
+    ),
+    "coder": (CoderBrief(task=TASK, source=TASK.baseline or "", plan=PLAN, pages=PAGES, tried=()), Drafts),
+    "gatekeeper": (GatekeeperBrief(task=TASK, diff=DIFF), Review),
+}
+
+
+@pytest.fixture(params=sorted(PROVIDERS))
+def provider(request: pytest.FixtureRequest) -> str:
+    """Each registered provider that works without options, a key or a network."""
+    try:
+        open_model("planner", {"provider": request.param})
+    except SettingsError as error:
+        assert "\n" not in str(error)
+        pytest.skip(str(error))
+    return str(request.param)
+
+
+@pytest.mark.parametrize("role", sorted(ASKED))
+def test_each_brief_has_the_answer_that_is_owed(provider: str, role: RoleName) -> None:
+    brief, owed = ASKED[role]
+    model = open_model(role, {"provider": provider})
+    assert isinstance(model, Model)
+    answered = model.ask(Request(role=role, brief=brief, answer=owed.__name__))
+    assert isinstance(answered, Answered) and isinstance(answered.answer, owed)
+    assert answered.usage.input >= 0 and answered.usage.output >= 0 and answered.usage.seconds >= 0
+    assert Answered.model_validate_json(answered.model_dump_json()) == answered, "a kept reply must read back as it was"
+
+
+@pytest.mark.parametrize("role", sorted(ASKED))
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_an_unknown_option_is_refused_by_name(name: str, role: RoleName) -> None:
+    with pytest.raises(SettingsError, match="no_such_option"):
+        open_model(role, {"provider": name, "no_such_option": 1})
+
+
+def test_what_the_answers_are_worth(provider: str) -> None:
+    """The substance that later nodes rely on, whoever answers."""
+    answers = {
+        role: open_model(role, {"provider": provider}).ask(Request(role=role, brief=brief, answer=owed.__name__)).answer
+        for role, (brief, owed) in ASKED.items()
+    }
+    queries, analysis, plan, drafts, review = (
+        answers[role] for role in ("knowledge_retriever", "profiler_analyst", "planner", "coder", "gatekeeper")
+    )
+    assert isinstance(queries, Queries) and {query.purpose for query in queries.queries} == {"kernel", "bottleneck"}
+    assert isinstance(analysis, Analysis) and set(analysis.ranking) <= {finding.rule for finding in FINDINGS}
+    assert isinstance(plan, Plan) and {method.method for method in plan.methods} <= {page.head.id for page in PAGES}
+    assert all(method.hypothesis.citations and method.hypothesis.expected for method in plan.methods)
+    assert isinstance(drafts, Drafts) and drafts.drafts
+    assert all("solve" in draft.source and draft.source != TASK.baseline for draft in drafts.drafts)
+    assert all(set(draft.methods) <= {method.method for method in PLAN.methods} for draft in drafts.drafts)
+    assert isinstance(review, Review) and (not review.veto or review.quote in DIFF)

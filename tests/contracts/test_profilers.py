@@ -1,0 +1,44 @@
+"""What every profiler promises (`tools.profilers.base`), for each language that it can read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.contracts.conftest import kernel, task
+from tools.executors.base import Executor
+from tools.languages.base import Language
+from tools.profilers.base import PROFILERS, Profiler
+from tools.records import Blobs
+from tools.registry import load
+
+
+@pytest.fixture(params=sorted(PROFILERS))
+def profiler(request: pytest.FixtureRequest) -> Profiler:
+    found = load(PROFILERS, request.param, Profiler, key="profilers")()  # type: ignore[type-abstract]
+    assert found.name == request.param
+    return found
+
+
+def test_it_says_in_one_sentence_what_it_lacks(profiler: Profiler, language: Language) -> None:
+    lacking = profiler.missing(language)
+    assert lacking is None or (lacking and "\n" not in lacking)
+
+
+def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, beside: Executor, blobs: Blobs) -> None:
+    lacking = profiler.missing(language)
+    if lacking is not None:
+        pytest.skip(lacking)
+    wanted, candidate = task(language), kernel(language, "good")
+    library = language.built(beside.run(language.build(wanted, candidate, blobs)))
+    assert library is not None
+    seen, again = (profiler.profile(wanted, candidate, library, wanted.workloads[0], language, beside, blobs) for _ in range(2))
+    profile, raw = seen
+    assert profile.tool == profiler.name and profile.launch
+    assert (profile.source, profile.binary) == (candidate.id, library)
+    assert profile.metrics and all(re.fullmatch(r"[a-z]\w*[.:_]\w\S*", name) for name in profile.metrics), "metrics carry their tool's name"
+    lines = len(candidate.source.splitlines())
+    assert all(0 <= remark.line <= lines and remark.text for remark in profile.remarks)
+    assert raw and all(blobs.get(sha) for sha in raw.values())
+    assert set(again[0].metrics) == set(profile.metrics)

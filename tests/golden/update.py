@@ -1,0 +1,67 @@
+"""What the system shows to the outside, as text: `python -m tests.golden.update` writes the files that `test_golden.py` compares."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PROGRAMS = ("graph", "tools", "knowledge_base")
+
+
+def picture() -> str:
+    """The state machine as Mermaid."""
+    from graph.build import build
+    from graph.settings import Settings
+
+    return build(Settings(task="t")).get_graph().draw_mermaid()
+
+
+def usage(program: str) -> str:
+    """What `python -m <program> --help` prints on a terminal 100 columns wide."""
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run([sys.executable, "-m", program, "--help"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def schema(name: str) -> str:
+    """JSON schema of one artifact."""
+    from agents import artifacts as owed
+    from tools import artifacts as made
+
+    found = getattr(owed if name in ("Plan", "Drafts", "Analysis", "Queries", "Review") else made, name)
+    return json.dumps(found.model_json_schema(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+SCHEMAS = (
+    *("Task", "Candidate", "Record", "Verdict", "Passed", "Failed", "Unmeasured"),
+    *("Plan", "Drafts", "Analysis", "Queries", "Review"),
+)
+GOLDEN: dict[str, Callable[[], str]] = {
+    "graph.mmd": picture,
+    **{f"help/{program}.txt": partial(usage, program) for program in PROGRAMS},
+    **{f"schemas/{name}.json": partial(schema, name) for name in SCHEMAS},
+}
+"""File under this folder -> what must stand in it."""
+
+
+def stale() -> Iterator[Path]:
+    """Files that nothing makes any more."""
+    kept = {HERE / name for name in GOLDEN}
+    for folder in ("help", "schemas"):
+        yield from (path for path in (HERE / folder).glob("*") if path not in kept)
+
+
+if __name__ == "__main__":
+    for name, made in GOLDEN.items():
+        path = HERE / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made(), encoding="utf-8")
+    for path in list(stale()):
+        path.unlink()

@@ -1,0 +1,357 @@
+"""The commands as a user meets them: one quick run, and everything that can be asked of its workspace afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph import run as runs
+from graph import workspace as workspaces
+from graph.__main__ import main
+from graph.artifacts import VersionMemory
+from graph.nodes.propose import tried
+from graph.report.summary import versions
+from knowledge_base.experience import Experience
+from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
+from tools import gate
+from tools.cases import hidden_workloads
+from tools.records import Records
+from tools.repository import Repository
+from tools.task import thaw
+
+KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits"}
+
+
+def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The stdout of a command that must end with 0 and say nothing on stderr."""
+    code = main(argv)
+    said = capsys.readouterr()
+    assert code == 0 and not said.err, said.err
+    return said.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one sentence of a command that must end with 2."""
+    code = main(argv)
+    said = capsys.readouterr().err.strip()
+    assert code == 2, said
+    assert said.startswith("error: ") and "\n" not in said
+    return said
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(errors="replace")
+
+
+def accepted(root: Path) -> int:
+    """The iteration accepted last."""
+    return max(memory.iteration for memory in versions(root) if memory.verdict == "accept")
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def test_json_is_one_object_at_the_end(finished: FinishedRun) -> None:
+    found = json.loads(finished.stdout.splitlines()[-1])
+    assert set(found) == KEYS
+    assert found["status"] == "finished" and found["workspace"] == str(finished.root)
+    assert found["stop_reason"] in ("iterations", "patience", "near_peak", "target", "exhausted")
+    assert found["speedup"] == pytest.approx(found["baseline_s"] / found["best_s"], rel=0.5)
+    low, high = found["ci"]
+    assert 1 < low <= found["speedup"] <= high
+    assert found["verdicts"]["v1"] == "accept"
+    assert found["commits"] == git(finished.root, "rev-list", "--reverse", "HEAD").split()
+
+
+def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
+    lines = finished.stdout.splitlines()[:-1]
+    assert "\x1b" not in finished.stdout and "\r" not in finished.stdout
+    for node in ("preflight", "retrieve_specs", "establish_baseline", "profile", "plan", "write", "judge", "gate", "learn", "finalise"):
+        assert any(re.match(rf" *\d+ {node} +\d+\.\d\d s", line) for line in lines), node
+    assert any(re.match(r" +[0-9a-f]{12} +passed", line) for line in lines)
+    assert lines[-1].startswith("finished: ")
+
+
+def test_quiet_prints_the_object_alone(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = succeeded(capsys, "resume", str(copied), "--quiet", "--json")
+    assert set(json.loads(said)) == KEYS
+    assert succeeded(capsys, "resume", str(copied), "--quiet") == ""
+
+
+def test_show(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = succeeded(capsys, "show", str(finished.root)).splitlines()
+    assert lines[0] == finished.stdout.splitlines()[-2]
+    assert [line.split()[0] for line in lines[1:]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
+    assert succeeded(capsys, "show", str(finished.root), "--json").strip() == finished.stdout.splitlines()[-1]
+
+
+def test_report_is_rendered_again_from_the_records(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = copied / "report.md"
+    before = report.read_text()
+    report.unlink()
+    assert "report.md" in succeeded(capsys, "report", str(copied))
+    budget = re.compile(r"Wall time .*")  # The one line that tells how long the run has been worked on.
+    assert budget.sub("", report.read_text()) == budget.sub("", before)
+
+
+# ---------------------------------------------------------------- what lies in the workspace
+
+
+def test_layout(finished: FinishedRun) -> None:
+    root = finished.root
+    readme = (root / "README.md").read_text()
+    assert all(f"## {title}" in readme for title in ("Hardware Spec", "Roofline", "Stop Conditions"))
+    for name in ("env_check.md", "baseline_report.md", "report.md", "benchmark.md", "settings.yaml", "task/reference.py", "task/task.json"):
+        assert (root / name).read_text().strip(), name
+    assert (root / "task" / "kernel.cpp").read_text() == (TASK / "kernel.cpp").read_text()
+    assert Repository(root).is_clean()
+    assert not [name for name in git(root, "ls-files").split() if name.startswith(".kernelwright/")]
+    assert {"checkpoint.sqlite", "events.jsonl", "lock", "secret"} <= {path.name for path in (root / ".kernelwright").iterdir()}
+    assert (root / ".kernelwright" / "secret").stat().st_mode & 0o077 == 0
+
+
+def test_the_versions_are_complete(finished: FinishedRun) -> None:
+    root = finished.root
+    memories = versions(root)
+    assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
+    for memory in memories:
+        assert gate.audit(root, memory.iteration, closed=True) == ()
+        assert not memory.masked
+    assert (root / "current_iteration.txt").read_text() == f"{memories[-1].iteration}\n"
+    records = Records(root)
+    head = records.find(next(r.key for r in records if r.kind == "candidate" and r.payload["files"]["kernel.cpp"] == kernel(root)))
+    assert head is not None and head.payload["methods"] == list(memories[accepted(root)].methods)
+
+
+def kernel(root: Path) -> str:
+    return (root / "kernel.cpp").read_text()
+
+
+def test_the_kernel_can_be_tried_by_hand(finished: FinishedRun) -> None:
+    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=finished.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) < 1e-4
+
+
+def test_every_record_that_is_named_exists(finished: FinishedRun) -> None:
+    known = {record.id for record in Records(finished.root)}
+    pages = [finished.root / "report.md", finished.root / "benchmark.md", *finished.root.glob("versions/*/*.md")]
+    for page in pages:
+        named = set(re.findall(r"(?<![0-9a-z.])(?:records? |`)((?:[0-9a-f]{16}(?:`?, `?)?)+)", page.read_text()))
+        identities = {identity for found in named for identity in re.findall(r"[0-9a-f]{16}", found)}
+        assert identities <= known, page
+        assert identities, f"{page} names no evidence"
+
+
+def test_nothing_hidden_was_ever_committed(finished: FinishedRun) -> None:
+    root = finished.root
+    secret = (root / ".kernelwright" / "secret").read_text()
+    (hidden,) = hidden_workloads(thaw(root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"])
+    everything = git(root, "log", "--all", "-p", "--text", "--format=%B")
+    assert secret not in everything and "hidden-1" in everything
+    both = [rf'"?{name}"?\s*[=:]\s*{value}\b' for name, value in hidden.dims.items()]
+    assert re.search(r"rows=256[ ,]+columns=512", everything), "the pattern below would find nothing"
+    assert not re.search(r"[\s,+]+".join(both), everything), hidden.dims
+
+
+def test_every_commit_has_its_trailers(finished: FinishedRun) -> None:
+    commits = Repository(finished.root).log()
+    assert commits[-1].subject == "baseline v0"
+    assert set(commits[0].trailers) == {"Report"}
+    known = {record.id for record in Records(finished.root)}
+    assert commits[0].trailers["Report"] in known
+    for commit in commits[1:]:
+        assert {"Version", "Task", "Candidate", "Verdict", "Evidence", "Protocol"} <= set(commit.trailers)
+        assert commit.trailers["Evidence"] in known
+        changed = git(finished.root, "show", "--name-only", "--format=", commit.id).split()
+        word = commit.subject.split(" ")[0]
+        assert ("kernel.cpp" in changed) == (word in ("accept", "baseline"))
+        if word == "accept":
+            assert {"Speedup", "Confidence"} <= set(commit.trailers)
+
+
+# ---------------------------------------------------------------- afterwards
+
+
+def test_resuming_a_finished_run_does_nothing(copied: Path, finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    before = git(copied, "rev-parse", "HEAD")
+    begun = time.monotonic()
+    found = json.loads(succeeded(capsys, "resume", str(copied), "--quiet", "--json"))
+    assert time.monotonic() - begun < 5
+    assert found == {**json.loads(finished.stdout.splitlines()[-1]), "workspace": str(copied)}
+    assert git(copied, "rev-parse", "HEAD") == before and Repository(copied).is_clean()
+
+
+def test_a_workspace_in_use_names_its_holder(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = workspaces.reopen(copied)
+    try:
+        command = [sys.executable, "-m", "graph", "resume", str(copied)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        assert f"in use by process {os.getpid()};" in done.stderr
+        assert succeeded(capsys, "show", str(copied)), "looking needs no lock"
+    finally:
+        held.close()
+    succeeded(capsys, "resume", str(copied), "--quiet")
+
+
+def test_a_kernel_changed_by_hand_stops_a_resume(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = kernel(copied) + "// mine\n"
+    (copied / "kernel.cpp").write_text(changed)
+    before = git(copied, "rev-parse", "HEAD")
+    said = refused(capsys, "resume", str(copied))
+    assert "kernel.cpp" in said and "git checkout" in said
+    assert kernel(copied) == changed and git(copied, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.parametrize("name", ["reference.py", "kernel.cpp", "task.json"])
+def test_a_task_changed_by_hand_stops_a_resume(copied: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with (copied / "task" / name).open("a") as file:
+        file.write("\n")
+    if name == "task.json":  # White space says nothing; another tolerance does.
+        path = copied / "task" / name
+        path.write_text(path.read_text().replace('"ieee"', '"tf32"'))
+    said = refused(capsys, "resume", str(copied))
+    assert name in said
+
+
+def test_somebody_elses_repository_is_left_alone(tmp_path: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    git(foreign, "init", "-q")
+    assert "not a Kernelwright workspace" in refused(capsys, "resume", str(foreign))
+    (copied / ".gitignore").write_text("*.o\n")
+    for verb in ("resume", "verify", "report"):
+        assert "somebody else's git repository" in refused(capsys, verb, str(copied))
+    shutil.rmtree(copied / ".git")
+    assert "no .git" in refused(capsys, "resume", str(copied))
+
+
+# ---------------------------------------------------------------- mask, restart
+
+
+def test_a_masked_version_is_invisible(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copied / "memory" / "v1.json"
+    commits = len(git(copied, "rev-list", "HEAD").split())
+    assert seen(copied) == [memory.iteration for memory in versions(copied)[1:]]
+    assert "invisible" in succeeded(capsys, "mask", str(copied), "v1")
+    memory = VersionMemory.model_validate_json(path.read_bytes())
+    assert memory.masked and memory.attempts and all(attempt.masked for attempt in memory.attempts)
+    assert 1 not in seen(copied)
+    assert "(masked)" in succeeded(capsys, "show", str(copied))
+    attempt = memory.attempts[0]
+    assert not Experience(None).like(attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck)
+    assert len(git(copied, "rev-list", "HEAD").split()) == commits + 1
+    assert git(copied, "show", "--name-only", "--format=%s", "HEAD").split("\n\n") == ["mask v1", "memory/v1.json\n"]
+    assert "already" in succeeded(capsys, "mask", str(copied), "v1")
+    assert len(git(copied, "rev-list", "HEAD").split()) == commits + 1
+
+    assert "visible again" in succeeded(capsys, "unmask", str(copied), "v1")
+    assert 1 in seen(copied)
+    found = Experience(None).like(attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck)
+    assert [a.evidence for a in found] == [attempt.evidence]
+    succeeded(capsys, "resume", str(copied), "--quiet")
+
+
+def seen(root: Path) -> list[int]:
+    """The iterations that a planner would be told of."""
+    with runs.opened(root) as services:
+        return sorted({item.iteration for item in tried(services)})
+
+
+@pytest.mark.parametrize("version", ["v9", "1", "../v1", "v1.json"])
+def test_unknown_versions_are_named(copied: Path, version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("mask", "unmask", "restart"):
+        said = refused(capsys, verb, str(copied), version)
+        assert repr(version) in said and "v0, v1" in said
+
+
+@pytest.mark.slow
+def test_restart_begins_with_an_old_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(succeeded(capsys, "restart", str(finished.root), "v1", "--quiet", "--json"))
+    root = Path(found["workspace"])
+    assert root != finished.root and found["status"] == "finished"
+    first = found["commits"][0]
+    assert git(root, "show", f"{first}:kernel.cpp") == git(finished.root, "show", f"{version_commit(finished.root, 'v1')}:kernel.cpp")
+    assert f"{finished.root.name} v1" in (root / "README.md").read_text()
+    settings = yaml.safe_load((root / "settings.yaml").read_text())
+    assert settings["linked_to"] == f"{finished.root.name} v1"
+
+
+def version_commit(root: Path, version: str) -> str:
+    found = Repository(root).find_commit("Version", version)
+    assert found is not None
+    return found
+
+
+# ---------------------------------------------------------------- stopped early
+
+
+@pytest.mark.slow
+def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "budget": {"wall_s": 1}}))
+    assert main(["run", str(config), "--quiet", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    root = Path(found["workspace"])
+    assert found["status"] == "finished" and found["stop_reason"] == "budget" and found["verdicts"] == {}
+    assert "budget" in (root / "report.md").read_text()
+    assert gate.audit(root, 0, closed=True) == () and Repository(root).is_clean()
+
+
+@pytest.mark.slow
+def test_interrupted_and_resumed(tmp_path: Path, config: Path, own_home: Path) -> None:
+    settings = yaml.safe_load(config.read_text())
+    config.write_text(
+        yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 1, "iterations": 1, "methods_per_iteration": 1}})
+    )
+    command = [sys.executable, "-m", "graph", "run", str(config)]
+    # A group of its own, as a shell gives to what it starts: Ctrl-C at a terminal reaches all of it.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    assert run.stdout is not None
+    before = next(line for line in run.stdout if " write " in line)
+    time.sleep(0.5)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 130, (before, errors)
+    (root,) = (tmp_path / "workspaces").iterdir()
+    assert f"python -m graph resume {root}" in errors and "Traceback" not in errors
+    wait_until_alone(root)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "graph", "resume", str(root), "--json"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert " preflight " not in done.stdout and json.loads(done.stdout.splitlines()[-1])["status"] == "finished"
+
+
+def wait_until_alone(folder: Path) -> None:
+    """No process may run a file under the folder or work there."""
+    end = time.monotonic() + 10
+    while left := [command for place, command in processes() if str(folder) in command or place.startswith(str(folder))]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
+def processes() -> list[tuple[str, str]]:
+    """(working folder, command line) of every other process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            place = str((path / "cwd").readlink())
+        except OSError:
+            continue
+        if words[0] and int(path.name) != os.getpid():
+            found.append((place, b" ".join(words).decode(errors="replace").strip()))
+    return found

@@ -1,0 +1,243 @@
+"""`verify` believes git and its own measurement, and nothing else: it agrees with the honest commit and with no doctored one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graph.__main__ import main
+from graph.verify import Verification, accepted, compare, verify
+from graph.workspace import Workspace, peek
+from tests.graph.conftest import TASK, FinishedRun
+from tools.artifacts import Candidate, Failed, Interval, Passed, Record, Unmeasured, Verdict
+from tools.records import Records, key
+from tools.repository import Commit, Repository
+from tools.task import freeze, thaw
+
+Doctor = Callable[[Path], None]
+SLOW = (TASK / "kernel.cpp").read_text().replace("#include <cmath>", "#include <cmath>\n// The same once more.")
+
+
+def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
+    named = ["-c", "user.name=Mallory", "-c", "user.email=mallory@example.invalid"]
+    return subprocess.run(["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True).stdout
+
+
+def on_top(root: Path, doctor: Doctor, message: Callable[[str], str] = lambda text: text) -> None:
+    """Amend the last accepted commit of a copy: everything that was committed after it is gone, and `doctor` may change what it holds."""
+    last = accepted(Repository(root))[-1]
+    git(root, "checkout", "-q", "-f", last.id)
+    doctor(root)
+    git(root, "add", "--all", "task", "records", "versions", "kernel.cpp")
+    git(root, "commit", "-q", "--amend", "--file=-", stdin=message(git(root, "log", "-1", "--format=%B")))
+
+
+def nothing(root: Path) -> None:
+    """Leave the content of the commit as it is."""
+
+
+def another_kernel(root: Path) -> None:
+    path = root / "kernel.cpp"
+    path.write_text(path.read_text() + "\n// mine\n")
+
+
+def raised(message: str) -> str:
+    return re.sub(r"^Speedup: .*$", "Speedup: 99.5 [90.1, 120.2]", message, flags=re.MULTILINE)
+
+
+def verdict_file(root: Path) -> Path:
+    return root / "records" / f"{accepted(Repository(root))[-1].trailers['Evidence']}.json"
+
+
+def altered_verdict(root: Path) -> None:
+    path = verdict_file(root)
+    record = json.loads(path.read_text())
+    record["payload"]["speedup"] |= {"estimate": 99.5, "low": 90.1, "high": 120.2}
+    path.write_text(json.dumps(record, indent=1))
+
+
+def missing_verdict(root: Path) -> None:
+    verdict_file(root).unlink()
+
+
+def missing_kernel(root: Path) -> None:
+    (root / "kernel.cpp").unlink()
+
+
+def binary_kernel(root: Path) -> None:
+    (root / "kernel.cpp").write_bytes(b"\xff\xfe\x00")
+
+
+def other_reference(root: Path) -> None:
+    path = root / "task" / "reference.py"
+    path.write_text(path.read_text() + "\n# easier\n")
+
+
+def other_task(root: Path) -> None:
+    """Frozen again in good order, so that only the commit's own word tells."""
+    task = thaw(root / "task")
+    freeze(task.model_copy(update={"reference": task.reference + "\n# easier\n"}), root / "task")
+
+
+def without(trailer: str) -> Callable[[str], str]:
+    return lambda message: re.sub(rf"^{trailer}: .*\n", "", message, flags=re.MULTILINE)
+
+
+def claimed(root: Path, source: str, speedup: Interval) -> None:
+    """A commit on top that has everything in order, its verdict record too, but whose kernel is `source`."""
+    last = accepted(Repository(root))[-1]
+    records = Records(root)
+    candidate = Candidate(language="cpp", files={"kernel.cpp": source})
+    before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
+    verdict = before.model_copy(update={"candidate": candidate.id, "speedup": speedup})
+    record = records.add(Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json")))
+    (root / "kernel.cpp").write_text(source)
+    trailers = {
+        **last.trailers,
+        "Version": "v99",
+        "Candidate": candidate.id,
+        "Evidence": record.id,
+        "Speedup": f"{speedup.estimate:.4g} [{speedup.low:.4g}, {speedup.high:.4g}]",
+    }
+    lines = [f"{name}: {value}" for name, value in trailers.items()]
+    git(root, "add", "kernel.cpp", f"records/{record.id}.json")
+    git(root, "commit", "-q", "--file=-", stdin="\n".join(["accept v99", "", *lines, ""]))
+
+
+def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    last = accepted(Repository(finished.root))[-1]
+    for _ in range(3):  # A neighbour's load may hide the gain for a while; it can never make an honest claim wrong.
+        code = main(["verify", str(finished.root), "--json"])
+        found = Verification.model_validate_json(capsys.readouterr().out)
+        assert found.outcome != "disagree", found.reason
+        if code == 0:
+            break
+    assert (found.outcome, found.commit, found.candidate) == ("agree", last.id, last.trailers["Candidate"])
+    assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
+    assert found.measured != found.claimed, "it measured nothing of its own"
+    assert Repository(finished.root).is_clean()
+
+
+@pytest.mark.parametrize(
+    ("doctor", "message", "says"),
+    [
+        (another_kernel, None, "kernel's content"),
+        (nothing, raised, "speed-up in the commit message"),
+        (nothing, without("Speedup"), "speed-up in the commit message"),
+        (altered_verdict, None, "does not match its id"),
+        (altered_verdict, raised, "does not match its id"),
+        (missing_verdict, None, "missing"),
+        (missing_kernel, None, "kernel.cpp is missing"),
+        (binary_kernel, None, "not text"),
+        (nothing, without("Evidence"), "Evidence"),
+        (other_reference, None, "reference.py was changed"),
+        (other_task, None, "frozen task"),
+        (nothing, without("Task"), "frozen task"),
+        (nothing, without("Candidate"), "kernel's content"),
+    ],
+)
+def test_it_disagrees_with_a_doctored_commit(
+    copied: Path, doctor: Doctor, message: Callable[[str], str] | None, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_top(copied, doctor, message or (lambda text: text))
+    assert main(["verify", str(copied)]) == 1
+    said = capsys.readouterr().out
+    assert ": disagree: " in said and says in said
+
+
+def test_evidence_must_be_a_verdict(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = next(record.id for record in Records(copied) if record.kind == "environment")
+    on_top(copied, nothing, lambda message: re.sub(r"^Evidence: .*$", f"Evidence: {other}", message, flags=re.MULTILINE))
+    assert main(["verify", str(copied)]) == 1
+    assert "a record of kind 'environment'" in capsys.readouterr().out
+
+
+def test_another_protocol_is_named_and_not_guessed(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_top(copied, nothing, lambda message: re.sub(r"^Protocol: .*$", "Protocol: 0.9", message, flags=re.MULTILINE))
+    assert main(["verify", str(copied)]) == 5
+    assert ": inconclusive: measured under protocol 0.9" in capsys.readouterr().out
+
+
+def test_a_record_altered_in_the_folder_alone_does_not_matter(copied: Path) -> None:
+    """Git alone is believed. The claim is read from the commit, so what lies in the folder cannot make it better or worse."""
+    last = accepted(Repository(copied))[-1]
+    altered_verdict(copied)
+    (found,) = verify(copied, last.id)
+    assert found.outcome != "disagree" and found.measured is not None
+
+
+def test_it_disagrees_with_a_kernel_that_is_slower(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claimed(copied, SLOW, Interval(estimate=1.5, low=1.4, high=1.6))
+    assert main(["verify", str(copied)]) == 1
+    assert ": disagree: not faster: " in capsys.readouterr().out
+
+
+def test_it_disagrees_with_a_kernel_that_is_wrong(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = SLOW.replace("/ total;", "/ (total * 1.001f);")
+    assert wrong != SLOW
+    claimed(copied, wrong, Interval(estimate=1.5, low=1.4, high=1.6))
+    assert main(["verify", str(copied)]) == 1
+    assert ": disagree: correctness: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["nonsense", "0000000", "HEAD", ""])
+def test_a_name_that_is_no_commit(finished: FinishedRun, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(finished.root), name]) == 2
+    said = capsys.readouterr().err
+    assert repr(name) in said and "git log" in said
+
+
+def test_commits_that_accepted_nothing_are_not_versions_to_verify(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    for commit in Repository(finished.root).log():
+        if commit.trailers.get("Verdict") != "accept":
+            assert main(["verify", str(finished.root), commit.id]) == 2, commit.subject
+            assert commit.id in capsys.readouterr().err
+
+
+def test_nothing_was_accepted(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = Repository(copied).log()[-1]
+    git(copied, "checkout", "-q", "-f", first.id)
+    assert main(["verify", str(copied)]) == 2
+    assert "no version was accepted" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the claim against a fresh trial
+
+CLAIM = Interval(estimate=4.0, low=3.8, high=4.2)
+
+
+def passed(low: float, high: float) -> Passed:
+    return Passed(candidate="c", measurements=(), speedup=Interval(estimate=(low + high) / 2, low=low, high=high), records=())
+
+
+@pytest.mark.parametrize(
+    ("trial", "outcome", "code"),
+    [
+        (passed(3.7, 4.3), "agree", 0),
+        (passed(6.0, 6.2), "agree", 0),
+        (passed(2.8, 3.2), "agree", 0),
+        (passed(2.3, 2.6), "inconclusive", 5),
+        (passed(0.9, 3.9), "inconclusive", 5),
+        (passed(1.2, 1.8), "disagree", 1),
+        (passed(0.9, 1.01), "disagree", 1),
+        (Failed(candidate="c", stage="correctness", reason="wrong"), "disagree", 1),
+        (Unmeasured(candidate="c", reason="no machine"), "inconclusive", 5),
+    ],
+)
+def test_outcomes_and_their_exit_codes(finished: FinishedRun, trial: Passed | Failed | Unmeasured, outcome: str, code: int) -> None:
+    from graph.__main__ import _verified
+
+    found = compare(Commit("c0ffee", None, "accept v1", {"Candidate": "c"}), CLAIM, trial, opened(finished).settings())
+    assert found.outcome == outcome
+    assert _verified((found,), as_json=False) == code
+    agreed = found.model_copy(update={"outcome": "agree"})
+    assert _verified((agreed, found), as_json=True) == code
+
+
+def opened(run: FinishedRun) -> Workspace:
+    return peek(run.root)
