@@ -82,15 +82,14 @@ def overhead(workspace: Path) -> list[Row]:
     """What is left of a run's wall time when compiling, measuring and profiling are taken out."""
     log = events.read(workspace / ".kernelwright" / "events.jsonl")
     nodes: dict[str, list[float]] = defaultdict(list)
-    jobs = inside = 0.0
+    inside = 0.0
     for event in log:
-        if event.kind == "job":
+        if event.kind == "job" and event.details["state"] == "finished":
             inside += float(event.details["s"])
         if event.kind == "node" and event.details["state"] == "started":
             inside = 0.0
         if event.kind == "node" and event.details["state"] == "finished":
             nodes[event.details["node"]].append(float(event.details["s"]) - inside)
-            jobs += inside
     own = [seconds for times in nodes.values() for seconds in times]
     total = log[-1].seconds - log[0].seconds
     worst = max(nodes, key=lambda name: statistics.median(nodes[name]))

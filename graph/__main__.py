@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -57,16 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if foreign:
         print(f"error: {foreign}", file=sys.stderr)
         return 2
-    from tools.errors import BudgetExhausted, InfrastructureError, SettingsError
+    from tools.errors import InfrastructureError, SettingsError
 
     try:
         return dispatch(arguments)
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BudgetExhausted as error:
-        print(f"budget: {error}", file=sys.stderr)
-        return 3
     except InfrastructureError as error:
         print(f"machine: {error}", file=sys.stderr)
         return 4
@@ -190,10 +188,14 @@ def _verified(results: Sequence[object], *, as_json: bool) -> int:
     from graph.verify import Verification
 
     found = [result for result in results if isinstance(result, Verification)]
-    for result in found:
-        print(result.model_dump_json() if as_json else result.sentence())
     outcomes = {result.outcome for result in found}
-    return 1 if "disagree" in outcomes else 5 if "inconclusive" in outcomes else 0
+    worst = next((outcome for outcome in ("disagree", "inconclusive") if outcome in outcomes), "agree")
+    for result in found:
+        if not as_json:
+            print(result.sentence())
+    if as_json:
+        print(json.dumps({"outcome": worst, "versions": [result.model_dump(mode="json") for result in found]}))
+    return {"agree": 0, "disagree": 1, "inconclusive": 5}[worst]
 
 
 if __name__ == "__main__":

@@ -140,3 +140,5 @@ class FinalBenchmark(Artifact):
     """Contestant -> its objective time / the best kernel's."""
     objective_s: dict[str, float]
     unavailable: dict[str, str]
+    wall_s: float
+    """Wall time of the run up to here, over all its processes."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tools.artifacts import Artifact
+from tools.records import unwritable
 
 
 class Event(Artifact):
@@ -33,8 +34,11 @@ class Events:
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
         """Record one event. The log is for people and benchmarks; nothing is decided from it, so it is not synced to disk."""
         event = Event(kind=kind, seconds=time.time(), details=dict(details))
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event.model_dump()) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(event.model_dump()) + "\n")
+        except OSError as error:
+            raise unwritable(self.path, error) from error
         for observer in self.observers:
             observer(event)
 

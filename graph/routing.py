@@ -52,10 +52,10 @@ class Routes:
         return "write" if state.get("rewrite") else "gate"
 
     def after_learn(self, state: State) -> AfterLearn:
-        """Stop, profile a new incumbent, or look for another idea about the old one."""
-        if state.get("stop"):
-            return "finalise"
-        return "profile" if state["outcome"] == "accept" else "retrieve_evidence"
+        """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old one."""
+        if state["outcome"] == "accept":
+            return "profile"
+        return "finalise" if state.get("stop") else "retrieve_evidence"
 
     def good_enough(self, state: State) -> StopReason | None:
         """The stop condition that the incumbent meets, if any."""

@@ -14,22 +14,22 @@ from typing import cast
 from graph import events as event_log
 from graph import workspace as workspaces
 from graph.events import Events, Observer
+from graph.nodes.commits import refuse_foreign_commits
 from graph.report import final
 from graph.report.summary import stored_state, versions
 from graph.services import Metered, Services, open_agents, open_executor, open_language, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
+from tools import gate
 from tools.artifacts import Candidate, Record
 from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor
 from tools.records import Blobs, key
 from tools.task import Loaded
 
-UNDER_WAY = ("versions/", "memory/", "current_iteration.txt", "report.md", "benchmark.md")
-"""What the gate and finalise may have written when they were killed before their commit; they write it again."""
 LONGEST_GAP_S = 60.0
-"""A longer silence between two events was a pause between processes, not work."""
+"""A longer silence between two events, other than during a job, was a pause between processes and not work."""
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
 
@@ -92,7 +92,10 @@ def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]
 def write_report(path: Path) -> str:
     """Render report.md again from the records; returns a sentence."""
     with opened(path) as services:
-        text = final.report(stored_state(services.workspace), services)
+        state = stored_state(services.workspace)
+        if "profile" not in state:
+            raise WorkspaceError(f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on")
+        text = final.report(state, services)
         services.workspace.write("report.md", text)
         return f"{path}/report.md is written from {len(versions(services.workspace.root))} versions"
 
@@ -123,11 +126,12 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
     from knowledge_base.experience import Experience
     from knowledge_base.index import Index
     from knowledge_base.wiki import Wiki
-    from tools.environment import inspect
+    from tools.environment import Environment, inspect
     from tools.judge import Judge
 
     language = open_language(loaded.task.language)
     records = workspace.records
+    records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
     agents = open_agents(settings, records, events.emit)
     profilers = open_profilers(settings.profilers)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
@@ -136,6 +140,13 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
         found = inspect(executor, (language,), records.blobs)
         environment = records.add(Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json")))
     device = executor.devices()[0]
+    begun_on = Environment.model_validate(environment.payload).devices[0]
+    same = {"kind", "name", "units", "architecture"}
+    if begun_on.model_dump(include=same) != device.model_dump(include=same):
+        raise WorkspaceError(
+            f"{workspace.root}: the run began on {begun_on.name} ({begun_on.units} units) and this is {device.name} ({device.units}); "
+            "resume it there, or `python -m graph restart` a version here"
+        )
     judge = Judge(
         loaded.task,
         language,
@@ -209,8 +220,10 @@ def reconcile(services: Services) -> None:
             workspace.records.blobs.path(sha)
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
-    _restore_kernel(services)
-    drifted = workspace.repository.drift(UNDER_WAY)
+    refuse_foreign_commits(services)
+    under_way = _under_way(services)
+    _restore_kernel(services, under_way)
+    drifted = workspace.repository.drift(under_way)
     if drifted:
         raise WorkspaceError(
             f"{workspace.root}: {', '.join(drifted[:3])} changed outside the run; "
@@ -218,14 +231,20 @@ def reconcile(services: Services) -> None:
         )
 
 
-def _restore_kernel(services: Services) -> None:
+def _under_way(services: Services) -> tuple[str, ...]:
+    """What gate and finalise may have written when they were killed before their commit; they write it again."""
+    closed = int(services.workspace.repository.show("HEAD", gate.POINTER).decode().strip() or 0)
+    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, "report.md", "benchmark.md")
+
+
+def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:
     """A kill between writing an accepted kernel and committing it leaves that kernel in the folder: put HEAD's back, the gate goes on.
 
     Anything that is not a candidate of this run was written by somebody else and is drift.
     """
     workspace = services.workspace
     name = f"kernel{services.language.suffix}"
-    if name not in workspace.repository.drift(UNDER_WAY):
+    if name not in workspace.repository.drift(under_way):
         return
     path = workspace.root / name
     found = Candidate(language=services.task.language, files={name: path.read_text(errors="replace") if path.is_file() else ""})
@@ -236,5 +255,6 @@ def _restore_kernel(services: Services) -> None:
 def _spent(workspace: Workspace) -> float:
     """Wall seconds between first and last event of each earlier process, summed; gaps while nothing ran do not count."""
     log = event_log.read(workspace.private / "events.jsonl")
-    gaps = (later.seconds - earlier.seconds for earlier, later in pairwise(log))
-    return sum(gap for gap in gaps if gap < LONGEST_GAP_S)
+    spans = [(earlier, later.seconds - earlier.seconds) for earlier, later in pairwise(log)]
+    working = ("job", "started")
+    return sum(span for event, span in spans if span < LONGEST_GAP_S or (event.kind, event.details.get("state")) == working)

@@ -16,7 +16,7 @@ from knowledge_base.experience import Experience
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import ceilings
-from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task
+from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task, digest
 from tools.errors import StorageError
 from tools.executors.base import EXECUTORS, Executor
 from tools.judge import Judge
@@ -40,11 +40,13 @@ class Metered(Executor):
         return self.inner.devices()
 
     def run(self, job: Job) -> Finished:
+        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2])}
+        self.emit("job", {**named, "state": "started"})
         start = time.perf_counter()
         try:
             return self.inner.run(job)
         finally:
-            self.emit("job", {"argv": " ".join(job.argv[:2]), "s": f"{time.perf_counter() - start:.4f}"})
+            self.emit("job", {**named, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"})
 
     def close(self) -> None:
         self.inner.close()
@@ -95,14 +97,16 @@ class Services:
         )
         return self.records.add(record)
 
-    def keep_candidate(self, candidate: Candidate) -> str:
-        """Store a candidate under its id and return the id."""
+    def keep_candidate(self, candidate: Candidate, iteration: int = 0) -> str:
+        """Store a candidate under its id, and how it was made in this iteration; returns the id."""
         self.keep("candidate", candidate, id=candidate.id)
+        self.keep("candidate", candidate, id=candidate.id, iteration=iteration)
         return candidate.id
 
-    def candidate(self, identity: str) -> Candidate:
-        """The stored candidate."""
-        record = self.records.find(key("candidate", id=identity))
+    def candidate(self, identity: str, iteration: int | None = None) -> Candidate:
+        """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code may be made twice."""
+        asked = self.records.find(key("candidate", id=identity, iteration=iteration)) if iteration is not None else None
+        record = asked or self.records.find(key("candidate", id=identity))
         if record is None:
             raise StorageError(f"candidate {identity} is missing from {self.records.folder}; restore it from a copy of the workspace")
         return Candidate.model_validate(record.payload)

@@ -34,7 +34,7 @@ class State(TypedDict, total=False):
     headroom: float | None
     """Of the objective: 1 - roof time / measured time; None when no roof applies."""
     speedup: float
-    """Of HEAD over v0, product of the accepted steps' estimates."""
+    """Of HEAD over v0, at least: the product of the accepted steps' lower bounds."""
     dossier: str
     """Record id."""
     plan: str

@@ -1,23 +1,29 @@
-"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the truth."""
+"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the truth.
+
+A clone is enough: neither the run's secret nor its private folder is needed. The task, the settings and so the tolerances are those of the
+first commit, v0; a later commit that changed them is refuted. What is measured anew goes through the same gate.
+"""
 
 from __future__ import annotations
 
 import secrets
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graph import workspace as workspaces
 from graph.services import open_executor, open_language
 from graph.settings import Settings, parse
-from graph.workspace import Workspace
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.protocol import PROTOCOL
-from tools.records import Records
+from tools.records import Records, key
 from tools.repository import Commit, Repository
+from tools.task import Loaded
 
+FROZEN = ("task", "settings.yaml")
+"""What no commit after v0 may touch."""
 DRIFT = 0.2
 """Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not reproduced, and beyond
 half of it refuted."""
@@ -38,17 +44,33 @@ class Verification(Artifact):
         return f"{self.commit[:12]} {self.candidate}: {self.outcome}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a commit says, read from git and found consistent in itself."""
+
+    task: Task
+    settings: Settings
+    loaded: Loaded
+    candidate: Candidate
+    incumbent: Candidate
+    verdict: Verdict
+    speedup: Interval
+
+
+class Refuted(Exception):
+    """The commit contradicts itself, or v0."""
+
+
 def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
-    """Verify one commit (default: the last accepted one) or every accepted one.
+    """Verify one commit (an id, v<N> or HEAD; default: the last accepted one) or every accepted one of a workspace or a clone of it.
 
     Raises WorkspaceError when there is nothing to verify, InfrastructureError when this machine cannot measure.
     """
-    workspace = workspaces.reopen(path)
-    try:
-        chosen = _chosen(workspace.repository, commit, every=every)
-        return tuple(_one(workspace, item) for item in chosen)
-    finally:
-        workspace.close()
+    if not path.is_dir():
+        raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it")
+    repository = Repository(path.resolve())
+    repository.check()
+    return tuple(_one(repository, item) for item in _chosen(repository, commit, every=every))
 
 
 def accepted(repository: Repository) -> tuple[Commit, ...]:
@@ -59,90 +81,144 @@ def accepted(repository: Repository) -> tuple[Commit, ...]:
 def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
     found = accepted(repository)
     if commit is not None:
-        named = [c for c in repository.log() if c.id.startswith(commit)]
+        log = repository.log()
+        named = [c for c in log if c.trailers.get("Version") == commit or c.id.startswith(commit.lower())]
+        if commit == "HEAD":
+            named = list(log[:1])
         if len(named) != 1 or named[0].trailers.get("Verdict") != "accept":
-            raise WorkspaceError(
-                f"{commit!r} does not name one accepted version of {repository.root}; `git log --grep '^accept'` in that folder lists them"
-            )
+            known = ", ".join(c.trailers["Version"] for c in found) or "none"
+            raise WorkspaceError(f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}")
         return named
     if not found:
         raise WorkspaceError(f"{repository.root}: no version was accepted, so there is nothing to verify; run longer or look at report.md")
     return found if every else found[-1:]
 
 
-def _one(workspace: Workspace, commit: Commit) -> Verification:
+def _one(repository: Repository, commit: Commit) -> Verification:
+    if commit.trailers.get("Protocol") != str(PROTOCOL):
+        reason = f"measured under protocol {commit.trailers.get('Protocol', 'none')}, and this version runs only {PROTOCOL}"
+        return _result(commit, "inconclusive", reason)
     with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
-        copy = workspace.repository.clone_to(Path(folder) / "copy", commit.id)
-        return examine(copy.root, commit, Path(folder))
+        copy = repository.clone_to(Path(folder) / "copy", commit.id)
+        try:
+            claim = read(copy, commit)
+        except (Refuted, SettingsError, StorageError) as error:
+            return _result(commit, "disagree", str(error))
+        trial, verdict = measure(claim, Path(folder))
+        return compare(commit, claim, trial, verdict)
 
 
-def examine(copy: Path, commit: Commit, scratch: Path) -> Verification:
-    """Verify `commit`, checked out at `copy`; everything that is measured lies under `scratch`."""
+def read(copy: Repository, commit: Commit) -> Claim:
+    """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
+    from tools import gate
     from tools import task as tasks
 
-    try:
-        task = tasks.thaw(copy / "task")
-        settings = _settings(copy)
-        candidate = _kernel(copy, task)
-        verdict = _verdict(copy, commit)
-    except (SettingsError, StorageError) as error:
-        return _result(commit, "disagree", f"the commit does not hold what it names: {error}")
-    claimed = verdict.speedup
+    first = copy.log()[-1]
+    if first.trailers.get("Version") != "v0":
+        raise Refuted("the first commit is not a baseline v0")
+    if copy.diff(first.id, commit.id, FROZEN):
+        raise Refuted("the frozen task or settings are not those of v0")
+    task = tasks.thaw(copy.root / "task")
+    settings = _settings(copy.root)
+    candidate = _kernel(copy, commit.id, task)
+    records = Records(copy.root)
+    evidence = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
+    if evidence.kind != "verdict":
+        raise Refuted(f"its evidence is a record of kind {evidence.kind!r}, not a verdict")
+    verdict = Verdict.model_validate(evidence.payload)
+    said = verdict.speedup
     if commit.trailers.get("Task") != task.identity()[:16]:
-        return _result(commit, "disagree", "the frozen task is not the one that the commit names", claimed)
-    if commit.trailers.get("Candidate") != candidate.id or verdict.candidate not in (candidate.id, None):
-        return _result(commit, "disagree", f"the kernel's content is {candidate.id}, not the candidate that the commit names", claimed)
-    if claimed is None or commit.trailers.get("Speedup", "").split(" ")[0] != f"{claimed.estimate:.4g}":
-        return _result(commit, "disagree", "the speed-up in the commit message is not the one in its record", claimed)
-    protocol = commit.trailers.get("Protocol", "none")
-    if protocol != str(PROTOCOL):
-        reason = f"measured under protocol {protocol}, and this version runs only {PROTOCOL}"
-        return _result(commit, "inconclusive", reason, claimed)
-    incumbent = _kernel_at(copy, f"{commit.id}^", task)
-    return compare(commit, claimed, _measure(task, settings, candidate, incumbent, scratch), settings)
+        raise Refuted("the frozen task is not the one that the commit names")
+    if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
+        raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
+    if verdict.outcome != "accept" or said is None or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}":
+        raise Refuted("the speed-up in the commit message is not the one in its record")
+    if _recomputed(records, verdict, settings, said.confidence) != said:
+        raise Refuted("the speed-up does not follow from the timing records that the verdict names")
+    faults = gate.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
+    if faults:
+        raise Refuted(faults[0])
+    known = records.find(key("task"))
+    if known is None:
+        raise Refuted("the record of the task is missing")
+    incumbent = _kernel(copy, f"{commit.id}^", task)
+    return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said)
 
 
-def compare(commit: Commit, claimed: Interval, trial: Trial, settings: Settings) -> Verification:
-    """The claim against a fresh trial: still correct, still faster, and by about as much."""
-    if isinstance(trial, Failed):
-        return _result(commit, "disagree", f"{trial.stage}: {trial.reason}", claimed)
-    if not isinstance(trial, Passed):
-        return _result(commit, "inconclusive", trial.reason, claimed)
-    found = trial.speedup
-    threshold = 1 + settings.judge.min_effect
-    figures = f"claimed {claimed.estimate:.3g}x, measured {found.estimate:.3g}x [{found.low:.3g}, {found.high:.3g}]"
-    if found.high < threshold:
-        return _result(commit, "disagree", f"not faster: {figures}", claimed, found)
-    if found.high < claimed.low / 2:
-        return _result(commit, "disagree", f"faster, but by less than half of the claim: {figures}", claimed, found)
-    if found.low <= threshold:
-        return _result(commit, "inconclusive", f"noise hides the gain now: {figures}", claimed, found)
-    if found.high < claimed.low * (1 - DRIFT):
-        return _result(commit, "inconclusive", f"faster, but by less than claimed; is the machine as idle as then? {figures}", claimed, found)
-    return _result(commit, "agree", figures, claimed, found)
+def _recomputed(records: Records, verdict: Verdict, settings: Settings, confidence: float) -> Interval | None:
+    from tools import evidence
+
+    timings = [record for identity in verdict.records if (record := records.get(identity)).kind == "timing"]
+    return evidence.speedup(timings, settings.judge.objective, confidence) if timings else None
 
 
-def _measure(task: Task, settings: Settings, candidate: Candidate, incumbent: Candidate, scratch: Path) -> Trial:
+def measure(claim: Claim, scratch: Path) -> tuple[Trial, Verdict]:
+    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate processes."""
+    from tools import ceilings, evidence, gate, roofline
     from tools.judge import Judge
 
     records = Records(scratch / "store")
-    language = open_language(task.language)
-    baseline = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline or ""})
-    with open_executor(settings.executor, records.blobs, scratch / "scratch") as executor:
+    language = open_language(claim.task.language)
+    policy = claim.settings.judge
+    baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
+    with open_executor(claim.settings.executor, records.blobs, scratch / "scratch") as executor:
         device = executor.devices()[0]
         judge = Judge(
-            task,
+            claim.task,
             language,
             executor,
             records,
             environment="",
             device=f"{device.kind}:{device.index} {device.name}",
-            # A fresh secret: other seeds and other hidden sizes than those the version was accepted on.
+            # Other seeds and other hidden sizes than those the version was accepted on.
             secret=secrets.token_bytes(32),
-            policy=settings.judge,
+            policy=policy,
             emit=lambda kind, details: None,
         )
-        return judge.judge(candidate, incumbent, baseline, siblings=1, iteration=0)
+        roofs = ceilings.measure(language, executor, records)
+        noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
+        trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
+        confirmed = judge.confirm(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else None
+    problem = evidence.contest_problem(confirmed) if confirmed else None
+    launch = roofline.best(roofs, "launch_latency")
+    weighed = gate.Evidence(
+        incumbent=claim.incumbent.id,
+        trial=trial,
+        task_at_start=claim.task.identity(),
+        task_now=claim.task.identity(),
+        workloads=tuple(w.name for w in claim.task.workloads),
+        cases=evidence.cases(trial, records),
+        floors=tuple(
+            gate.Floor(workload=w.name, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, roofs))
+            for w in claim.loaded.workloads
+        ),
+        last_level_cache=device.last_level_cache,
+        launch_s=launch.value if launch else None,
+        noise_floor=noise,
+        confirmation=evidence.contest_speedup(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
+        confirmation_problem=problem,
+    )
+    return trial, gate.decide(weighed, policy)
+
+
+def compare(commit: Commit, claim: Claim, trial: Trial, verdict: Verdict) -> Verification:
+    """The claim against a fresh trial and its verdict: still accepted, and by about as much."""
+    claimed, reason = claim.speedup, verdict.reasons[-1]
+    if isinstance(trial, Failed):
+        return _result(commit, "disagree", reason, claimed)
+    if not isinstance(trial, Passed):
+        return _result(commit, "inconclusive", reason, claimed)
+    found = trial.speedup
+    figures = f"claimed {claimed.estimate:.3g}x, measured {found.estimate:.3g}x [{found.low:.3g}, {found.high:.3g}]"
+    if verdict.outcome.startswith("reject"):
+        return _result(commit, "disagree", f"{figures}: {reason}", claimed, found)
+    if found.high < claimed.low / 2:
+        return _result(commit, "disagree", f"faster, but by less than half of the claim: {figures}", claimed, found)
+    if verdict.outcome != "accept":
+        return _result(commit, "inconclusive", f"{figures}: {reason}", claimed, found)
+    if found.high < claimed.low * (1 - DRIFT):
+        return _result(commit, "inconclusive", f"faster by less than claimed; is the machine as idle as then? {figures}", claimed, found)
+    return _result(commit, "agree", figures, claimed, found)
 
 
 def _settings(copy: Path) -> Settings:
@@ -156,27 +232,9 @@ def _settings(copy: Path) -> Settings:
     return parse(data, origin=path.name, base=copy)
 
 
-def _kernel(copy: Path, task: Task) -> Candidate:
+def _kernel(copy: Repository, commit: str, task: Task) -> Candidate:
     name = f"kernel{open_language(task.language).suffix}"
-    try:
-        return Candidate(language=task.language, files={name: (copy / name).read_text(encoding="utf-8")})
-    except (OSError, UnicodeError) as error:
-        raise StorageError(f"{name} is missing or not text") from error
-
-
-def _kernel_at(copy: Path, commit: str, task: Task) -> Candidate:
-    name = f"kernel{open_language(task.language).suffix}"
-    return Candidate(language=task.language, files={name: Repository(copy).show(commit, name).decode()})
-
-
-def _verdict(copy: Path, commit: Commit) -> Verdict:
-    identity = commit.trailers.get("Evidence", "").split(" ")[0]
-    if not identity:
-        raise StorageError("its message has no Evidence trailer")
-    record = Records(copy).get(identity)
-    if record.kind != "verdict":
-        raise StorageError(f"its Evidence trailer names a record of kind {record.kind!r}, not a verdict")
-    return Verdict.model_validate(record.payload)
+    return Candidate(language=task.language, files={name: copy.show(commit, name).decode(errors="replace")})
 
 
 def _result(
@@ -186,11 +244,5 @@ def _result(
     claimed: Interval | None = None,
     measured: Interval | None = None,
 ) -> Verification:
-    return Verification(
-        commit=commit.id,
-        candidate=commit.trailers.get("Candidate", ""),
-        outcome=outcome,
-        claimed=claimed,
-        measured=measured,
-        reason=reason,
-    )
+    candidate = commit.trailers.get("Candidate", "")
+    return Verification(commit=commit.id, candidate=candidate, outcome=outcome, claimed=claimed, measured=measured, reason=reason)

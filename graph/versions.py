@@ -14,7 +14,7 @@ from graph.services import open_language
 from graph.state import State
 from graph.workspace import Workspace
 from knowledge_base.experience import Experience
-from tools.errors import SettingsError
+from tools.errors import SettingsError, WorkspaceError
 from tools.records import key
 from tools.task import Loaded
 
@@ -23,19 +23,23 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
     """Hide a version from plans, retrieval and reports' rankings (or show it again); one commit. Returns a sentence."""
     workspace = workspaces.reopen(path)
     try:
-        relative, memory = _memory(workspace, version)
-        if memory.masked == masked:
-            return f"{version} is {'masked' if masked else 'not masked'} already"
-        attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
-        changed = memory.model_copy(update={"masked": masked, "attempts": attempts})
-        workspace.write(relative, changed.model_dump_json(indent=1) + "\n")
-        word = "mask" if masked else "unmask"
         repository = workspace.repository
-        repository.commit([relative], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head())
+        relative = _memory(workspace, version)
+        others = repository.drift((relative, "report.md"))
+        if others:
+            raise WorkspaceError(f"{workspace.root}: {', '.join(others[:3])} changed outside the run; restore it, or resume the run first")
+        # What HEAD says counts: a kill may have left the file written and not committed. Every step below can be done again.
+        memory = VersionMemory.model_validate_json(repository.show("HEAD", relative))
+        attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
+        if memory.masked != masked:
+            changed = memory.model_copy(update={"masked": masked, "attempts": attempts})
+            workspace.write(relative, changed.model_dump_json(indent=1) + "\n")
+            word = "mask" if masked else "unmask"
+            repository.commit([relative, "report.md"], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head())
         experience = Experience(None)
         for attempt in attempts:
             experience.add(attempt)
-        return f"{version} is now {'invisible to every later decision' if masked else 'visible again'}"
+        return f"{version} is now {'invisible to every later decision' if masked else 'visible'}"
     finally:
         workspace.close()
 
@@ -58,10 +62,10 @@ def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> tup
     return runs.start_from(settings, loaded.model_copy(update={"task": loaded.task.model_copy(update={"baseline": kernel})}), observers)
 
 
-def _memory(workspace: Workspace, version: str) -> tuple[str, VersionMemory]:
+def _memory(workspace: Workspace, version: str) -> str:
     relative = f"memory/{version}.json"
     path = workspace.root / relative
     if not re.fullmatch(r"v\d+", version) or not path.is_file():
         known = ", ".join(sorted(p.stem for p in (workspace.root / "memory").glob("v*.json")))
         raise SettingsError(f"{version!r} is not a version of {workspace.root}; there are {known or 'none yet'}")
-    return relative, VersionMemory.model_validate_json(path.read_bytes())
+    return relative

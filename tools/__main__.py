@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--rounds", type=int, help="rounds a workload (default: the judge's)")
     bench.set_defaults(run=_bench)
 
-    sass = _verb(verbs, "sass", "machine code of the kernel, or whether a pattern is in it")
+    sass = _verb(verbs, "sass", "machine code of the kernel (SASS on an NVIDIA GPU, else the CPU's own), or whether a pattern is in it")
     sass.add_argument("--pattern", help="regular expression, or @name of tools/signatures.yaml; prints the check as JSON")
     sass.set_defaults(run=_sass)
     return parser
@@ -256,7 +256,8 @@ def _roofline(options: argparse.Namespace) -> None:
         language = _language(loaded.task.language)
         times = evidence.seconds(_timed(loaded, _judge_of(loaded, language, executor, records), _kernel(loaded, language)))
         roofs = _roofs(language, executor, records)
-    found = {s.name: roofline.headroom(s.flops, s.unique_bytes, times[s.name], roofs) for s in loaded.workloads}
+    precision = roofline.precision(loaded.task)
+    found = {s.name: roofline.headroom(s.flops, s.unique_bytes, times[s.name], roofs, precision) for s in loaded.workloads}
     print(TypeAdapter(dict[str, Headroom]).dump_json(found, indent=1).decode())
 
 

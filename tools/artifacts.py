@@ -212,13 +212,23 @@ class Quantity(Artifact):
     unit: str = ""
 
 
+UNBOUNDED = 1e12
+"""Stands for infinity where a ratio's interval has no upper end, and its inverse where it has no lower one; never a figure to print."""
+
+
 class Interval(Artifact):
-    """An estimate with its confidence interval."""
+    """An estimate with its confidence interval; for ratios, which are positive."""
 
     estimate: float
     low: float
     high: float
     confidence: float = 0.95
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both ends are figures: too few samples for the confidence leave an end open."""
+        # Half, for an interval may have been turned over (1 / end).
+        return self.low > 2 / UNBOUNDED and self.high < UNBOUNDED / 2
 
 
 class Measurement(Artifact):

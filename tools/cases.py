@@ -65,7 +65,8 @@ def hidden_workloads(task: Task, secret: bytes, count: int) -> tuple[Workload, .
 def derived_sizes(task: Task) -> dict[str, Dims]:
     """Ragged and odd variants of the smallest visible workload: one less, the next prime, and each dim at 1; kept within `dims_range`.
 
-    Only dims that size an argument or stand in `dims_range` are changed, never a scalar such as a number of groups.
+    Only dims that size an argument or stand in `dims_range` are changed, never a scalar such as a number of groups. Where the range cuts
+    a variant short, it is named after the dims that it then has.
     """
     base = smallest(task).dims
     sized = set(task.dims_range) | {axis for argument in task.arguments for axis in argument.shape}
@@ -82,7 +83,8 @@ def derived_sizes(task: Task) -> dict[str, Dims]:
         clamped = {name: _clamp(int(value), *task.dims_range.get(name, (1, int(base[name])))) for name, value in changes.items()}
         dims = {**base, **clamped}
         if dims != base and dims not in kept.values():
-            kept[label] = dims
+            changed = [f"{name}-is-{value}" for name, value in clamped.items() if value != base[name]]
+            kept[label if clamped == changes else "-".join(changed)] = dims
     return kept
 
 

@@ -4,12 +4,10 @@
     ├── SettingsError            the user can mend it: one sentence that names the key or file      exit 2
     │   ├── WorkspaceError       the workspace is locked, dirty, foreign or incomplete              exit 2
     │   └── DiskFullError        no room to keep evidence; nothing finished is lost                 exit 2
-    ├── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
-    │   ├── DeviceBusyError      another process uses the device
-    │   ├── HarnessError         the harness died or answered nonsense
-    │   └── StorageError         a record or blob is missing, damaged or cannot be written
-    ├── BudgetExhausted          a cap of the run was reached                                       exit 3
-    └── Pending                  an answer or a result must come from outside; the run pauses
+    └── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
+        ├── DeviceBusyError      another process uses the device
+        ├── HarnessError         the harness died or answered nonsense
+        └── StorageError         a record or blob is missing, damaged or cannot be written
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
 """
@@ -47,16 +45,3 @@ class HarnessError(InfrastructureError):
 
 class StorageError(InfrastructureError):
     """A record or blob is missing, damaged or cannot be written."""
-
-
-class BudgetExhausted(KernelwrightError):
-    """A cap of the run (wall time, iterations, money) was reached; what is finished stays."""
-
-
-class Pending(KernelwrightError):
-    """Work that somebody else must finish: `key` names it, `path` says where the answer belongs."""
-
-    def __init__(self, key: str, path: str) -> None:
-        super().__init__(f"waiting for {path} ({key})")
-        self.key = key
-        self.path = path

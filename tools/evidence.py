@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record
+from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record, Trial
 from tools.errors import HarnessError
 from tools.protocol import (
     CaseResult,
@@ -20,6 +20,7 @@ from tools.protocol import (
     TimingRequest,
     TimingResult,
 )
+from tools.records import Records
 from tools.statistics import Objective, Paired, pool, speedup_interval
 from tools.statistics import noise_floor as floor_of
 
@@ -277,6 +278,13 @@ def contest_seconds(record: Record) -> dict[str, dict[str, float]]:
         w.workload: {name: float(np.median([r[name] for r in w.rounds])) for name in (w.rounds[0] if w.rounds else ())}
         for w in contest.result.workloads
     }
+
+
+def cases(trial: Trial | None, records: Records) -> tuple[CaseResult, ...]:
+    """The cases of the correctness record that a trial names; none when it came less far."""
+    found = [records.get(identity) for identity in (trial.records if trial else ())]
+    checked = next((record for record in found if record.kind == "correctness"), None)
+    return Correctness.model_validate(checked.payload).cases if checked else ()
 
 
 def only(contest: Contest, workload: str) -> Contest:

@@ -297,7 +297,7 @@ class Judge:
         needs = Needs(device=self.language.device, exclusive=exclusive)
         job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
         result = answer(self.executor.run(job), self.records.blobs, answer_type)
-        made = self.records.add(
+        return self.records.add(
             Record(
                 kind=kind,
                 key=name,
@@ -308,8 +308,6 @@ class Judge:
                 payload=payload(put, result).model_dump(mode="json"),
             )
         )
-        self.emit("record", {"kind": kind, "key": name, "record": made.id})
-        return made
 
     def _built(self, candidate: Candidate, asked: str) -> Record:
         made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -75,6 +75,8 @@ class Records:
         """`working`: where blobs lie that no record names (requests with hidden sizes, say); default: beside the others."""
         self.folder = root / "records"
         self.blobs = Blobs(working or root / "blobs", root / "blobs")
+        self.added: Callable[[Record], None] = lambda record: None
+        """Told of each record that is new."""
         self._by_id: dict[str, Record] = {}
         self._by_key: dict[str, str] = {}
         for path in sorted(self.folder.glob("*.json")):
@@ -101,6 +103,7 @@ class Records:
             self.blobs.keep(sha)
         write_atomically(self.folder / f"{record.id}.json", record.model_dump_json(indent=1).encode() + b"\n")
         self._know(record)
+        self.added(record)
         return record
 
     def __iter__(self) -> Iterator[Record]:
@@ -146,8 +149,11 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(
-                f"{path.parent}: no space left on the disk; free some space, then resume (nothing finished is lost)"
-            ) from error
-        raise StorageError(f"{path} cannot be written ({error.strerror}); check the folder and resume") from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> DiskFullError | StorageError:
+    """What a failed write to `path` means: the user can free some space, or the folder is at fault."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"{path.parent}: no space left on the disk; free some space, then resume (nothing finished is lost)")
+    return StorageError(f"{path} cannot be written ({error.strerror}); check the folder and resume")

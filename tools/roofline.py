@@ -1,8 +1,11 @@
 """The roofline model: operations, bytes and seconds against roofs -> headroom, method budget, target. Pure.
 
 With `t_m = bytes / bandwidth`, `t_c = operations / compute roof` and `t_l` the latency of one empty call, the roof's time is
-`max(t_m, t_c) + t_l`. A kernel is *near peak* when `1 - roof time / measured time < NEAR_PEAK`: the gap of an axis alone says nothing,
-since a kernel at the memory roof is far from the compute roof by nature.
+`max(t_m, t_c) + t_l`. The gap of an axis alone does not say whether a kernel is near its peak: one at the memory roof is far from the
+compute roof by nature.
+
+The operations are those of the reference. A better algorithm needs fewer, so the roof's time is what to aim at and no lower bound:
+what no honest kernel can undercut is `memory_floor`.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, Target
+from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, Target, Task
 
-NEAR_PEAK = 0.15
-"""Headroom below which nothing worth a change is left (A4)."""
+Precision = Literal["float32", "float64"]
+CLOSED = 0.15
+"""Gap of an axis below which no method is spent on it (A4)."""
 BALANCED = 1.25
 """Within this factor memory and compute time are both the limit."""
 
@@ -23,7 +27,7 @@ def headroom(
     unique_bytes: int,
     seconds: float,
     roofs: Sequence[Roof],
-    precision: Literal["float32", "float64"] = "float32",
+    precision: Precision = "float32",
 ) -> Headroom:
     """Distance of one measured call from the roofs.
 
@@ -51,6 +55,25 @@ def headroom(
     )
 
 
+def precision(task: Task) -> Precision:
+    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are integers."""
+    floating = ("float64", "float32", "float16", "bfloat16")
+    roles = ("output", "input")
+    found = [[a.dtype for a in task.arguments if a.role == role and a.dtype in floating] for role in roles]
+    return "float64" if "float64" in (found[0] or found[1]) else "float32"
+
+
+def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
+    """Seconds that no kernel can undercut which moves `unique_bytes` (inputs and outputs, each once) to or from memory.
+
+    The highest bandwidth that is known, measured or cited, and one launch. Operations do not enter: those that are counted are the
+    reference's, and an honest kernel may need fewer. None where no bandwidth is known.
+    """
+    bandwidths = [roof.value for roof in roofs if roof.metric == "memory_bandwidth" and roof.value > 0]
+    launches = [roof.value for roof in roofs if roof.metric == "launch_latency" and roof.value > 0]
+    return unique_bytes / max(bandwidths) + min(launches, default=0.0) if bandwidths else None
+
+
 def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
     """The roof to hold a kernel against: what was measured here before what is published, the higher where there are several."""
     found = [roof for roof in roofs if roof.metric == metric and roof.value > 0]
@@ -59,19 +82,14 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
     return pick(measured, key=lambda roof: roof.value, default=None)
 
 
-def near_peak(headroom: Headroom) -> bool:
-    """Whether the roof leaves less than NEAR_PEAK; False where no roof is known."""
-    return headroom.total is not None and headroom.total < NEAR_PEAK
-
-
 def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis, int]:
     """How many methods each axis may have this iteration: `methods` in proportion to the gaps, at most `per_axis` on one (A4).
 
-    An axis that is open (its gap is unknown, or at least NEAR_PEAK) keeps one even where its share rounds to none; `methods` bounds
+    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none; `methods` bounds
     the plan, not this sum. Occupancy has no gap of its own and shares latency's allowance; both keys say it.
     """
     gaps: dict[Axis, float | None] = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency}
-    shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= NEAR_PEAK}
+    shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= CLOSED}
     given: dict[Axis, int] = dict.fromkeys(gaps, 0)
     for _ in range(methods):
         # Always the axis furthest behind its due share: the largest remainders, with a cap.
@@ -83,14 +101,15 @@ def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis
     return {**given, "occupancy": given["latency"]}
 
 
-def target(workloads: Sequence[tuple[float, Headroom]], roofs: Sequence[Roof], fraction: float = 0.90) -> Target:
+def target(
+    workloads: Sequence[tuple[float, Headroom]], roofs: Sequence[Roof], fraction: float = 0.90, precision: Precision = "float32"
+) -> Target:
     """The objective time at `fraction` of the roof: the sum over (weight, headroom) of weight x roof time / fraction."""
     roof_times = [(weight, headroom.roof_s) for weight, headroom in workloads]
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
         return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
-    metric = "memory_bandwidth" if bounds != {"compute"} else "compute_float32"
-    roof = best(roofs, metric) or best(roofs, "compute_float64")
+    roof = best(roofs, "memory_bandwidth" if bounds != {"compute"} else f"compute_{precision}") or best(roofs, f"compute_{precision}")
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
     origin = roof.origin if roof else "known"
     return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)

@@ -22,15 +22,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tools.artifacts import Interval
+from tools.artifacts import UNBOUNDED, Interval
 
 Objective = Literal["total_time", "geomean"]
 Decision = Literal["faster", "not_faster", "more", "inconclusive"]
 Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 10_000
-UNKNOWN_FACTOR = 1e3
-"""Beyond the smallest and the largest pair nothing is known; an interval that reaches there reaches out by this factor."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,19 @@ def speedup_interval(
     weighted total, with the candidate's time expressed through the paired ratio so that common drift cancels. The incumbent's shares
     of time are taken as measured. `geomean`: weighted geometric mean of the workloads' paired speed-ups.
 
-    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload.
+    Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload. Beyond the smallest
+    and the largest pair nothing is known: with fewer than `least_pairs` the interval is not `bounded`.
     """
     if not samples:
         raise ValueError("an interval needs at least one workload")
     rng = np.random.default_rng(seed)
     tail = (1.0 - confidence) / 2.0
-    # As many draws as it takes to have about fifty beyond the quantile that is read off.
-    draws = max(resamples, int(50 / tail))
+    draws = _draws(tail, resamples)
     weights = np.array([s.weight * (s.incumbent_s if objective == "total_time" else 1.0) for s in samples])
     weights /= weights.sum()
     lows, highs = np.empty((2, len(samples), draws))
     for row, sample in enumerate(samples):
-        reach = np.log(UNKNOWN_FACTOR)
-        ladder = np.concatenate(([sample.log_ratios[0] - reach], sample.log_ratios, [sample.log_ratios[-1] + reach]))
+        ladder = np.concatenate(([-np.inf], sample.log_ratios, [np.inf]))
         # Evenly spread, shuffled: each workload's own distribution is met exactly, only their combination is drawn.
         rank = np.searchsorted(_median_rank(len(sample.incumbent)), (rng.permutation(draws) + 0.5) / draws)
         # The true median lies between the rank-th and the next pair: the lower end bounds it from below, the upper from above.
@@ -113,7 +110,28 @@ def speedup_interval(
     estimate = _combine(np.array([[np.median(s.log_ratios)] for s in samples]), weights, objective)
     low = np.quantile(_combine(lows, weights, objective), tail, method="lower")
     high = np.quantile(_combine(highs, weights, objective), 1.0 - tail, method="higher")
-    return Interval(estimate=float(np.exp(estimate[0])), low=float(np.exp(low)), high=float(np.exp(high)), confidence=confidence)
+    return Interval(
+        estimate=float(np.exp(estimate[0])),
+        low=max(float(np.exp(low)), 1 / UNBOUNDED),
+        high=min(float(np.exp(high)), UNBOUNDED),
+        confidence=confidence,
+    )
+
+
+def least_pairs(confidence: float, workloads: int = 1) -> int:
+    """The fewest pairs a workload whose interval at `confidence` has two ends, whatever the objective."""
+    tail = (1.0 - confidence) / 2.0
+    draws = _draws(tail, RESAMPLES)
+    pairs = 1
+    # Draws beyond the outermost pair, of all workloads together, must be fewer than the quantile cuts off.
+    while workloads * int(draws / 2**pairs + 0.5) > int(tail * (draws - 1)):
+        pairs += 1
+    return pairs
+
+
+def _draws(tail: float, resamples: int) -> int:
+    """As many draws as it takes to have about fifty beyond the quantile that is read off."""
+    return max(resamples, int(50 / tail))
 
 
 def _median_rank(pairs: int) -> Floats:
@@ -125,12 +143,18 @@ def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Float
     """Log speed-up of the objective for each column; rows are workloads."""
     if objective == "geomean":
         return np.asarray(weights @ log_ratios)
-    return -np.log(weights @ np.exp(-log_ratios))
+    with np.errstate(divide="ignore"):  # no time at all is an open upper end
+        return -np.log(weights @ np.exp(-log_ratios))
 
 
 def noise_floor(samples: Sequence[Paired], objective: Objective = "total_time", confidence: float = 0.95, seed: int = 0) -> float:
-    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3 %)."""
+    """How far from 1 the same statistic strays when a kernel is measured against a copy of itself (relative, 0.03 = 3 %).
+
+    ValueError for fewer than `least_pairs`, which show no such distance.
+    """
     interval = speedup_interval(samples, objective, confidence, seed)
+    if not interval.bounded:
+        raise ValueError(f"a noise floor at {confidence:.2%} needs {least_pairs(confidence, len(samples))} pairs a workload")
     return max(abs(interval.low - 1.0), abs(interval.high - 1.0))
 
 
@@ -145,9 +169,9 @@ def decide(interval: Interval, threshold: float, looks: int, max_looks: int, k: 
     `threshold` is the gain that must be exceeded (0.02 = 2 %), `looks` how often these pairs have been looked at, this time
     included, `k` how many candidates compete for the same place. `interval` must be at `corrected(confidence, max_looks, k)` or above.
 
-    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between: `more` pairs while looks are left and
-    the estimate leaves hope, else inconclusive. With k candidates that are all equal to the incumbent, the chance that any is ever called faster is at most
-    1 - confidence.
+    faster: even the lower end exceeds it. not_faster: even the upper end does not. Between (an open end is between): `more` pairs while
+    looks are left and the estimate leaves hope, else inconclusive. With k candidates that are all equal to the incumbent, the chance that
+    any is ever called faster is at most 1 - confidence.
     """
     needed = corrected(confidence, max_looks, k)
     if interval.confidence < needed - 1e-12:
@@ -171,4 +195,9 @@ def futile(interval: Interval, threshold: float) -> bool:
 
 def slower_than(interval: Interval, margin: float) -> bool:
     """True when a workload is surely slower (the interval excludes 1) and, by the estimate, takes more than 1 + margin times as long."""
-    return interval.high < 1.0 and interval.estimate < 1.0 / (1.0 + margin)
+    return interval.high < 1.0 and seems_slower(interval, margin)
+
+
+def seems_slower(interval: Interval, margin: float) -> bool:
+    """True when a workload takes more than 1 + margin times as long by the estimate, however sure that is."""
+    return interval.estimate < 1.0 / (1.0 + margin)

@@ -45,4 +45,4 @@ class Model(ABC):
 
     @abstractmethod
     def ask(self, request: Request) -> Answered:
-        """One exchange. Raises Pending when the answer comes from outside, InfrastructureError when the provider fails."""
+        """One exchange. Raises InfrastructureError when the provider fails."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents import gatekeeper
 from agents.artifacts import GatekeeperBrief, Plan
 from graph.artifacts import Attribution, Inspection, Judged, Scored, VersionMemory
+from graph.nodes.commits import commit_version
 from graph.nodes.propose import trials
 from graph.report import version as artifacts
-from graph.report.render import ratio
 from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt
@@ -19,11 +18,12 @@ from tools import evidence, gate
 from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Passed, Record, Trial, Verdict
 from tools.errors import WorkspaceError
-from tools.protocol import PROTOCOL, CaseResult
 from tools.records import key
-from tools.repository import stored_paths
 from tools.roofline import best as best_roof
 from tools.screen import screen
+
+SIZE = 2.0
+"""A predicted factor counts as right when the observed one lies within this factor of it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def close(state: State, services: Services) -> Closed:
     verdict = Verdict.model_validate(record.payload)
     _write(state, services, weighed, verdict, record)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
-    made = _commit(state, services, verdict, record)
+    made = commit_version(state, services, verdict, record)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": made})
     return Closed(verdict, record.id, made)
 
@@ -61,6 +61,11 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
     champion = state.get("champion")
     trial = _weighed_trial(state, services)
+    if champion:
+        # Its own A/A blocks are needed next; a kernel that fails in them must not get that far.
+        trial = evidence.timing_failure(services.judge.calibrate(services.candidate(champion)), trial.records if trial else ()) or trial
+    if champion and not isinstance(trial, Passed):
+        champion = None
     incumbent = services.candidate(state["incumbent"])
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     calibration = services.judge.calibrate(incumbent)
@@ -84,7 +89,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         workloads=tuple(w.name for w in services.task.workloads),
         screen=_screened(champion, services),
         veto=veto,
-        cases=_cases(trial, services),
+        cases=evidence.cases(trial, services.records),
         floors=tuple(
             gate.Floor(workload=row.workload, unique_bytes=row.unique_bytes, roof_s=row.headroom.roof_s) for row in inspection.rooflines
         ),
@@ -126,11 +131,6 @@ def _correctness(trial: Trial | None, services: Services) -> Record | None:
     return next((record for record in found if record.kind == "correctness"), None)
 
 
-def _cases(trial: Trial | None, services: Services) -> tuple[CaseResult, ...]:
-    record = _correctness(trial, services)
-    return evidence.Correctness.model_validate(record.payload).cases if record else ()
-
-
 def _looks(trial: Trial | None, services: Services) -> int:
     kinds = [services.records.get(identity).kind for identity in (trial.records if trial else ())]
     return max(1, kinds.count("timing"))
@@ -163,7 +163,7 @@ def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Ve
     dossier = services.records.get(state["dossier"])
     plan = services.records.get(state["plan"])
     inspection = services.records.get(state["profile"])
-    champion = services.candidate(verdict.candidate) if verdict.candidate else None
+    champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
     contents = artifacts.Contents(
         iteration=iteration,
         incumbent=services.candidate(state["incumbent"]),
@@ -198,7 +198,7 @@ def _ablations(state: State, services: Services) -> dict[str, Judged]:
     if not champion:
         return {}
     found = {}
-    for method in services.candidate(champion).methods:
+    for method in services.candidate(champion, state["iteration"]).methods:
         record = services.records.find(key("ablation", iteration=state["iteration"], champion=champion, method=method))
         if record is not None:
             found[method] = Judged.model_validate(record.payload)
@@ -216,22 +216,30 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         methods=champion.methods if champion else tuple(item.method for item in made.methods),
         knobs=champion.knobs if champion else {},
         speedup=verdict.speedup,
-        predictions=_scored(made, verdict, _attribution(state, services), services.settings.judge.min_effect),
+        predictions=_scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect),
         attempts=_attempts(state, services, verdict, record, champion),
         records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
     )
 
 
-def _scored(made: Plan, verdict: Verdict, attribution: Attribution | None, min_effect: float) -> tuple[Scored, ...]:
-    """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6)."""
-    own = {o.method: 1 / o.ratio.estimate for o in attribution.methods if o.ratio} if attribution else {}
-    whole = 1 / verdict.speedup.estimate if verdict.speedup else None
+def _scored(
+    made: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
+) -> tuple[Scored, ...]:
+    """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
+
+    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the size within a factor of `SIZE` either way.
+    """
+    own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []
     for item in made.methods:
-        observed = own.get(item.method, whole)
+        applied = champion is not None and item.method in champion.methods
+        gain = own.get(item.method, verdict.speedup) if applied else None
         expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
-        hit = None if observed is None or expected is None else (observed < 1 - min_effect) == (expected < 1)
-        scored.append(Scored(planned=item, observed_factor=observed, hit=hit))
+        hit = None
+        if gain is not None and expected is not None:
+            shown = gain.low > 1 + min_effect if expected < 1 else gain.high < 1
+            hit = shown and 1 / SIZE <= gain.estimate * expected <= SIZE
+        scored.append(Scored(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
     return tuple(scored)
 
 
@@ -260,105 +268,3 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
             note="; ".join(verdict.reasons)[:500],
         ),
     )
-
-
-# ---------------------------------------------------------------- commits
-
-
-def _commit(state: State, services: Services, verdict: Verdict, record: Record) -> str:
-    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt."""
-    workspace = services.workspace
-    iteration = state["iteration"]
-    kernel = f"kernel{services.language.suffix}"
-    head = workspace.repository.head()
-    if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
-        raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
-    accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    changed = [f"versions/v{iteration}", "memory", "current_iteration.txt", *stored(services)]
-    if accepted and verdict.candidate:
-        workspace.write(kernel, services.candidate(verdict.candidate).source)
-        changed.append(kernel)
-    workspace.write(gate.POINTER, f"{iteration}\n")
-    services.emit("commit", {"state": "written", "iteration": str(iteration)})
-    subject = f"accept v{iteration}: {ratio(verdict.speedup)}" if accepted else f"close v{iteration}: {verdict.outcome}"
-    message = "\n".join([subject, "", *verdict.reasons])
-    return workspace.repository.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
-
-
-def trailers(services: Services, version: str, verdict: Verdict, record: str) -> dict[str, str]:
-    """What a commit says of itself in a form that programs read."""
-    found = {
-        "Version": version,
-        "Task": services.task.identity()[:16],
-        "Candidate": verdict.candidate or "none",
-        "Verdict": verdict.outcome,
-        "Evidence": record,
-        "Protocol": str(PROTOCOL),
-    }
-    if verdict.speedup is not None:
-        found["Speedup"] = f"{verdict.speedup.estimate:.4g} [{verdict.speedup.low:.4g}, {verdict.speedup.high:.4g}]"
-        found["Confidence"] = f"{verdict.speedup.confidence:.4f}"
-    return found
-
-
-def stored(services: Services) -> list[str]:
-    """Paths of all records and of the blobs that they name."""
-    return [path for record in services.records for path in stored_paths(record)]
-
-
-def commit_baseline(state: State, services: Services, inspection: Record) -> str:
-    """v0: the frozen inputs, the user's kernel and everything measured about it, as the first commit."""
-    workspace = services.workspace
-    known = workspace.repository.find_commit("Version", "v0")
-    if known is not None:
-        return known
-    baseline = services.candidate(state["baseline"])
-    checked = services.judge.correctness(baseline, None, "baseline")
-    calibration = services.judge.calibrate(baseline)
-    for name, text in artifacts.render_baseline(services, state, baseline, checked, calibration, inspection).items():
-        workspace.write(name, text)
-    verdict = Verdict(
-        outcome="accept",
-        reasons=("The baseline: correct, timed, and from here on the one to beat.",),
-        candidate=baseline.id,
-        incumbent=baseline.id,
-        noise_floor=state["noise_floor"],
-        records=(checked.id, calibration.id, inspection.id),
-    )
-    record = services.keep("verdict", verdict, parents=verdict.records, iteration=0)
-    memory = VersionMemory(
-        iteration=0,
-        parent="",
-        candidate=baseline.id,
-        verdict="baseline",
-        reasons=(),
-        methods=(),
-        knobs={},
-        speedup=None,
-        predictions=(),
-        attempts=(),
-        records=(record.id, checked.id, calibration.id, inspection.id),
-    )
-    workspace.write("memory/v0.json", memory.model_dump_json(indent=1) + "\n")
-    workspace.write(f"versions/v0/{gate.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
-    workspace.write(gate.POINTER, "0\n")
-    everything = [
-        *(".gitignore", "README.md", "settings.yaml", "env_check.md", "baseline_report.md", "test_kernel.py", "task"),
-        *(f"kernel{services.language.suffix}", "versions/v0", "memory", gate.POINTER, *stored(services)),
-    ]
-    message = "baseline v0\n\nThe user's kernel: correct against the float64 reference and timed against itself."
-    said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
-    return workspace.repository.commit(everything, message, said, workspace.repository.head())
-
-
-def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
-    """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
-    repository = services.workspace.repository
-    made = repository.find_commit("Report", record)
-    if made is not None:
-        return made
-    for name, text in texts.items():
-        services.workspace.write(name, text)
-    services.emit("commit", {"state": "written", "iteration": "report"})
-    paths = [*texts, *stored(services)]
-    return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, repository.head())

@@ -15,7 +15,7 @@ from graph.services import Services
 from graph.state import Branch, State
 from tools import evidence, mechanism
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
-from tools.errors import InfrastructureError
+from tools.errors import InfrastructureError, StorageError
 
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured."""
@@ -23,7 +23,7 @@ JUDGE_ATTEMPTS = 2
 
 def judge(branch: Branch, services: Services) -> State:
     """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
-    candidate = services.candidate(branch["candidate"])
+    candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial = _measured(candidate, branch, services)
     record = services.keep(
         "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
@@ -43,6 +43,8 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
                 iteration=branch["iteration"],
                 noise_floor=branch["noise_floor"],
             )
+        except StorageError:
+            raise  # damaged evidence is no matter of one candidate
         except InfrastructureError as error:
             if attempt == JUDGE_ATTEMPTS:
                 return Unmeasured(candidate=candidate.id, reason=str(error))
@@ -66,15 +68,19 @@ def select(state: State, services: Services) -> State:
         again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
         fresh = bool(state.get("drafts"))
         return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
-    best = max(passed, key=lambda trial: trial.speedup.estimate)
-    faster = best.speedup.low > 1 + max(services.settings.judge.min_effect, state["noise_floor"])
-    summary = f"{best.candidate} at {best.speedup.estimate:.2f}x" if faster else f"no gain: best {best.speedup.estimate:.3f}x"
-    return State(champion=best.candidate if faster else None, rewrite=False, summary=summary)
+    threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
+    proven = [trial for trial in passed if trial.speedup.low > threshold]
+    if not proven:
+        best = max(passed, key=lambda trial: trial.speedup.estimate)
+        return State(champion=None, rewrite=False, summary=f"no gain is proven: best {ratio(best.speedup)}")
+    # A noisy high estimate must not displace a gain that is proven.
+    best = max(proven, key=lambda trial: trial.speedup.estimate)
+    return State(champion=best.candidate, rewrite=False, summary=f"{best.candidate} at {ratio(best.speedup)}")
 
 
 def attribute(state: State, services: Services) -> State:
     """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
-    champion = services.candidate(state["champion"] or "")
+    champion = services.candidate(state["champion"] or "", state["iteration"])
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
     assembly = services.assembly(champion)
     outcomes = []
@@ -98,7 +104,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
     simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix)
     if simplified is None:
         return None
-    services.keep_candidate(simplified)
+    services.keep_candidate(simplified, state["iteration"])
     branch = Branch(
         iteration=state["iteration"],
         candidate=simplified.id,
@@ -156,7 +162,7 @@ def gate(state: State, services: Services) -> State:
         update["stale"] = state.get("stale", 0)
     if accepted and verdict.candidate and verdict.speedup:
         update["incumbent"] = verdict.candidate
-        update["speedup"] = state.get("speedup", 1.0) * verdict.speedup.estimate
+        update["speedup"] = state.get("speedup", 1.0) * verdict.speedup.low
         calibration = services.judge.calibrate(services.candidate(verdict.candidate))
         update["noise_floor"] = evidence.noise_floor(calibration, services.settings.judge.objective)
     return update

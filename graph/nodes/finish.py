@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from graph.artifacts import FinalBenchmark, Standing
-from graph.nodes.closing import commit_report
+from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.render import ratio
 from graph.report.summary import versions
@@ -37,10 +37,12 @@ def finalise(state: State, services: Services) -> State:
 
 def audit(services: Services) -> None:
     """Every closed version must be complete and in order (C4); WorkspaceError names what is not."""
-    for memory in versions(services.workspace.root):
-        faults = gate.audit(services.workspace.root, memory.iteration, closed=True)
+    root = services.workspace.root
+    kept = [memory.iteration for memory in versions(root)]
+    for iteration in range(int((root / gate.POINTER).read_text()) + 1):
+        faults = gate.audit(root, iteration, closed=True) or (() if iteration in kept else (f"memory/v{iteration}.json is missing.",))
         if faults:
-            raise WorkspaceError(f"{services.workspace.version(memory.iteration)}: {faults[0]}; restore it with `git checkout -- .`")
+            raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
 
 
 def standings(record: Record, services: Services) -> FinalBenchmark:
@@ -61,4 +63,5 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         overall={name: evidence.contest_speedup(record, objective, slow=name, fast="best") for name in present if name != "best"},
         objective_s={name: sum(contest.weights[w] * row[name] for w, row in times.items()) for name in present},
         unavailable=contest.result.unavailable,
+        wall_s=services.wall_s(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents import profiler_analyst
 from agents.artifacts import AnalystBrief
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
-from graph.nodes.closing import commit_baseline
+from graph.nodes.commits import commit_baseline
 from graph.report.render import percent, seconds
 from graph.routing import Routes
 from graph.services import Services

@@ -70,7 +70,7 @@ def write(state: State, services: Services) -> State:
     brief = coder_brief(services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
     known = {judged.trial.candidate for judged in trials(state, services)}
     drafts = [
-        services.keep_candidate(candidate)
+        services.keep_candidate(candidate, state["iteration"])
         for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix)
         if candidate.id not in known
     ]
@@ -98,7 +98,7 @@ def failures(state: State, services: Services) -> tuple[str, ...]:
 
 
 def tried(services: Services) -> tuple[Tried, ...]:
-    """Closed iterations of this run, less the masked ones."""
+    """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing about the idea."""
     return tuple(
         Tried(
             iteration=m.iteration,
@@ -109,5 +109,5 @@ def tried(services: Services) -> tuple[Tried, ...]:
             planned=tuple(scored.planned.method for scored in m.predictions),
         )
         for m in versions(services.workspace.root)
-        if not m.masked and m.iteration > 0
+        if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     )

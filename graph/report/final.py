@@ -20,34 +20,42 @@ def report(state: State, services: Services) -> str:
     """report.md: headline, versions, evidence, attribution, predictions, budget, what was not collected."""
     memories = versions(services.workspace.root)
     final = services.records.get(state["report"]) if state.get("report") else None
-    inspections = {
-        c: Inspection.model_validate(record.payload)
-        for c in dict.fromkeys([state["baseline"], *(m.candidate for m in memories if m.candidate and m.verdict == "accept")])
-        if (record := services.records.find(key("inspection", candidate=c))) is not None
-    }
-    verdicts = {}
-    attributions = {}
+    benchmark_of = FinalBenchmark.model_validate(final.payload) if final else None
+    kernels = dict.fromkeys([state["baseline"], *(m.candidate for m in memories if m.candidate and m.verdict == "accept")])
+    inspected = {c: record for c in kernels if (record := services.records.find(key("inspection", candidate=c))) is not None}
+    inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
+    verdicts: dict[int, tuple[str, Verdict]] = {}
+    attributions: dict[int, tuple[str, Attribution]] = {}
     for memory in memories:
         for identity in memory.records:
             record = services.records.get(identity)
             if record.kind == "verdict":
                 verdicts[memory.iteration] = (identity, Verdict.model_validate(record.payload))
             elif record.kind == "attribution":
-                attributions[memory.iteration] = Attribution.model_validate(record.payload)
+                attributions[memory.iteration] = (identity, Attribution.model_validate(record.payload))
+    retrospective: dict[str, list[str]] = {"effective": [], "ineffective": [], "implementation_failed": [], "unattributed": []}
+    for iteration, (_, attribution) in attributions.items():
+        for outcome in attribution.methods:
+            retrospective[outcome.status].append(f"{outcome.method} (v{iteration})")
+    last = inspections.get(state["incumbent"])
+    exchanges = [record for record in services.records if record.kind == "exchange"]
     return render(
         "report.md",
         task=services.task,
         state=state,
-        final=FinalBenchmark.model_validate(final.payload) if final else None,
+        final=benchmark_of,
         final_record=final.parents[0] if final else None,
         memories=memories,
         verdicts=verdicts,
         attributions=attributions,
         inspections=inspections,
+        inspection_records={c: record.id for c, record in inspected.items()},
+        retrospective=retrospective,
+        left=list(dict.fromkeys(finding.rule for finding in last.findings)) if last else [],
         sheet=SpecSheet.model_validate(services.records.get(state["specs"]).payload),
-        wall_s=services.wall_s(),
-        tokens=sum(sum(r.payload["usage"][side] for side in ("input", "output")) for r in services.records if r.kind == "exchange"),
-        exchanges=sum(r.kind == "exchange" for r in services.records),
+        wall_s=benchmark_of.wall_s if benchmark_of else services.wall_s(),
+        tokens=sum(r.payload["usage"][side] for r in exchanges for side in ("input", "output")),
+        exchanges=exchanges,
         settings=services.settings,
         workspace=services.workspace.root.name,
     )

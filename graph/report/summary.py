@@ -33,7 +33,8 @@ class Summary(Artifact):
         """The last line of a run."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
         stopped = self.stop_reason or "not yet"
-        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {stopped}; see {self.workspace}/report.md"
+        report = Path(self.workspace) / "report.md"
+        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {stopped}{f'; see {report}' if report.exists() else ''}"
         if self.speedup is None or self.ci is None:
             return f"{self.status}: {tail}"
         gain = ratio(Interval(estimate=self.speedup, low=self.ci[0], high=self.ci[1]))

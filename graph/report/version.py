@@ -103,7 +103,7 @@ def render_baseline(
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
     methods = [page for page in services.wiki.pages if page.head.type == "method" and services.task.language in page.head.languages]
-    targets = [p.head.id for p in methods if services.architecture in p.head.signature]
+    targets = {p.head.id: p.head.signature[services.architecture] for p in methods if services.architecture in p.head.signature}
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.build(baseline).payload)
     return {

@@ -17,7 +17,14 @@ from graph import run
 from graph.events import Event
 from graph.settings import load
 
-PLACES = {"node": ("node", "state", "iteration"), "judge": ("stage",), "commit": ("state", "iteration"), "record": ("kind",), "job": ()}
+PLACES = {
+    "node": ("node", "state", "iteration"),
+    "judge": ("stage",),
+    "commit": ("state", "iteration"),
+    "record": ("kind",),
+    "exchange": ("role",),
+    "job": ("argv", "state"),
+}
 
 
 class Killer:

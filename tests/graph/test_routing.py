@@ -44,7 +44,8 @@ def test_after_select(values: dict[str, object], next_node: str) -> None:
         ({"outcome": "accept"}, "profile"),
         ({"outcome": "reject_perf"}, "retrieve_evidence"),
         ({"outcome": "infra_error"}, "retrieve_evidence"),
-        ({"outcome": "accept", "stop": "patience"}, "finalise"),
+        ({"outcome": "accept", "stop": "iterations"}, "profile"),
+        ({"outcome": "reject_perf", "stop": "patience"}, "finalise"),
     ],
 )
 def test_after_learn(values: dict[str, object], next_node: str) -> None:

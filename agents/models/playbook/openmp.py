@@ -24,6 +24,7 @@ class ParallelOuter(Recipe):
     """`#pragma omp parallel for` with private and reduction clauses, guarded by the amount of work."""
 
     name = "parallel_outer"
+    apart = True
     knobs = {"SCHEDULE": ("static", "dynamic")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:

@@ -30,25 +30,29 @@ EXPECTED: dict[str, tuple[float, float]] = {
 
 
 def plan(brief: PlannerBrief) -> Plan:
-    """The best set of methods not tried since the kernel last changed; else other knobs of methods in place; else nothing."""
+    """What was not tried since the kernel last changed; else other knobs of methods in place; else what was tried, in other company."""
     pages = _usable(brief)
     tried = _planned_since_accept(brief.tried)
     fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
-    # What gained nothing on this source comes again only in other company, and after what was never tried on it.
-    fresh.sort(key=lambda page: sum(page.head.id in methods for methods in tried))
-    chosen = _first(brief, fresh, lambda methods: methods not in tried)
-    guided = "their findings fired and their recipes apply to the source"
+    unseen = [p for p in fresh if not any(p.head.id in methods for methods in tried)]
+    chosen, guided = _first(brief, unseen, lambda methods: True), "their findings fired and their recipes apply to the source"
     if not chosen:
-        settings = {p.head.id: _settings(p, brief.source) for p in pages if p not in fresh}
-        # Counted over the whole run, or two settings could take turns for ever.
-        planned = Counter(method for t in brief.tried for method in _asked(t))
-        tunable = [p for p in pages if 0 < settings.get(p.head.id, 0) and planned[p.head.id] <= ceil(settings[p.head.id] / brief.variants)]
-        chosen = _first(brief, tunable, lambda methods: _unsearched(methods, settings, tried, brief.variants))
-        guided = "nothing new applies, so knobs of methods in place are searched"
+        chosen, guided = _knobs(brief, [p for p in pages if p not in fresh], tried), "knobs of methods in place are searched"
+    if not chosen:
+        chosen, guided = _first(brief, fresh, lambda methods: methods not in tried), "they were tried on this source, but not as this set"
     if not chosen:
         return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh))
     methods = tuple(_planned(brief, page) for page in chosen)
     return Plan(methods=methods, variants=brief.variants, reason=f"Chosen by rule: {guided}.")
+
+
+def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> list[Page]:
+    """Methods in place with settings left to try."""
+    settings = {p.head.id: _settings(p, brief.source) for p in pages}
+    # Counted over the whole run, or two settings could take turns for ever.
+    planned = Counter(method for t in brief.tried for method in _asked(t))
+    tunable = [p for p in pages if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.variants)]
+    return _first(brief, tunable, lambda methods: _unsearched(methods, settings, tried, brief.variants))
 
 
 def _usable(brief: PlannerBrief) -> list[Page]:

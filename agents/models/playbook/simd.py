@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import Independence, independence, is_innermost
 from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before
+from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
 
 
 class SimdReduction(Recipe):
@@ -31,8 +31,19 @@ class SimdLoop(Recipe):
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop, found in _candidates(unit):
-            if not found.reductions:
+            if not found.reductions and not _edge_cases(unit, loop):
                 yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
+
+
+def _edge_cases(unit: Unit, loop: Loop) -> bool:
+    """A branch on the counter alone (a border): in lanes both sides would run everywhere, where the jump costs almost nothing."""
+    for node in walk(loop.body):
+        condition = node.child_by_field_name("condition") if node.type == "if_statement" else None
+        inner = list(walk(condition))
+        names = {unit.text(n) for n in inner if n.type == "identifier"}
+        if loop.variable in names and not any(n.type in ("subscript_expression", "pointer_expression", "call_expression") for n in inner):
+            return True
+    return False
 
 
 def _private(found: Independence) -> str:

@@ -85,7 +85,7 @@ class Unit:
         # The tree never changes, and the analyses ask the same of the same node again and again.
         self._assigned: dict[int, tuple[str, ...]] = {}
         self._loops: dict[int, Loop | None] = {}
-        self._declared: dict[int, tuple[Declaration, ...]] = {}
+        self._declared: dict[int, dict[str, list[Declaration]]] = {}
 
     @property
     def broken(self) -> bool:
@@ -258,10 +258,13 @@ class Unit:
         while scope is not None:
             found: Declaration | None = None
             if scope.id not in self._declared:
-                self._declared[scope.id] = tuple(self._declared_in(scope))
-            for candidate in self._declared[scope.id]:
+                names: dict[str, list[Declaration]] = {}
+                for candidate in self._declared_in(scope):
+                    names.setdefault(candidate.name, []).append(candidate)
+                self._declared[scope.id] = names
+            for candidate in self._declared[scope.id].get(wanted, ()):
                 own = candidate.initial is not None and contains(candidate.initial, name)
-                if candidate.name == wanted and candidate.node.start_byte <= name.start_byte and not own:
+                if candidate.node.start_byte <= name.start_byte and not own:
                     found = candidate
             if found is not None:
                 return found

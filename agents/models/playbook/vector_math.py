@@ -39,7 +39,8 @@ class VectorExp(Recipe):
             yield [*_definitions(unit, needed, self.value(knobs, "DEGREE")), *calls]
 
     def present(self, source: str) -> dict[str, str]:
-        return {"DEGREE": degree for degree in vector_functions.EXP_FLOAT if vector_functions.exp_polynomial(degree) in source}
+        degrees = [degree for degree in vector_functions.EXP_FLOAT if vector_functions.exp_polynomial(degree) in source]
+        return {"DEGREE": degrees[0]} if degrees else {}
 
     def retune(self, source: str, knobs: Mapping[str, str]) -> str:
         now, wanted = self.present(source).get("DEGREE"), knobs.get("DEGREE", "")

@@ -30,6 +30,7 @@ def write(brief: CoderBrief) -> Drafts:
     wanted = max(brief.plan.variants, 1)
     drafts: list[Draft] = []
     edits: Edits = {}
+    whole: dict[tuple[str, ...], Draft] = {}
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
@@ -37,7 +38,10 @@ def write(brief: CoderBrief) -> Drafts:
     searched = wanted * _earlier(brief)
     seen = {brief.source}
     for chosen, knobs, note in _variants(steps):
-        draft = _draft(brief.source, chosen, knobs, note, edits)
+        same = tuple(step.method for step in chosen)
+        draft = _tuned(whole[same], chosen, knobs, note) if same in whole else None
+        draft = draft or _draft(brief.source, chosen, knobs, note, edits)
+        whole.setdefault(same, draft)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
         if draft.source in seen or asked in refused:
             continue
@@ -104,6 +108,20 @@ def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str, 
             used.update(own)
             source = changed
     return Draft(source=source, methods=tuple(applied), knobs=used, note=note)
+
+
+def _tuned(made: Draft, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft | None:
+    """A draft of the same steps with its constants set anew, which spares the analysis; None where that does not do it."""
+    if set(made.methods) != {step.method for step in steps}:
+        return None
+    source, used = made.source, {}
+    for step in steps:
+        own = {name: knobs.get(name, values[0]) for name, values in step.knobs.items()}
+        source = step.recipe.retune(source, own)
+        if any(own.get(name, value) != value for name, value in step.recipe.present(source).items()):
+            return None
+        used.update(own)
+    return Draft(source=source, methods=made.methods, knobs=used, note=note)
 
 
 def _variants(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:

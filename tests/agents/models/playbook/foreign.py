@@ -316,6 +316,127 @@ extern "C" void solve(const float* x, float* y, int rows, int n) {
     ("in:17x90", "out:17x90", 17, 90),
 )
 
+MATMUL_MACROS = Foreign(
+    """
+#define A(i, j) a[(i) * lda + (j)]
+#define B(i, j) b[(i) * ldb + (j)]
+#define C(i, j) c[(i) * ldc + (j)]
+extern "C" void solve(const float *a, const float *b, float *c, int m, int n, int k)
+{
+    const int lda = k, ldb = n, ldc = n;
+    int i, j, p;
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < n; j++) {
+            C(i, j) = 0.0f;
+            for (p = 0; p < k; p++)
+                C(i, j) += A(i, p) * B(p, j);
+        }
+    }
+}
+""",
+    ("in:37x53", "in:53x141", "out:37x141", 37, 141, 53),
+)
+COLUMN_SUM_OLD_C = Foreign(
+    """
+typedef float real;
+extern "C" void solve(const real *x, real *s, int nrow, int ncol)
+{
+    int i, j;
+    real sum;
+
+    for (j = 0; j < ncol; j++) {
+        sum = 0.0;
+        for (i = 0; i < nrow; i++)
+            sum = sum + x[i * ncol + j];
+        s[j] = sum;
+    }
+}
+""",
+    ("in:91x333", "out:333", 91, 333),
+)
+GELU_PORT = Foreign(
+    """
+#include <cmath>
+#define BLOCK 256
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+static inline void gelu_thread(const float* in, float* out, int n, int blockIdx, int threadIdx) {
+    int idx = blockIdx * BLOCK + threadIdx;
+    if (idx < n) {
+        float v = in[idx];
+        out[idx] = 0.5f * v * (1.0f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+    }
+}
+extern "C" void solve(const float* in, float* out, int n) {
+    int grid = CEIL_DIV(n, BLOCK);
+    for (int b = 0; b < grid; ++b)
+        for (int t = 0; t < BLOCK; ++t)
+            gelu_thread(in, out, n, b, t);
+}
+""",
+    ("in:4099", "out:4099", 4099),
+)
+JACOBI = Foreign(
+    """
+#define IDX(i, j) ((i) * nx + (j))
+extern "C" void solve(const double* u, double* unew, int ny, int nx)
+{
+    for (int i = 0; i < ny; i++) {
+        for (int j = 0; j < nx; j++) {
+            if (i == 0 || j == 0 || i == ny - 1 || j == nx - 1) {
+                unew[IDX(i, j)] = u[IDX(i, j)];
+            } else {
+                unew[IDX(i, j)] = 0.25 * (u[IDX(i - 1, j)] + u[IDX(i + 1, j)] + u[IDX(i, j - 1)] + u[IDX(i, j + 1)]);
+            }
+        }
+    }
+}
+""",
+    ("double-in:45x38", "double-out:45x38", 45, 38),
+)
+LOG_SUM_EXP = Foreign(
+    """
+#include <algorithm>
+#include <cmath>
+static float row_max(const float* v, int n) {
+    float m = v[0];
+    for (int i = 1; i < n; i++) m = std::max(m, v[i]);
+    return m;
+}
+static float log_sum_exp(const float* v, int n) {
+    const float m = row_max(v, n);
+    float total = 0.0f;
+    for (int i = 0; i < n; i++) total += std::exp(v[i] - m);
+    return m + std::log(total);
+}
+extern "C" void solve(const float* logits, float* loss, int batch, int classes) {
+    for (int b = 0; b < batch; b++) loss[b] = log_sum_exp(logits + b * classes, classes);
+}
+""",
+    ("in:21x150", "out:21", 21, 150),
+)
+BATCHED_MATVEC = Foreign(
+    """
+static double dot(const double* p, const double* q, long n)
+{
+    double acc = 0;
+    for (long i = 0; i < n; ++i) acc += p[i] * q[i];
+    return acc;
+}
+extern "C" void solve(const double* A, const double* x, double* y, long nb, long m, long n)
+{
+    for (long b = 0; b < nb; ++b) {
+        const double* mat = A + b * m * n;
+        const double* vec = x + b * n;
+        double* res = y + b * m;
+        for (long i = 0; i < m; ++i) {
+            res[i] = dot(&mat[i * n], vec, n);
+        }
+    }
+}
+""",
+    ("double-in:3x600", "double-in:3x30", "double-out:3x20", 3, 20, 30),
+)
+
 PREFIX_SUM = Foreign(
     """
 extern "C" void solve(const float* x, float* y, int n) {

@@ -31,9 +31,11 @@ from agents.models.playbook.base import RECIPES, recipe
 from agents.models.playbook.model import Playbook
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Argument, Finding, Headroom, Task, Workload
+from tools.artifacts import Argument, Finding, Headroom, Quantity, Task, Workload
 from tools.errors import SettingsError
 from tools.registry import load
+from tools.rules import evaluate
+from tools.rules import load as load_rules
 
 TASK = Task(
     name="softmax",
@@ -225,3 +227,45 @@ def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
     assert isinstance(found, Review)
     assert found.veto is veto
     assert found.quote == (line[1:].strip() if veto else "")
+
+
+def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
+    """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives up."""
+    mine = tuple(p for p in pages if p.head.id == "tile-loops")
+    source = recipe("tile").edit(foreign.TRANSPOSE.source, {"TILE": "16"})
+    tried: list[Tried] = [Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")]
+    drafted: list[str] = []
+    for iteration in range(2, 9):
+        brief = planner_brief(mine, source, tuple(tried)).model_copy(update={"variants": 2})
+        plan = ask("planner", brief, Plan)
+        assert isinstance(plan, Plan)
+        if not plan.methods:
+            break
+        drafts = ask("coder", coder_brief(plan, mine, source, tried=tuple(tried)), Drafts)
+        assert isinstance(drafts, Drafts)
+        drafted += [d.knobs["TILE"] for d in drafts.drafts]
+        tried.append(Tried(iteration=iteration, methods=("other",), knobs={}, verdict="reject_perf", reason="", planned=("tile-loops",)))
+    assert sorted(drafted) == ["128", "32", "64"]
+
+
+def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
+    first = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    assert isinstance(first, Plan)
+    planned = tuple(m.method for m in first.methods)
+    failed = (Tried(iteration=1, methods=planned[:1], knobs={}, verdict="inconclusive", reason="", planned=planned),)
+    second = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, failed), Plan)
+    assert isinstance(second, Plan)
+    assert second.methods
+    assert not {m.method for m in second.methods} & set(planned)
+
+
+def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> None:
+    """Every recipe but one says so on its page, so that retrieval offers it."""
+    rules = load_rules()
+    facts = {"roofline.headroom": Quantity(value=0.6, unit="fraction"), "roofline.launch_share": Quantity(value=0.01, unit="fraction")}
+    fired = [f.rule for f in evaluate((), facts, rules)]
+    assert fired == ["far_from_roof"]
+    found = {p.head.recipe for p in Wiki.open().methods("cpp", fired, facts)}
+    assert set(RECIPES) - {"restrict_pointers"} <= found
+    near = {**facts, "roofline.headroom": Quantity(value=0.2, unit="fraction")}
+    assert not evaluate((), near, rules)

@@ -17,17 +17,18 @@ from agents.models.playbook.syntax import Unit
 SITES = {
     "restrict_pointers": ("SOFTMAX_INT", "SOFTMAX_OLD_C", "TRANSPOSE_BRACES", "GELU"),
     "branch_to_select": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CLAMP", "CHAIN", "COLUMN_MAX"),
-    "vector_exp": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN", "GELU", "LOG_SOFTMAX"),
+    "vector_exp": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN", "GELU", "LOG_SOFTMAX", "GELU_PORT", "LOG_SUM_EXP"),
     "fuse_passes": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN"),
-    "hoist_invariants": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "ROW_SUM", "LOG_SOFTMAX"),
-    "interchange": ("MATMUL", "MATMUL_BIAS_DOUBLE", "COLUMN_SUM", "COLUMN_MAX", "COLUMN_WALK", "MATMUL_IN_PLACE_SUM"),
+    "hoist_invariants": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "ROW_SUM", "LOG_SOFTMAX", "MATMUL_MACROS"),
+    "interchange": ("MATMUL", "MATMUL_BIAS_DOUBLE", "COLUMN_SUM", "COLUMN_MAX", "COLUMN_WALK", "MATMUL_IN_PLACE_SUM",
+                    "MATMUL_MACROS", "COLUMN_SUM_OLD_C"),
     "tile": ("TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE"),
     "unroll_accumulators": ("SOFTMAX_INT", "RMSNORM", "DOT"),
     "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX"),
     "simd_loop": ("SOFTMAX_INT", "CHAIN", "GELU", "STENCIL", "CLAMP"),
     "parallel_outer": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "LAYERNORM", "RMSNORM", "CHAIN", "GELU", "CLAMP", "ROW_SUM",
                        "COLUMN_SUM", "COLUMN_MAX", "TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE", "MATMUL", "MATMUL_BIAS_DOUBLE",
-                       "STENCIL", "COLUMN_WALK", "DOT"),
+                       "STENCIL", "COLUMN_WALK", "DOT", "JACOBI", "GELU_PORT", "LOG_SUM_EXP", "BATCHED_MATVEC"),
 }  # fmt: skip
 TOLERANCE = 5e-6
 
@@ -103,6 +104,48 @@ def test_knobs_are_rendered_and_searched() -> None:
     threads = parallel.edit(source, {"SCHEDULE": "dynamic"})
     assert "schedule(dynamic)" in threads
     assert "schedule(static)" in parallel.edit(threads, {"SCHEDULE": "static"})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "work"),
+    [
+        ("LOG_SUM_EXP", "1LL * batch * classes"),
+        ("BATCHED_MATVEC", "1LL * nb * m * n"),
+        ("SOFTMAX_INT", "1LL * M * N"),
+        ("GELU_PORT", "1LL * grid * BLOCK"),
+    ],
+)
+def test_the_guard_of_threads_counts_the_loops_of_helpers(kernel: str, work: str) -> None:
+    assert f"if({work} >= " in recipe("parallel_outer").edit(foreign.INDEPENDENT[kernel].source, {})
+
+
+def test_a_length_that_cannot_be_named_outside_counts_as_typical() -> None:
+    source = 'extern "C" void solve(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) { const int width = n / 2; '
+    source += "float s = 0; for (int k = 0; k < width; ++k) s += x[k]; y[i] = s; } }"
+    assert "if(1LL * n * 64 >= " in recipe("parallel_outer").edit(source, {})
+
+
+def test_a_loop_that_branches_on_its_border_gets_no_lanes() -> None:
+    made = recipe("simd_loop")
+    assert made.edit(foreign.JACOBI.source, {}) == foreign.JACOBI.source
+    assert made.applies(foreign.STENCIL.source)
+
+
+@pytest.mark.parametrize("name", ["tile", "interchange", "unroll_accumulators", "vector_exp", "parallel_outer"])
+def test_knobs_in_place_are_read_back_and_set_as_if_written_so(name: str) -> None:
+    made = recipe(name)
+    for kernel in SITES[name]:
+        source = foreign.INDEPENDENT[kernel].source
+        best = {knob: values[0] for knob, values in made.knobs.items()}
+        first = made.edit(source, best)
+        now = made.present(first)
+        assert now.items() <= best.items()
+        assert made.present(source) == {}
+        for knob in now:
+            for value in made.knobs[knob][1:]:
+                other = made.retune(first, {knob: value})
+                assert made.present(other)[knob] == value
+                assert value == "1" or other == made.edit(source, {**best, knob: value})
 
 
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
