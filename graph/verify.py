@@ -66,7 +66,7 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
 
     Raises WorkspaceError when there is nothing to verify, InfrastructureError when this machine cannot measure.
     """
-    if not path.is_dir():
+    if not (path / ".git").exists():
         raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it")
     repository = Repository(path.resolve())
     repository.check()

@@ -217,7 +217,7 @@ UNBOUNDED = 1e12
 
 
 class Interval(Artifact):
-    """An estimate with its confidence interval; for ratios, which are positive."""
+    """An estimate with its confidence interval."""
 
     estimate: float
     low: float

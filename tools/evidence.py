@@ -1,14 +1,15 @@
-"""What the judge's records hold, and what they amount to (pure): the gate and `verify` recompute a trial from records with these."""
+"""What the judge's records hold, and what they amount to (pure): the gate weighs a trial as `recomputed` from the records it cites."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record, Trial
-from tools.errors import HarnessError
+from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record, Trial, Unmeasured
+from tools.errors import HarnessError, StorageError
 from tools.protocol import (
     CaseResult,
     ContestRequest,
@@ -23,6 +24,18 @@ from tools.protocol import (
 from tools.records import Records
 from tools.statistics import Objective, Paired, pool, speedup_interval
 from tools.statistics import noise_floor as floor_of
+
+
+class Toolset(Artifact):
+    """Payload of a `toolchain` record: what all kernels of a run are built with."""
+
+    compiler: str
+    """Name and version."""
+    flags: tuple[str, ...]
+    """As resolved on this machine."""
+
+    def __str__(self) -> str:
+        return f"{self.compiler} with {' '.join(self.flags) or 'no flags'}"
 
 
 class Build(Artifact):
@@ -203,6 +216,84 @@ def passed(build: Record, correctness: Record, timings: Sequence[Record], object
         speedup=speedup(timings, objective, confidence),
         records=(build.id, correctness.id, *(r.id for r in timings)),
     )
+
+
+def trial_of(cited: Sequence[Record], objective: Objective, confidence: float, incumbent: str | None = None) -> Passed | Failed:
+    """The trial that build, correctness and timing records amount to, in the judge's order; records of other kinds are passed over.
+
+    StorageError when they are no trial's: one is lacking, or they are of several candidates, batches or incumbents (`incumbent`: the
+    one that the timings must be against).
+    """
+    build, checked = _single(cited, "build"), _single(cited, "correctness")
+    timings = [record for record in cited if record.kind == "timing"]
+    if build is None:
+        raise StorageError("no build record is cited")
+    failed = build_failure(build)
+    if failed is not None:
+        return failed
+    if checked is None:
+        raise StorageError("no correctness record is cited")
+    loaded = _timings(timings)
+    candidates = {Build.model_validate(build.payload).candidate, Correctness.model_validate(checked.payload).candidate}
+    if len(candidates | {timing.candidate for timing in loaded}) > 1:
+        raise StorageError("the records are of several candidates")
+    failed = correctness_failure(checked, (build.id,))
+    if failed is not None:
+        return failed
+    if not timings:
+        raise StorageError("no timing record is cited")
+    if len({timing.incumbent for timing in loaded} | ({incumbent} if incumbent else set())) > 1:
+        raise StorageError("the timings are against another incumbent")
+    failed = next((found for record in timings if (found := timing_failure(record, (build.id, checked.id)))), None)
+    if failed is not None:
+        return failed
+    if [timing.batch for timing in loaded] != list(range(len(loaded))):
+        raise StorageError("the timings are not all batches from the first on")
+    return passed(build, checked, timings, objective, confidence)
+
+
+def recomputed(trial: Trial, records: Mapping[str, Record], objective: Objective, incumbent: str | None = None) -> Trial:
+    """`trial` made again from the records that it cites (`records`, by id), at the confidence that it claims.
+
+    Unmeasured, with the contradiction, where they do not amount to it. What rests on no record (a refusal by the screen, a machine's
+    failure) is returned as it is.
+    """
+    if isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
+        return trial
+    confidence = trial.speedup.confidence if isinstance(trial, Passed) else 0.95
+    try:
+        found = trial_of([records[identity] for identity in trial.records], objective, confidence, incumbent)
+    except KeyError as error:
+        reason = f"record {error.args[0]} is missing"
+    except (StorageError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+    else:
+        if _alike(found.model_dump(), trial.model_dump()):
+            return found
+        reason = f"it says {_said(trial)}, they say {_said(found)}"
+    return Unmeasured(candidate=trial.candidate, reason=f"its trial does not follow from its records: {reason}", records=trial.records)
+
+
+def _single(records: Sequence[Record], kind: str) -> Record | None:
+    found = [record for record in records if record.kind == kind]
+    if len(found) > 1:
+        raise StorageError(f"{len(found)} {kind} records are cited where there is one")
+    return found[0] if found else None
+
+
+def _alike(left: object, right: object) -> bool:
+    """Equal but for the last digits of a float, in which one machine's logarithm may differ from another's."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_alike(left[name], right[name]) for name in left)
+    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9)
+    return left == right
+
+
+def _said(trial: Passed | Failed) -> str:
+    return f"{trial.speedup.estimate:.4g}x for {trial.candidate}" if isinstance(trial, Passed) else f"failed at {trial.stage}"
 
 
 def speedup(timings: Sequence[Record], objective: Objective, confidence: float) -> Interval:

@@ -12,13 +12,13 @@ from pathlib import Path
 from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Trial, Unmeasured, Verdict
 from tools.judge import Policy
 from tools.protocol import CaseResult
-from tools.statistics import corrected, slower_than
+from tools.statistics import corrected, futile, seems_slower, slower_than
 from tools.statistics import decide as compare
 
 __all__ = ["ARTIFACTS", "BASELINE_ARTIFACTS", "POINTER", "VERDICT", "Evidence", "Floor", "Policy", "Veto", "audit", "decide"]
 
 ROOF_SHARE = 0.95
-"""Of the roof's time: a shorter measured time was not spent doing the work. The slack is for the roof's own measuring error."""
+"""Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
 
 ARTIFACTS = (
     "hypothesis.md",
@@ -47,12 +47,13 @@ POINTER = "current_iteration.txt"
 
 
 class Floor(Artifact):
-    """The least time that a workload can take."""
+    """The least time that a workload can take: that of moving its data. A better algorithm may well do fewer operations, never that."""
 
     workload: str
     unique_bytes: int
+    """Inputs and outputs, each once."""
     roof_s: float | None = None
-    """Seconds in which the roof, cited or measured, does it; None: no roof is known."""
+    """`roofline.memory_floor` of them, seconds; None: no bandwidth is known."""
 
 
 class Veto(Artifact):
@@ -170,19 +171,19 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
 
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
-    """Physics: data that must come from memory takes the roof's time; any call takes the launch's."""
+    """Physics: data that must come from memory takes the time of its bandwidth, any call that of a launch; arithmetic has no floor."""
     floors = {floor.workload: floor for floor in evidence.floors}
     applied = 0
     for measured in trial.measurements:
         floor = floors.get(measured.workload)
         streams = floor is not None and evidence.last_level_cache > 0 and floor.unique_bytes > 2 * evidence.last_level_cache
         roof_s = floor.roof_s if floor is not None and streams else None
-        least, what = (ROOF_SHARE * roof_s, "the roof") if roof_s is not None else (evidence.launch_s or 0.0, "a launch")
+        least, what = (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (evidence.launch_s or 0.0, "a launch")
         applied += roof_s is not None
         if measured.candidate_s < least:
             shown = f"{measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
             yield "reject_policy", f"Workload {measured.workload} took {shown}: the work cannot have been done{_cited(trial.records)}."
-    yield None, f"No time is shorter than physics allows (a roof applied to {applied} of {len(trial.measurements)} workloads)."
+    yield None, f"No time is shorter than physics allows (the memory roof applied to {applied} of {len(trial.measurements)} workloads)."
 
 
 def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
@@ -199,7 +200,15 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
         return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
     if answer == "not_faster":
         return "reject_perf", f"Not faster by enough: {shown}{cited}."
-    return "inconclusive", f"The noise hides the answer after {evidence.looks} batches: {shown}{cited}."
+    spent = f"{evidence.looks} of {policy.batches} batches"
+    if evidence.looks < policy.batches and futile(trial.speedup, threshold):
+        return "inconclusive", f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}."
+    if not trial.speedup.bounded:
+        return (
+            "inconclusive",
+            f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: {shown}{cited}.",
+        )
+    return "inconclusive", f"The noise hides the answer after {spent}: {shown}{cited}."
 
 
 def _confirmed(evidence: Evidence, policy: Policy) -> Check:
@@ -218,13 +227,21 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
 
 
 def _no_regression(trial: Passed, policy: Policy) -> Check:
+    """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
     margin = f"the margin of {policy.workload_margin:.0%}"
+    cited = _cited(trial.records)
     for measured in trial.measurements:
         if slower_than(measured.speedup, policy.workload_margin):
-            shown = f"{_interval(measured.speedup)}{_cited(trial.records)}"
-            return "reject_perf", f"Workload {measured.workload} became slower by more than {margin}: {shown}."
-    worst = min(trial.measurements, key=lambda m: m.speedup.estimate)
-    return None, f"No workload is slower by more than {margin}; the least gain is {worst.speedup.estimate:.3f}x on {worst.workload}."
+            return "reject_perf", f"Workload {measured.workload} became slower by more than {margin}: {_interval(measured.speedup)}{cited}."
+    for measured in trial.measurements:
+        if seems_slower(measured.speedup, policy.workload_margin):
+            shown = f"{_interval(measured.speedup)}{cited}"
+            return "inconclusive", f"Workload {measured.workload} may be slower by more than {margin}, the noise hides it: {shown}."
+    worst = min(trial.measurements, key=lambda m: m.speedup.low)
+    least = f"{_interval(worst.speedup)} on {worst.workload}"
+    if worst.speedup.low < 1.0 / (1.0 + policy.workload_margin):
+        return None, f"No workload was seen slower by more than {margin}, though the noise does not exclude it; the worst is {least}."
+    return None, f"No workload is slower by more than {margin}; the worst is {least}."
 
 
 def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:
@@ -242,7 +259,8 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
 
 
 def _interval(interval: Interval) -> str:
-    return f"{interval.estimate:.3f}x [{interval.low:.3f}, {interval.high:.3f}] at {interval.confidence:.2%}"
+    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
+    return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%}"
 
 
 def _cited(records: tuple[str, ...]) -> str:

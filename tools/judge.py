@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tools import cases, evidence
 from tools.artifacts import Artifact, Candidate, Failed, Limits, Needs, Record, Task, Trial, Unmeasured
-from tools.errors import HarnessError, SettingsError
+from tools.errors import HarnessError, InfrastructureError, SettingsError
 from tools.executors.base import Executor
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
@@ -34,9 +34,11 @@ from tools.protocol import (
 )
 from tools.records import Blobs, Records, key
 from tools.screen import screen
-from tools.statistics import Objective, corrected, decide
+from tools.statistics import Objective, corrected, decide, least_pairs
 
 Emit = Callable[[str, Mapping[str, str]], None]
+REPORTED = 0.95
+"""Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
 
 class Policy(Artifact):
@@ -49,11 +51,11 @@ class Policy(Artifact):
     warm_pairs: int = Field(default=4, ge=0)
     """Pairs with inputs and outputs in cache, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
-    """Pairs of the incumbent against itself, for the noise floor."""
+    """Pairs of the incumbent against itself, for the noise floor; more where many workloads need them for an interval with two ends."""
     confirm_rounds: int = Field(default=16, ge=8)
-    """Rounds of incumbent against candidate in separate processes, before an accept."""
-    benchmark_rounds: int = Field(default=15, ge=5)
-    """Rounds of the final benchmark."""
+    """Rounds of incumbent against candidate in separate processes, before an accept; more as above."""
+    benchmark_rounds: int = Field(default=15, ge=8)
+    """Rounds of the final benchmark; more as above."""
     hidden_workloads: int = Field(default=2, ge=0)
     """Drawn from the run's secret, where the task has dims_range."""
     objective: Objective = "total_time"
@@ -68,6 +70,20 @@ class Policy(Artifact):
     """Seconds after which one call of a kernel counts as hung."""
     job_limit_s: float = Field(default=600.0, gt=0.0)
     """Seconds for a whole job."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Policy:
+        needed = self.least_rounds(1)
+        for name in ("calibration_pairs", "confirm_rounds", "benchmark_rounds"):
+            if getattr(self, name) < needed:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} cannot bound an interval at confidence {self.confidence:g}, use {needed} or more"
+                )
+        return self
+
+    def least_rounds(self, workloads: int) -> int:
+        """The fewest rounds from which an interval over `workloads` has two ends."""
+        return least_pairs(max(self.confidence, REPORTED), workloads)
 
 
 class Judge:
@@ -96,6 +112,7 @@ class Judge:
         self.policy = policy
         self.emit = emit
         self.hidden = cases.hidden_workloads(task, secret, policy.hidden_workloads)
+        self._flags: tuple[str, ...] | None = None
 
     # ------------------------------------------------------------ the whole trial
 
@@ -139,10 +156,36 @@ class Judge:
 
     # ------------------------------------------------------------ single questions
 
+    def frozen_flags(self) -> tuple[str, ...]:
+        """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of kind "toolchain".
+
+        InfrastructureError where compiler or flags have become others since: kernels built differently must not be compared.
+        """
+        if self._flags is None:
+            toolchain = self.language.toolchain()
+            here = evidence.Toolset(compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task))
+            asked = key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
+            payload = here.model_dump(mode="json")
+            record = self.records.add(Record(kind="toolchain", key=asked, environment=self.environment, protocol=PROTOCOL, payload=payload))
+            pinned = evidence.Toolset.model_validate(record.payload)
+            if pinned != here:
+                raise InfrastructureError(
+                    f"the kernels measured so far were built by {pinned}, but what is found here is {here}; "
+                    "bring that compiler and its libraries back and resume, or start anew"
+                )
+            self._flags = here.flags
+        return self._flags
+
     def build(self, candidate: Candidate) -> Record:
         """Compile `candidate` with the task's frozen flags. Payload: `evidence.Build`; blobs: library, log."""
+        flags = self.frozen_flags()
         asked = key(
-            "build", task=self.task.identity(), candidate=candidate.id, toolchain=self.language.toolchain().version, protocol=PROTOCOL
+            "build",
+            task=self.task.identity(),
+            candidate=candidate.id,
+            toolchain=self.language.toolchain().version,
+            flags=flags,
+            protocol=PROTOCOL,
         )
         found = self.records.find(asked)
         return found or self.records.add(self._built(candidate, asked))
@@ -193,11 +236,13 @@ class Judge:
     def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
         """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": incumbent}
-        return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, self.policy.calibration_pairs, 0)
+        pairs = max(self.policy.calibration_pairs, self._least())
+        return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, pairs, 0)
 
     def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
         """The two kernels in processes of their own, clocked from outside. Payload: `evidence.Contest`."""
-        return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), self.policy.confirm_rounds, attempt)
+        rounds = max(self.policy.confirm_rounds, self._least())
+        return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
 
     def benchmark(
         self,
@@ -206,8 +251,12 @@ class Judge:
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
-        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `evidence.Contest`."""
-        return self._contest("benchmark", contestants, frameworks, rounds or self.policy.benchmark_rounds, attempt)
+        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `evidence.Contest`.
+
+        `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
+        """
+        rounds = rounds or max(self.policy.benchmark_rounds, self._least())
+        return self._contest("benchmark", contestants, frameworks, rounds, attempt)
 
     # ------------------------------------------------------------ inside
 
@@ -323,6 +372,9 @@ class Judge:
             )
             for w in self.task.workloads
         )
+
+    def _least(self) -> int:
+        return self.policy.least_rounds(len(self.task.workloads))
 
     def _workloads(self) -> tuple[str, ...]:
         return tuple(w.name for w in self.task.workloads)

@@ -1,7 +1,8 @@
 """The workspace's git: one commit an iteration, made by the gate alone.
 
 Every call is a `git` subprocess that sees no configuration but ours: own identity, no hooks, no signing, no filters, no user or system
-files. The caller holds the workspace's lock, so a lock file found here was left by a process that was killed.
+files. The caller holds the workspace's lock, so an old lock file found here was left by a process that was killed; a fresh one may
+belong to a git that a person runs right now.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,13 @@ MARKER = "# kernelwright workspace, format 1"
 """First line of the workspace's .gitignore: what makes a repository, or a clone of it, one of ours."""
 IGNORED = (".kernelwright/", "__pycache__/", "*.pyc", ".tmp-*")
 STORES = ("records/", "blobs/")
-"""Append-only and named by content: new files there are work in progress, not drift. Changed or deleted ones are drift."""
+"""Append-only and named by content: new files there are work in progress, not drift. Changed or deleted ones always are."""
+OURS = ("Version", "Report", "Masked")
+"""Each commit of ours has one of these trailers."""
+STALE_S = 2.0
+"""Age of a lock file from which on no git is taken to be at work behind it."""
+PATIENCE_S = 1.0
+"""How long a younger one is waited for."""
 
 # Shapes of the keys that a run may come near: model providers, code hosts, clouds, private keys.
 SECRETS = re.compile(
@@ -79,21 +87,33 @@ class Repository:
         done = self._try("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
-    def drift(self, expected: Sequence[str] = ()) -> tuple[str, ...]:
-        """Paths that differ from HEAD, less those equal to or below `expected` and new files of the stores; sorted."""
+    def drift(self, expected: Sequence[str] = (), new_only: Sequence[str] = ()) -> tuple[str, ...]:
+        """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files at or below `new_only` and in the
+        stores that HEAD does not know. What HEAD knows of the stores is never expected to change.
+        """
         found = self._git("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames").decode(errors="replace")
         changed = set()
         for entry in filter(None, found.split("\0")):
             state, path = entry[:2], entry[3:]
             # "A": staged by a gate that was killed before its commit, so HEAD does not know it either.
-            if state in ("??", "A ", "AM") and path.startswith(STORES):
-                continue
-            changed.add(path)
-        return tuple(sorted(path for path in changed if not _below(path, expected)))
+            new = state in ("??", "A ", "AM", "AD")
+            stored = path.startswith(STORES)
+            fine = (stored or _below(path, (*expected, *new_only))) if new else (not stored and _below(path, expected))
+            if not fine:
+                changed.add(path)
+        return tuple(sorted(changed))
 
     def is_clean(self, expected: Sequence[str] = ()) -> bool:
         """True when nothing has drifted; see `drift`."""
         return not self.drift(expected)
+
+    def foreign(self, since_trailer: str = "Version") -> tuple[str, ...]:
+        """Ids of the commits at and before HEAD that are not ours, newest first: all but the first that has trailer `since_trailer`
+        and those after it with a trailer of `OURS`.
+        """
+        commits = self.log()
+        first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
+        return tuple(c.id for place, c in enumerate(commits) if place > first or not any(name in c.trailers for name in OURS))
 
     def show(self, commit: str, path: str) -> bytes:
         """Content of `path` as of `commit`; WorkspaceError when there is none."""
@@ -139,8 +159,10 @@ class Repository:
             ignore.write_text("\n".join((MARKER, *IGNORED)) + "\n")
         self.check()
 
-    def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
-        """Commit what changed at or below `paths` (relative to the root) and return the commit's id.
+    def commit(
+        self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None, new_only: Sequence[str] = ()
+    ) -> str:
+        """Commit what changed at or below `paths` and what is new at or below `new_only` (relative to the root); returns the commit's id.
 
         Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent` (None: there is
         no commit yet), when anything else changed, or when a secret would be committed. A kill at any instant leaves HEAD at the old
@@ -154,10 +176,10 @@ class Repository:
                 f"{self.root}: HEAD is {head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
                 "restore it with `git checkout` or start a new run"
             )
-        others = self.drift(paths)
+        others = self.drift(paths, new_only)
         if others:
             raise WorkspaceError(f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume")
-        chosen = self._chosen(paths)
+        chosen = self._chosen((*paths, *new_only))
         self._refuse_secrets(chosen, message, trailers)
         if chosen:
             self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(chosen).encode())
@@ -169,10 +191,13 @@ class Repository:
         return made
 
     def recover(self) -> None:
-        """Undo what a killed git left: lock files and a half-filled index. The files themselves are not touched."""
+        """Undo what a killed git left: lock files and a half-filled index. The files themselves are not touched.
+
+        WorkspaceError when a lock is so fresh that another git may hold it, and is not given back soon.
+        """
         folder = self._git_folder()
         for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
-            lock.unlink(missing_ok=True)
+            _break(lock)
         if self.head() is None:
             (folder / "index").unlink(missing_ok=True)
         elif self._try("diff", "--cached", "--quiet").returncode != 0:
@@ -259,6 +284,22 @@ def stored_paths(record: Record) -> tuple[str, ...]:
     Blobs that no record names (requests with hidden sizes and seeds, say) are work in progress and stay out of git.
     """
     return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in sorted(set(record.blobs.values()))))
+
+
+def _break(lock: Path) -> None:
+    """Remove a stale lock file; wait a moment for a fresh one."""
+    end = time.monotonic() + PATIENCE_S
+    while lock.exists():
+        try:
+            age = time.time() - lock.stat().st_mtime
+        except FileNotFoundError:
+            return
+        if age > STALE_S:
+            lock.unlink(missing_ok=True)
+        elif time.monotonic() < end:
+            time.sleep(0.05)
+        else:
+            raise WorkspaceError(f"{lock}: another git is at work here; wait until it ends, or remove that file if there is none")
 
 
 def _below(path: str, prefixes: Sequence[str]) -> bool:

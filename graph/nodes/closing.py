@@ -14,12 +14,11 @@ from graph.report import version as artifacts
 from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt
-from tools import evidence, gate
+from tools import evidence, gate, roofline
 from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Passed, Record, Trial, Verdict
 from tools.errors import WorkspaceError
 from tools.records import key
-from tools.roofline import best as best_roof
 from tools.screen import screen
 
 SIZE = 2.0
@@ -79,7 +78,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         problem = evidence.contest_problem(confirmed)
         if problem is None:
             confirmation = evidence.contest_speedup(confirmed, services.settings.judge.objective, services.settings.judge.confidence)
-    launch = best_roof(services.roofs, "launch_latency")
+    launch = roofline.best(services.roofs, "launch_latency")
     return gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
@@ -91,7 +90,8 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         veto=veto,
         cases=evidence.cases(trial, services.records),
         floors=tuple(
-            gate.Floor(workload=row.workload, unique_bytes=row.unique_bytes, roof_s=row.headroom.roof_s) for row in inspection.rooflines
+            gate.Floor(workload=w.workload, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, services.roofs))
+            for w in inspection.rooflines
         ),
         last_level_cache=services.executor.devices()[0].last_level_cache,
         launch_s=launch.value if launch else None,
@@ -105,12 +105,16 @@ def _gather(state: State, services: Services) -> gate.Evidence:
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:
-    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's."""
+    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from its records."""
     judged = [j.trial for j in trials(state, services)]
     champion = state.get("champion")
     passed = sorted((t for t in judged if isinstance(t, Passed)), key=lambda t: (t.candidate != champion, -t.speedup.estimate))
     failed = [t for t in judged if isinstance(t, Failed)]
-    return next(iter([*passed, *failed, *judged]), None)
+    chosen = next(iter([*passed, *failed, *judged]), None)
+    if chosen is None:
+        return None
+    cited = {identity: services.records.get(identity) for identity in chosen.records}
+    return evidence.recomputed(chosen, cited, services.settings.judge.objective, state["incumbent"])
 
 
 def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> gate.Veto | None:
@@ -227,7 +231,8 @@ def _scored(
 ) -> tuple[Scored, ...]:
     """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
 
-    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the size within a factor of `SIZE` either way.
+    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the
+    size within a factor of `SIZE` either way.
     """
     own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []

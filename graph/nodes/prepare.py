@@ -112,6 +112,7 @@ def _inspect(candidate: Candidate, services: Services) -> tuple[Inspection, tupl
         [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)],
         ceiling,
         services.settings.stop.target_fraction,
+        roofline.precision(services.task),
     )
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     brief = AnalystBrief(source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records))
@@ -160,13 +161,14 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
 def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
     times = evidence.seconds(calibration)
     cost = {seen.name: seen for seen in services.seen}
+    precision = roofline.precision(services.task)
     return tuple(
         WorkloadRoofline(
             workload=w.name,
             seconds=times[w.name],
             flops=cost[w.name].flops,
             unique_bytes=cost[w.name].unique_bytes,
-            headroom=roofline.headroom(cost[w.name].flops, cost[w.name].unique_bytes, times[w.name], ceiling),
+            headroom=roofline.headroom(cost[w.name].flops, cost[w.name].unique_bytes, times[w.name], ceiling, precision),
         )
         for w in services.task.workloads
     )

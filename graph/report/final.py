@@ -38,7 +38,8 @@ def report(state: State, services: Services) -> str:
         for outcome in attribution.methods:
             retrospective[outcome.status].append(f"{outcome.method} (v{iteration})")
     last = inspections.get(state["incumbent"])
-    exchanges = [record for record in services.records if record.kind == "exchange"]
+    # By id: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
+    exchanges = sorted((record for record in services.records if record.kind == "exchange"), key=lambda record: record.id)
     return render(
         "report.md",
         task=services.task,

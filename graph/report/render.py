@@ -28,9 +28,11 @@ def seconds(value: float | None) -> str:
 
 
 def ratio(value: Interval | None) -> str:
-    """A factor with its interval; N/A when it was not collected."""
+    """A factor with its interval; N/A when it was not collected, or when too few samples left the interval without an end."""
     if value is None:
         return "N/A"
+    if not value.bounded:
+        return f"{value.estimate:.3g}× [N/A]"
     return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
 
 

@@ -22,7 +22,7 @@ QUICK = {
         "warm_pairs": 0,
         "calibration_pairs": 10,
         "confirm_rounds": 8,
-        "benchmark_rounds": 6,
+        "benchmark_rounds": 8,
         "hidden_workloads": 1,
         "min_effect": 0.05,
     },

@@ -70,9 +70,16 @@ def test_derived_sizes_stay_in_the_range_and_leave_other_integers_alone():
     workloads = (Workload(name="w", dims={"M": 64, "N": 1000, "groups": 4}),)
     found = derived_sizes(task(workloads=workloads, dims_range={"M": (62, 64), "N": (1000, 1000)}))
     assert found == {
-        "one-less": {"M": 63, "N": 1000, "groups": 4},
-        "prime": {"M": 62, "N": 1000, "groups": 4},
+        "M-is-63": {"M": 63, "N": 1000, "groups": 4},
+        "M-is-62": {"M": 62, "N": 1000, "groups": 4},
     }
+
+
+def test_a_derived_size_that_the_range_cuts_short_is_named_after_what_it_runs():
+    found = derived_sizes(task(dims_range={"M": (1, 4096), "N": (32, 8192)}))
+    assert found["N-is-32"] == {"M": 64, "N": 32, "eps": 1e-5}
+    assert "N-is-1" not in found
+    assert found["M-is-1"]["M"] == 1
 
 
 def test_case_list_says_which_are_required():

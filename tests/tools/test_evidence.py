@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools import evidence
-from tools.artifacts import Artifact, Record, Task, Workload
+from tools.artifacts import Artifact, Failed, Passed, Record, Task, Trial, Unmeasured, Workload
 from tools.errors import HarnessError
 from tools.protocol import (
     Case,
@@ -166,6 +166,84 @@ def test_passed_pools_the_batches_and_keeps_every_record():
     assert (w.workload, w.weight, w.pairs, w.candidate_s, w.max_error) == ("w", 3.0, 40, 2e-3, 1e-6)
     assert w.speedup.estimate == pytest.approx(2.0, rel=1e-4)
     assert (w.warm_candidate_s, v.warm_candidate_s, v.max_error) == (1e-3, None, 5e-8)
+
+
+def built(candidate: str = "c", ok: bool = True) -> Record:
+    library = "l" if ok else None
+    made = evidence.Build(candidate=candidate, ok=ok, library=library, log="x", log_blob="", argv=(), compiler="g++", seconds=0.1)
+    return record("build", made)
+
+
+def good() -> tuple[Passed, dict[str, Record]]:
+    """A trial of two batches and the records that it cites."""
+    batches = [timing(TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3 + n * 1e-5)), batch=n) for n in range(2)]
+    cited = (built(), correctness(*(result(c) for c in CASES)), *batches)
+    return evidence.passed(cited[0], cited[1], batches, "total_time", 0.99), {r.id: r for r in cited}
+
+
+def with_speedup(trial: Passed, **ends: float) -> Passed:
+    return trial.model_copy(update={"speedup": trial.speedup.model_copy(update=ends)})
+
+
+def test_a_trial_follows_from_its_records():
+    trial, records = good()
+    stored = Passed.model_validate_json(trial.model_dump_json())
+    assert evidence.recomputed(stored, records, "total_time", "i") == trial
+    # What another machine's logarithm does to the last digit is no contradiction, and what counts is what is computed here.
+    elsewhere = with_speedup(trial, estimate=trial.speedup.estimate * (1 + 1e-14))
+    assert evidence.recomputed(elsewhere, records, "total_time") == trial
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (lambda t: with_speedup(t, estimate=3.0, low=2.9, high=3.1), "it says 3x for c, they say 1.995x for c"),
+        (lambda t: with_speedup(t, low=t.speedup.low * 1.01), "it says"),
+        (lambda t: with_speedup(t, confidence=0.9999), "it says"),
+        (lambda t: t.model_copy(update={"candidate": "d"}), "for d, they say"),
+        (lambda t: t.model_copy(update={"records": t.records[1:]}), "no build record"),
+        (lambda t: t.model_copy(update={"records": (t.records[0], *t.records[2:])}), "no correctness record"),
+        (lambda t: t.model_copy(update={"records": t.records[:2]}), "no timing record"),
+        (lambda t: t.model_copy(update={"records": (*t.records[:2], t.records[3])}), "not all batches"),
+        (lambda t: t.model_copy(update={"records": (*t.records, "gone")}), "record gone is missing"),
+        (lambda t: Failed(candidate="c", stage="timing", reason="crashed", records=t.records), "it says failed at timing"),
+    ],
+)
+def test_a_trial_that_does_not_follow_from_its_records_is_a_machines_failure(forge, said: str):
+    trial, records = good()
+    answer = evidence.recomputed(forge(trial), records, "total_time", "i")
+    assert isinstance(answer, Unmeasured)
+    assert answer.reason.startswith("its trial does not follow from its records: ")
+    assert said in answer.reason
+
+
+def test_timings_against_another_incumbent_or_of_another_kernel_prove_nothing():
+    trial, records = good()
+    assert "another incumbent" in getattr(evidence.recomputed(trial, records, "total_time", "other"), "reason", "")
+    other = built("d")
+    mixed = trial.model_copy(update={"records": (other.id, *trial.records[1:])})
+    assert "several candidates" in getattr(evidence.recomputed(mixed, records | {other.id: other}, "total_time"), "reason", "")
+
+
+def test_failures_follow_from_their_records_too():
+    wrong = TimingOfWorkload(workload="w", pairs=(), problem="call 7 was wrong", culprit="candidate")
+    build, broken = built(), built(ok=False)
+    right, bad = correctness(*(result(c) for c in CASES)), correctness(result(CASES[0], "failed", reason="crashed"))
+    timed = timing(wrong, batch=1)
+    records = {r.id: r for r in (build, broken, right, bad, timed)}
+    stored: list[Trial | None] = [
+        evidence.build_failure(broken),
+        evidence.correctness_failure(bad, (build.id,)),
+        evidence.timing_failure(timed, (build.id, right.id)),
+        Failed(candidate="c", stage="screen", reason="refused"),
+        Unmeasured(candidate="c", reason="no device"),
+    ]
+    for trial in stored:
+        assert trial is not None
+        assert evidence.recomputed(trial, records, "total_time", "i") == trial
+    passing, cited = good()
+    hidden = Failed(candidate="c", stage="correctness", reason="wrong", records=passing.records)
+    assert isinstance(evidence.recomputed(hidden, cited, "total_time", "i"), Unmeasured)
 
 
 def test_build_failure_quotes_the_compiler():

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Unmeasured
+from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Roof, Unmeasured
+from tools.evidence import recomputed
 from tools.gate import ARTIFACTS, BASELINE_ARTIFACTS, POINTER, Evidence, Floor, Policy, Veto, audit, decide
 from tools.protocol import Case, CaseResult
+from tools.roofline import headroom, memory_floor
+from tools.statistics import corrected
 
 POLICY = Policy()
-CONFIDENCE = 1 - 0.05 / 12
+CONFIDENCE = corrected(POLICY.confidence, POLICY.batches, 4)
 
 
 def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE) -> Interval:
@@ -77,6 +80,8 @@ def test_absent_mechanism_is_accepted_as_unexplained():
     assert "unexplained: parallel" in answer.reasons[-1]
 
 
+OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
+FORGED = recomputed(trial(), {}, "total_time")
 FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
 
 
@@ -89,6 +94,7 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"veto": Veto(quote="  ", reason="a feeling")}, "inconclusive", "a feeling"),
         ({"trial": None}, "inconclusive", "No candidate"),
         ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
+        ({"trial": FORGED}, "infra_error", "does not follow from its records"),
         ({"trial": FAILED}, "reject_correctness", "correctness"),
         ({"trial": FAILED.model_copy(update={"stage": "build"})}, "reject_correctness", "build"),
         ({"trial": FAILED.model_copy(update={"stage": "timing"})}, "reject_correctness", "timing"),
@@ -97,18 +103,27 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"cases": (case("small"), case("large", distribution="scaled"))}, "reject_correctness", "large was never checked"),
         ({"cases": (case("small"), case("large"), case("odd", "failed", required=False))}, "reject_correctness", "odd"),
         ({"cases": (case("small"), case("large", "dropped"))}, "reject_correctness", "dropped for large"),
-        ({"trial": trial(candidate_s=8e-4)}, "reject_policy", "large took 8.000e-04 s where the roof allows no less than 8.550e-04 s"),
+        (
+            {"trial": trial(candidate_s=8e-4)},
+            "reject_policy",
+            "large took 8.000e-04 s where the memory roof allows no less than 8.550e-04 s",
+        ),
         ({"trial": trial(candidate_s=8e-7), "floors": ()}, "reject_policy", "a launch allows"),
         ({"noise_floor": None}, "inconclusive", "noise floor"),
         ({"noise_floor": 1.2}, "reject_perf", "2.200x"),
         ({"trial": trial(1.02, half=0.01)}, "reject_perf", "1.030x"),
-        ({"trial": trial(1.05)}, "inconclusive", "noise hides"),
+        ({"trial": trial(1.05), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
+        ({"trial": trial(1.01), "looks": 1}, "inconclusive", "Given up as futile after 1 of 4 batches"),
+        ({"trial": trial(1.01), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
+        ({"trial": OPEN}, "inconclusive", "too few pairs"),
         ({"siblings": 5}, "inconclusive", "5 candidates"),
         ({"confirmation": None}, "inconclusive", "not confirmed"),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
         ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
+        ({"trial": trial(small=0.9, half=0.15)}, "inconclusive", "small may be slower by more than the margin of 5%, the noise hides it"),
+        ({"trial": trial(small=0.9, large=0.7, half=0.15)}, "reject_perf", "large became slower"),
     ],
 )
 def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome, piece: str):
@@ -149,6 +164,38 @@ def test_no_roof_is_applied_in_cache_or_without_a_known_cache():
     assert verdict(**fast, floors=small).outcome == "accept"
     assert verdict(**fast, last_level_cache=0).outcome == "accept"
     assert verdict(**fast, floors=(Floor(workload="large", unique_bytes=1 << 30),)).outcome == "accept"
+
+
+@pytest.mark.parametrize(
+    ("small", "half", "said"),
+    [
+        (1.0, 0.02, "No workload is slower by more than the margin of 5%; the worst is 1.000x [0.980, 1.020]"),
+        (1.0, 0.10, "No workload was seen slower by more than the margin of 5%, though the noise does not exclude it; the worst is 1.000x"),
+    ],
+)
+def test_only_what_was_shown_is_claimed_of_each_workload(small: float, half: float, said: str):
+    answer = verdict(trial=trial(small=small, half=half))
+    assert answer.outcome == "accept"
+    assert any(reason.startswith(said) for reason in answer.reasons)
+
+
+def test_an_open_end_is_never_printed_as_a_figure():
+    said = verdict(trial=OPEN).reasons[0]
+    assert "2.000x [N/A]" in said
+    assert "0000000" not in said
+
+
+def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
+    """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time would."""
+    roofs = [
+        Roof(metric=metric, value=value, unit="", origin="measured", source="r")
+        for metric, value in (("memory_bandwidth", 1e11), ("compute_float32", 1e12))
+    ]
+    unique = 1 << 28
+    assert (headroom(1e11, unique, 1.0, roofs).roof_s or 0) > 0.05
+    floors = (Floor(workload="large", unique_bytes=unique, roof_s=memory_floor(unique, roofs)),)
+    assert verdict(floors=floors, trial=trial(candidate_s=5e-3)).outcome == "accept"
+    assert verdict(floors=floors, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"
 
 
 def complete(root: Path, iteration: int, verdict: bool = True) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tools import evidence
 from tools.artifacts import Argument, Candidate, Failed, Finished, Job, Passed, Task, Unmeasured, Usage, Workload
-from tools.errors import HarnessError, SettingsError
+from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.local import Local
 from tools.jobs import answer
 from tools.judge import Judge, Policy, compiled
@@ -37,9 +40,11 @@ def reference(x, out, M, N):
 HEAD = '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; i < M; ++i) {\n'
 HEAD += "    const float* row = x + (long)i * N;\n    float* to = out + (long)i * N;\n    float top = row[0], sum = 0.0f;\n"
 HEAD += "    for (int j = 1; j < N; ++j) top = row[j] > top ? row[j] : top;\n"
+# The sum is formed again every 50 columns: twenty times the work of FASTER on 1000 columns, and each exponential a slower one.
 NAIVE = HEAD + (
-    "    for (int j = 0; j < N; ++j) sum += std::exp((double)row[j] - top);\n"
-    "    for (int j = 0; j < N; ++j) to[j] = std::exp((double)row[j] - top) / sum;\n  }\n}\n"
+    "    for (int j = 0; j < N; ++j) {\n      if (j % 50 == 0) { sum = 0.0f; "
+    "for (int k = 0; k < N; ++k) sum += std::exp((double)row[k] - top); }\n"
+    "      to[j] = std::exp((double)row[j] - top) / sum;\n    }\n  }\n}\n"
 )
 FASTER = HEAD + (
     "    for (int j = 0; j < N; ++j) { to[j] = expf(row[j] - top); sum += to[j]; }\n    const float scale = 1.0f / sum;\n"
@@ -52,7 +57,7 @@ BROKEN = NAIVE.replace("sum = 0.0f", "sum = nothing")
 WRITES_BESIDE = FASTER.replace("  }\n}\n", "  }\n  out[(long)M * N] = 0.0f;\n}\n")
 CRASHES = NAIVE.replace("float top = row[0]", "float top = *(const volatile float*)nullptr")
 
-POLICY = Policy(pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=16, benchmark_rounds=5, hidden_workloads=1)
+POLICY = Policy(pairs=14, batches=2, warm_pairs=2, calibration_pairs=14, confirm_rounds=8, benchmark_rounds=8, hidden_workloads=1)
 
 
 class Counting(Local):
@@ -80,8 +85,8 @@ def softmax() -> Task:
         ),
         reference=REFERENCE,
         baseline=NAIVE,
-        workloads=(Workload(name="small", dims={"M": 64, "N": 250}), Workload(name="large", dims={"M": 256, "N": 1000}, weight=2.0)),
-        dims_range={"M": (1, 256), "N": (1, 1000)},
+        workloads=(Workload(name="small", dims={"M": 16, "N": 500}), Workload(name="large", dims={"M": 64, "N": 1000}, weight=2.0)),
+        dims_range={"M": (1, 64), "N": (1, 1000)},
     )
 
 
@@ -114,9 +119,9 @@ def test_a_faster_kernel_passes_and_is_never_measured_twice(judge: Judge, place:
     before = len(executor.kinds)
     trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1)
     assert isinstance(trial, Passed), trial
-    assert trial.speedup.low > 1.1
+    assert trial.speedup.estimate > 2.0
     assert [m.workload for m in trial.measurements] == ["small", "large"]
-    assert all(m.speedup.low > 1.1 and m.max_error is not None and m.max_error < 4e-5 for m in trial.measurements)
+    assert all(m.speedup.estimate > 2.0 and m.max_error is not None and m.max_error < 4e-5 for m in trial.measurements)
     ran = executor.kinds[before:]
     assert set(ran) <= {"build", "correctness", "timing"}
     assert {"correctness", "timing"} <= set(ran)
@@ -145,7 +150,8 @@ def test_a_new_attempt_measures_afresh(judge: Judge, place: tuple[Path, Counting
 def test_the_same_kernel_is_not_faster(judge: Judge):
     trial = judge.judge(kernel(SAME), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
     assert isinstance(trial, Passed), trial
-    assert trial.speedup.low <= 1.02
+    # How exact the decision is, the simulations of test_statistics say; a busy machine must not break this.
+    assert trial.speedup.low < 1.25
 
 
 @pytest.mark.parametrize(
@@ -192,14 +198,16 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
 def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
     record = judge.calibrate(kernel(NAIVE))
     assert record.kind == "calibration"
-    assert 0.0 < evidence.noise_floor(record, "total_time") < 0.5
+    assert evidence.noise_floor(record, "total_time") > 0.0
     assert set(evidence.seconds(record)) == {"small", "large"}
 
 
 def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
     confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
     assert evidence.contest_problem(confirmed) is None
-    assert evidence.contest_speedup(confirmed, "total_time").low > 1.0
+    shown = evidence.contest_speedup(confirmed, "total_time")
+    assert shown.estimate > 2.0
+    assert shown.bounded
     table = evidence.contest_seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
     assert set(table) == {"small", "large"}
     assert all(set(row) == {"baseline", "best", "eager"} and min(row.values()) > 0 for row in table.values())
@@ -212,6 +220,95 @@ def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
     assert judge.library(kernel(FASTER)) == sha
     assert judge.records.blobs.path(sha).is_file()
     assert judge.library(kernel(BROKEN)) is None
+
+
+def test_a_stored_trial_is_recomputed_from_the_records_it_cites(judge: Judge):
+    trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1)
+    cited = {identity: judge.records.get(identity) for identity in trial.records}
+    assert evidence.recomputed(trial, cited, "total_time", kernel(NAIVE).id) == trial
+    failed = judge.judge(kernel(WRONG), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1)
+    cited = {identity: judge.records.get(identity) for identity in failed.records}
+    assert evidence.recomputed(failed, cited, "total_time") == failed
+
+
+def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The same compiler without its OpenMP runtime, as after an upgrade half done, must not build what is compared."""
+    first = judge.build(kernel(FASTER))
+    pinned = next(record for record in judge.records if record.kind == "toolchain")
+    assert tuple(pinned.payload["flags"]) == judge.frozen_flags()
+    real = shutil.which("g++") or shutil.which("clang++")
+    wrapper = tmp_path / Path(real or "").name
+    wrapper.write_text(f'#!/bin/sh\nfor a in "$@"; do [ "$a" = -fopenmp ] && exit 1; done\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", str(wrapper))
+    other = open_judge(place)
+    with pytest.raises(InfrastructureError, match=r"built by .* -fopenmp, but what is found here is .* -fopenmp-simd; bring"):
+        other.build(kernel(FASTER))
+    assert len([record for record in judge.records if record.kind == "toolchain"]) == 1
+    # In a store of its own the other toolchain is as good as any, and its builds are other builds.
+    elsewhere = Records(tmp_path / "store")
+    executor = place[1]
+    alone = Judge(
+        softmax(),
+        Cpp(),
+        executor,
+        elsewhere,
+        environment="",
+        device="cpu:0",
+        secret=b"s" * 32,
+        policy=POLICY,
+        emit=lambda kind, details: None,
+    )
+    executor.blobs, blobs = elsewhere.blobs, executor.blobs
+    try:
+        assert alone.build(kernel(FASTER)).key != first.key
+    finally:
+        executor.blobs = blobs
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"benchmark_rounds": 5}, "greater than or equal to 8"),
+        ({"confidence": 0.999, "confirm_rounds": 10}, "confirm_rounds: 10 cannot bound an interval at confidence 0.999, use 11 or more"),
+    ],
+)
+def test_rounds_that_cannot_bound_an_interval_are_refused(changes: dict[str, float], said: str):
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        Policy(**changes)
+
+
+class Busy(Local):
+    """The real executor on a device that is never free to time anything; keeps the pairs a workload that it was asked for."""
+
+    asked: tuple[int, ...] = ()
+
+    def run(self, job: Job) -> Finished:
+        if "request.json" not in job.files:
+            return super().run(job)
+        self.asked += (min(w["pairs"] for w in json.loads(self.blobs.text(job.files["request.json"]))["workloads"]),)
+        raise DeviceBusyError("the device is in use")
+
+
+def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path: Path):
+    few = POLICY.model_copy(update={"calibration_pairs": 8})
+    least = few.least_rounds(12)
+    assert few.least_rounds(1) <= 8 < least
+    task = softmax().model_copy(update={"workloads": tuple(Workload(name=f"w{n}", dims={"M": 1, "N": 50 + n}) for n in range(12))})
+    records = Records(tmp_path)
+    options = {"environment": "e1", "device": "cpu:0", "secret": b"s" * 32, "policy": few, "emit": lambda kind, details: None}
+    with Busy(records.blobs, tmp_path / "scratch") as executor:
+        judge = Judge(task, Cpp(), executor, records, **options)
+        contestants = {"baseline": kernel(NAIVE), "best": kernel(FASTER)}
+        for ask in (
+            lambda: judge.calibrate(kernel(NAIVE)),
+            lambda: judge.confirm(kernel(FASTER), kernel(NAIVE)),
+            lambda: judge.benchmark(contestants),
+            lambda: judge.benchmark(contestants, rounds=3),
+        ):
+            with pytest.raises(DeviceBusyError):
+                ask()
+        assert executor.asked == (least, least, least, 3)
 
 
 def test_a_kernel_that_does_not_compile_cannot_be_timed(judge: Judge):

@@ -72,7 +72,9 @@ def test_writing_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-@given(st.dictionaries(st.text(max_size=8), st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8))))
+@given(
+    st.dictionaries(st.text(max_size=8), st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8)))
+)
 def test_an_id_survives_the_way_to_disk_and_back(payload: dict[str, object]) -> None:
     made = Record(kind="k", key="q", payload=payload)
     assert Record.model_validate_json(made.model_dump_json(indent=1)).id == made.id

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,55 @@ def test_new_evidence_is_no_drift_but_altered_evidence_is(repository: Repository
     assert repository.drift() == (f"blobs/{record.blobs['log']}",)
 
 
+@pytest.mark.parametrize("change", ["edit", "delete"])
+def test_altered_evidence_is_drift_even_where_evidence_is_expected(repository: Repository, change: str):
+    records = Records(repository.root)
+    record = records.add(Record(kind="build", key="k", payload={}, blobs={"log": records.blobs.put("log")}))
+    head = repository.commit(stored_paths(record), "close v1", {}, repository.head())
+    named = stored_paths(record)
+    for path in named:
+        (repository.root / path).write_text("doctored") if change == "edit" else (repository.root / path).unlink()
+    assert repository.drift((*named, "records", "blobs/")) == tuple(sorted(named))
+    with pytest.raises(WorkspaceError, match=r"records/|blobs/"):
+        repository.commit(named, "close v2", {}, head)
+
+
+def test_a_folder_may_be_expected_for_new_files_only(repository: Repository):
+    folder = repository.root / "versions" / "v1"
+    folder.mkdir(parents=True)
+    (folder / "old.md").write_text("old")
+    head = repository.commit([], "close v1", {}, repository.head(), new_only=["versions"])
+    assert repository.is_clean()
+    (folder / "new.md").write_text("new")
+    assert repository.drift(new_only=["versions"]) == ()
+    (folder / "old.md").write_text("changed")
+    assert repository.drift(new_only=["versions"]) == ("versions/v1/old.md",)
+    assert repository.drift(["versions"]) == ()
+    with pytest.raises(WorkspaceError, match=r"old\.md"):
+        repository.commit([], "close v2", {}, head, new_only=["versions"])
+    (folder / "old.md").unlink()
+    assert repository.drift(new_only=["versions"]) == ("versions/v1/old.md",)
+
+
+def test_foreign_commits_are_told_from_ours(tmp_path: Path):
+    repository = Repository(tmp_path / "w")
+    repository.init()
+    assert repository.foreign() == ()
+    head = repository.commit([".gitignore"], "baseline v0", {"Version": "v0"}, None)
+    head = repository.commit([], "accept v1", {"Version": "v1", "Verdict": "accept"}, head)
+    head = repository.commit([], "mask v1", {"Masked": "true"}, head)
+    head = repository.commit([], "report", {"Report": "r"}, head)
+    assert repository.foreign() == ()
+    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--allow-empty", "-m", "by hand")
+    by_hand = repository.head()
+    repository.commit([], "close v2", {"Version": "v2"}, by_hand)
+    assert repository.foreign() == (by_hand,)
+
+
+def test_a_history_that_never_was_ours_is_foreign_throughout(repository: Repository):
+    assert repository.foreign() == (repository.head(),)
+
+
 def test_large_blobs_stay_out(repository: Repository):
     records = Records(repository.root)
     sha = records.blobs.put(b"\1" * (LARGE_BLOB + 1))
@@ -145,12 +196,27 @@ def test_recovers_from_a_kill_between_add_and_commit(repository: Repository):
     (repository.root / "a.md").write_text("a")
     (repository.root / "b.md").write_text("b")
     git(repository.root, "add", "a.md", "b.md")
-    for lock in ("index.lock", "HEAD.lock", "refs/heads/main.lock"):
-        (repository.root / ".git" / lock).write_text("")
+    for name in ("index.lock", "HEAD.lock", "refs/heads/main.lock"):
+        lock = repository.root / ".git" / name
+        lock.write_text("")
+        os.utime(lock, (time.time() - 10, time.time() - 10))
     (repository.root / "b.md").unlink()
     made = repository.commit(["a.md"], "close v1", {}, head)
     assert git(repository.root, "show", "--name-only", "--format=", made) == "a.md"
     assert repository.is_clean()
+
+
+def test_a_lock_that_another_git_may_hold_now_is_waited_for_and_never_removed(repository: Repository):
+    lock = repository.root / ".git" / "index.lock"
+    lock.write_text("")
+    head = repository.head()
+    with pytest.raises(WorkspaceError, match=r"index\.lock: another git is at work"):
+        repository.commit([], "close v1", {}, head)
+    assert lock.exists()
+    assert repository.head() == head
+    os.utime(lock)
+    threading.Timer(0.2, lock.unlink).start()
+    assert repository.commit([], "close v1", {}, head) != head
 
 
 def test_recovers_from_a_kill_in_init_and_before_the_first_commit(tmp_path: Path):

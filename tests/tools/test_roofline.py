@@ -1,7 +1,7 @@
 import pytest
 
-from tools.artifacts import Device, Headroom, Roof
-from tools.roofline import budget, facts, headroom, near_peak, target
+from tools.artifacts import Argument, Device, Headroom, Roof, Task, Workload
+from tools.roofline import budget, facts, headroom, memory_floor, precision, target
 
 
 def roof(metric, value, origin="measured"):
@@ -20,8 +20,6 @@ def test_memory_bound_by_hand():
     assert seen.memory == pytest.approx(1 - 9 / 40)
     assert seen.compute == pytest.approx(1 - 2 / 40)
     assert seen.latency == pytest.approx(1 - 12 / 40)
-    assert not near_peak(seen)
-    assert near_peak(headroom(2000, 900, 11.0, ROOFS))
 
 
 def test_bounds():
@@ -47,6 +45,41 @@ def test_missing_roofs_are_carried_through():
 def test_measured_goes_before_cited():
     mixed = (roof("memory_bandwidth", 500.0, "cited"), *ROOFS)
     assert headroom(None, 100, 4.0, mixed).memory == 0.75
+
+
+def test_the_floor_is_the_datas_whatever_the_reference_computes():
+    assert memory_floor(900, ROOFS) == pytest.approx(9.0 + 1.0)
+    # The highest bandwidth that anybody claims: a floor must not be beaten by an honest kernel.
+    assert memory_floor(900, (*ROOFS, roof("memory_bandwidth", 300.0, "cited"))) == pytest.approx(3.0 + 1.0)
+    assert memory_floor(900, ROOFS[:1]) == 9.0
+    assert memory_floor(900, ROOFS[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "expected"),
+    [
+        (("float32",), ("float32",), "float32"),
+        (("float64",), ("float64",), "float64"),
+        (("float64",), ("float32",), "float32"),
+        (("float32",), ("float32", "float64"), "float64"),
+        (("float64", "int32"), ("int64",), "float64"),
+        (("int32",), ("int32",), "float32"),
+    ],
+)
+def test_the_compute_roof_is_that_of_the_outputs_type(inputs, outputs, expected):
+    arguments = [Argument(name=f"i{n}", role="input", dtype=d, shape=("N",)) for n, d in enumerate(inputs)]
+    arguments += [Argument(name=f"o{n}", role="output", dtype=d, shape=("N",)) for n, d in enumerate(outputs)]
+    workloads = (Workload(name="w", dims={"N": 8}),)
+    assert precision(Task(name="t", language="cpp", arguments=tuple(arguments), reference="", workloads=workloads)) == expected
+
+
+def test_a_float64_tasks_target_names_its_own_roof():
+    roofs = (*ROOFS, roof("compute_float64", 500.0))
+    seen = headroom(9000, 100, 40.0, roofs, "float64")
+    assert (seen.roof_s, seen.bound) == (19.0, "compute")
+    found = target(((1.0, seen),), roofs, 1.0, "float64")
+    assert found.roof is not None
+    assert found.roof.metric == "compute_float64"
 
 
 def test_seconds_must_be_positive():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from tools.statistics import (
     Paired,
     corrected,
     decide,
+    least_pairs,
     noise_floor,
     pool,
     slower_than,
@@ -116,9 +115,27 @@ def test_one_workload_gets_the_sign_tests_interval():
 
 
 def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
-    interval = speedup_interval([Paired("w", 1.0, (2.0,) * 3, (1.0,) * 3)], confidence=0.95)
-    assert interval.low < 0.01
+    interval = speedup_interval([Paired("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
+    assert not interval.bounded
+    assert interval.low < 1e-9
+    assert interval.high > 1e9
+    assert decide(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
     assert decide(interval, 0.02, 1, 1, 1) == "inconclusive"
+    with pytest.raises(ValueError, match="needs 6 pairs"):
+        noise_floor([Paired("w", 1.0, (1.0,) * 5, (1.0,) * 5)])
+
+
+@pytest.mark.parametrize("objective", ["total_time", "geomean"])
+@pytest.mark.parametrize(("confidence", "workloads"), [(0.9, 1), (0.95, 1), (0.95, 7), (0.99, 3), (0.9958, 12), (0.95, 80)])
+def test_least_pairs_is_where_the_interval_gets_two_ends(objective: Objective, confidence: float, workloads: int):
+    least = least_pairs(confidence, workloads)
+
+    def bounded(pairs: int, seed: int = 0) -> bool:
+        samples = [Paired(str(i), 1.0, (2.0,) * pairs, (1.0,) * pairs) for i in range(workloads)]
+        return speedup_interval(samples, objective, confidence, seed).bounded
+
+    assert all(bounded(least, seed) for seed in range(3))
+    assert not bounded(least - 2)
 
 
 times = st.lists(st.tuples(st.floats(1e-7, 10.0), st.floats(1e-7, 10.0)), min_size=1, max_size=40)
@@ -142,7 +159,8 @@ def test_a_uniformly_faster_candidate_scales_the_interval(pairs, factor):
     left, right = zip(*pairs, strict=True)
     before = speedup_interval([Paired("w", 1.0, left, right)])
     after = speedup_interval([Paired("w", 1.0, left, tuple(t / factor for t in right))])
-    for name in ("estimate", "low", "high"):
+    assert after.bounded == before.bounded
+    for name in ("estimate", "low", "high") if before.bounded else ("estimate",):
         assert getattr(after, name) == pytest.approx(getattr(before, name) * factor)
 
 
@@ -182,12 +200,3 @@ def test_pool_joins_batches_by_workload():
 def test_times_that_cannot_be_are_refused(bad):
     with pytest.raises(ValueError, match="positive"):
         Paired("w", 1.0, (1.0,), (bad,))
-
-
-if __name__ == "__main__":
-    rng = np.random.default_rng(0)
-    three = [sample(bursty, rng, 60, 1.1, str(i)) for i in range(3)]
-    start = time.perf_counter()
-    for _ in range(50):
-        speedup_interval(three, confidence=0.996)
-    print(f"{(time.perf_counter() - start) / 50 * 1e3:.2f} ms an interval (3 workloads x 60 pairs)")

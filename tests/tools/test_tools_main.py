@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from tools import ceilings
 from tools.__main__ import main
+from tools.records import Records
 
 SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
 REFERENCE = """
@@ -30,6 +32,12 @@ def test_every_verb_has_help(verb, capsys):
         main([*verb, "--help"])
     assert stopped.value.code == 0
     assert "usage: python -m tools" in capsys.readouterr().out
+
+
+def test_sass_says_whose_machine_code_it_prints(capsys):
+    with pytest.raises(SystemExit):
+        main(["sass", "--help"])
+    assert "else the CPU's own" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -63,3 +71,20 @@ def test_profile_and_machine_code(tmp_path, capsys):
     assert "scalar_math_call" in {finding["rule"] for finding in found["findings"]}
     assert main([*store, "sass", *files, "--pattern", "expf"]) == 0
     assert json.loads(capsys.readouterr().out)["present"] is True
+
+
+def test_a_float64_kernel_is_held_against_the_float64_roof(tmp_path, capsys):
+    reference, kernel = tmp_path / "ref.py", tmp_path / "kernel.cpp"
+    reference.write_text(REFERENCE.replace("generator=g)", "generator=g, dtype=torch.float64)"))
+    kernel.write_text(
+        '#include <cmath>\nextern "C" void solve(const double* x, double* out, int M, int N) {\n  for (int i = 0; i < M; ++i) {\n'
+        "    double sum = 0, top = x[i * N];\n    for (int j = 0; j < N; ++j) top = std::fmax(top, x[i * N + j]);\n"
+        "    for (int j = 0; j < N; ++j) sum += out[i * N + j] = std::exp(x[i * N + j] - top);\n"
+        "    for (int j = 0; j < N; ++j) out[i * N + j] /= sum;\n  }\n}\n"
+    )
+    assert main(["--store", str(tmp_path / "store"), "roofline", "--kernel", str(kernel), "--ref", str(reference)]) == 0
+    (found,) = json.loads(capsys.readouterr().out).values()
+    record = next(r for r in Records(tmp_path / "store") if r.kind == "roof")
+    roofs = {roof.metric: roof.value for roof in ceilings.roofs(ceilings.Ceilings.model_validate(record.payload), record.id)}
+    expected = roofs["compute_float64"] / roofs["memory_bandwidth"] if "compute_float64" in roofs else None
+    assert found["ridge"] == expected

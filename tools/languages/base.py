@@ -54,6 +54,13 @@ class Language(ABC):
     def disassemble(self, library: str, blobs: Blobs) -> Job:
         """The job that prints the machine code of the blob `library` to `assembly.txt`."""
 
+    def flags(self, task: Task) -> tuple[str, ...]:
+        """The task's frozen flags as they come out on this machine, without paths; empty where nothing is compiled.
+
+        Part of every build's key, and pinned by the first build of a run.
+        """
+        return ()
+
     def unsupported(self, dtype: DType) -> str | None:
         """None when kernels here can take `dtype`, else the reason, to stand behind "…, but "."""
         return None

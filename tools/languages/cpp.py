@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 from tools.artifacts import Candidate, DType, Job, Limits, Needs, Task
-from tools.errors import SettingsError
+from tools.errors import InfrastructureError, SettingsError
 from tools.languages.base import Language, Toolchain
 from tools.languages.signature import solve_parameters
 from tools.protocol import Parameter
@@ -47,6 +47,8 @@ _NO_COMPILER = (
 _NO_OBJDUMP = "objdump was not found, so that machine code cannot be shown; install binutils (Debian, Fedora, Arch: package `binutils`)"
 _ALLOWED_FLAG = re.compile(r"-(O\w*|f[a-z].*|m[a-z].*|std=.+|W[a-z].*|[DUIlL].+|g\d?|pthread|pipe|isystem.+)")
 _REFUSED_FLAG = re.compile(r"-(fplugin|fprofile|fdump|fsyntax-only|flto-partition|Wl,|Wp,|Wa,|mllvm|fpass-plugin|fsanitize|save-temps).*")
+_PATIENCE_S = {"version": 60.0, "build": 180.0, "run": 20.0}
+"""Seconds after which a trial says that the machine is at fault, and nothing about the compiler."""
 _SOURCES = (".cpp", ".cc", ".cxx", ".c")
 _ZIG = ("{python}", "-m", "ziglang", "c++")
 
@@ -78,10 +80,18 @@ class Cpp(Language):
         return (*FIXED, *(checked_flags(task.build_flags) or self.optimisations()))
 
     def optimisations(self) -> tuple[str, ...]:
-        """The default optimisation flags that this compiler can build and link with, found by trial builds once."""
+        """The default optimisation flags that this compiler can build and link with, found by trial builds once a process.
+
+        InfrastructureError when a trial takes too long, or when not even the plainest flags give a program that runs.
+        """
         if self._optimisations is None:
             argv = self._local_argv()
-            self._optimisations = next((flags for flags in _OPTIMISATIONS if _links(argv, flags)), ())
+            self._optimisations = next((flags for flags in _OPTIMISATIONS if _links(argv, flags)), None)
+        if self._optimisations is None:
+            raise InfrastructureError(
+                f"{self.toolchain().name} cannot make a program that runs from {tempfile.gettempdir()}; "
+                "see whether that folder has room and lets programs run, or set TMPDIR"
+            )
         return self._optimisations
 
     def notes(self) -> tuple[str, ...]:
@@ -193,8 +203,8 @@ def _described(argv: tuple[str, ...], version: str) -> Toolchain:
 
 def _version(argv: tuple[str, ...]) -> str | None:
     try:
-        done = subprocess.run([*argv, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = _run([*argv, "--version"], None, "version")
+    except OSError:
         return None
     return done.stdout if done.returncode == 0 and done.stdout.strip() else None
 
@@ -206,11 +216,17 @@ def _links(argv: tuple[str, ...], flags: tuple[str, ...], program: str = _PARALL
         source.write_text(program)
         command = [*argv, "-std=c++17", *flags, "trial.cpp", "-o", "trial"]
         try:
-            built = subprocess.run(command, cwd=folder, capture_output=True, timeout=180, check=False)
-            ran = (
-                built.returncode == 0
-                and subprocess.run(["./trial"], cwd=folder, capture_output=True, timeout=20, check=False).returncode == 0
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            return _run(command, folder, "build").returncode == 0 and _run(["./trial"], folder, "run").returncode == 0
+        except OSError:
             return False
-        return ran
+
+
+def _run(command: list[str], folder: str | None, what: str) -> subprocess.CompletedProcess[str]:
+    """Run one step of a trial; InfrastructureError when it takes too long: a busy machine must not pass for a poor compiler."""
+    limit = _PATIENCE_S[what]
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(
+            f"`{' '.join(command)}` took longer than {limit:g} s; the machine is too busy to measure anything, try again when it is idle"
+        ) from None

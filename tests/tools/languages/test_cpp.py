@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tools.artifacts import Argument, Candidate, Finished, Job, Task, Usage, Workload
-from tools.errors import SettingsError
+from tools.errors import InfrastructureError, SettingsError
+from tools.languages import cpp
 from tools.languages.cpp import Cpp
 from tools.records import Blobs
 
@@ -202,6 +203,33 @@ def test_a_compiler_without_openmp_falls_back_and_says_so(tmp_path: Path, monkey
     assert "-fopenmp-simd" in language.flags(NO_TASK)
     assert "OpenMP" in language.notes()[0]
     assert language.toolchain().name == "no-omp"
+
+
+@needs_compiler
+@pytest.mark.parametrize("step", ["build", "run", "version"])
+def test_a_trial_that_takes_too_long_is_the_machines_fault(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Falling back to one thread because the machine was busy would compare kernels built in two ways."""
+    real = shutil.which("g++") or shutil.which("clang++")
+    wrapper = tmp_path / "busy"
+    slow = {
+        "build": f'case "$*" in *-fopenmp*) sleep 5;; esac\nexec {real} "$@"',
+        "run": f'{real} "$@" || exit 1\n[ -f trial ] && printf "#!/bin/sh\\nsleep 5\\n" > trial; exit 0',
+        "version": "sleep 5",
+    }
+    script(wrapper, slow[step])
+    monkeypatch.setenv("CXX", str(wrapper))
+    monkeypatch.setitem(cpp._PATIENCE_S, step, 0.5)
+    with pytest.raises(InfrastructureError, match=r"took longer than 0\.5 s"):
+        Cpp().flags(NO_TASK)
+
+
+@needs_compiler
+def test_no_flags_at_all_is_no_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.which("g++") or shutil.which("clang++")
+    script(tmp_path / "broken", f'[ "$1" = --version ] && exec {real} --version\nexit 1')
+    monkeypatch.setenv("CXX", str(tmp_path / "broken"))
+    with pytest.raises(InfrastructureError, match="broken cannot make a program that runs"):
+        Cpp().flags(NO_TASK)
 
 
 def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
