@@ -31,7 +31,9 @@ class Agent:
     def exchange(self, brief: Brief, answer: type[AnswerT]) -> tuple[AnswerT, Record]:
         """The answer and the record of the exchange (request and reply as blobs, for review)."""
         request = Request(role=self.role, brief=brief, answer=answer.__name__)
-        asked = key("exchange", role=self.role, model=type(self.model).__name__, options=self.model.options, request=request.model_dump_json())
+        asked = key(
+            "exchange", role=self.role, model=type(self.model).__name__, options=self.model.options, request=request.model_dump_json()
+        )
         record = self.records.find(asked)
         if record is None:
             record = self._keep(asked, request, self.model.ask(request))
@@ -57,4 +59,3 @@ def open_model(role: str, choice: Mapping[str, Any]) -> Model:
     options = dict(choice)
     provider = str(options.pop("provider"))
     return load(PROVIDERS, provider, Model, key=f"models.{role}.provider")(options)  # type: ignore[type-abstract]
-

@@ -111,7 +111,9 @@ def judged_candidates(count: int = 5) -> list[Row]:
             task = tasks.load_folder(root, executor, records.blobs).task
             language = open_language("cpp")
             nowhere = "benchmark"
-            judge = Judge(task, language, executor, records, environment=nowhere, device=nowhere, secret=b"s" * 32, policy=Policy(), emit=_mute)
+            judge = Judge(
+                task, language, executor, records, environment=nowhere, device=nowhere, secret=b"s" * 32, policy=Policy(), emit=_mute
+            )
             baseline = Candidate(language="cpp", files={"kernel.cpp": FEW_MS})
             judge.judge(Candidate(language="cpp", files={"kernel.cpp": FEW_MS + "// warm\n"}), baseline, baseline, siblings=1, iteration=0)
             times = []

@@ -6,6 +6,7 @@ first commit, v0; a later commit that changed them is refuted. What is measured 
 
 from __future__ import annotations
 
+import math
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from graph.report.render import ratio
 from graph.services import open_executor, open_language
 from graph.settings import Settings, parse
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Task, Trial, Verdict
@@ -110,7 +112,7 @@ def _one(repository: Repository, commit: Commit) -> Verification:
 
 def read(copy: Repository, commit: Commit) -> Claim:
     """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
-    from tools import gate
+    from tools import evidence, gate
     from tools import task as tasks
 
     first = copy.log()[-1]
@@ -122,10 +124,10 @@ def read(copy: Repository, commit: Commit) -> Claim:
     settings = _settings(copy.root)
     candidate = _kernel(copy, commit.id, task)
     records = Records(copy.root)
-    evidence = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
-    if evidence.kind != "verdict":
-        raise Refuted(f"its evidence is a record of kind {evidence.kind!r}, not a verdict")
-    verdict = Verdict.model_validate(evidence.payload)
+    named = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
+    if named.kind != "verdict":
+        raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
+    verdict = Verdict.model_validate(named.payload)
     said = verdict.speedup
     if commit.trailers.get("Task") != task.identity()[:16]:
         raise Refuted("the frozen task is not the one that the commit names")
@@ -133,23 +135,24 @@ def read(copy: Repository, commit: Commit) -> Claim:
         raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
     if verdict.outcome != "accept" or said is None or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}":
         raise Refuted("the speed-up in the commit message is not the one in its record")
-    if _recomputed(records, verdict, settings, said.confidence) != said:
-        raise Refuted("the speed-up does not follow from the timing records that the verdict names")
+    incumbent = _kernel(copy, f"{commit.id}^", task)
+    cited = [records.get(identity) for identity in verdict.records]
+    again = evidence.trial_of(cited, settings.judge.objective, said.confidence, incumbent.id)
+    if not (isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, said)):
+        raise Refuted("the speed-up does not follow from the records that the verdict names")
     faults = gate.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
     known = records.find(key("task"))
     if known is None:
         raise Refuted("the record of the task is missing")
-    incumbent = _kernel(copy, f"{commit.id}^", task)
     return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said)
 
 
-def _recomputed(records: Records, verdict: Verdict, settings: Settings, confidence: float) -> Interval | None:
-    from tools import evidence
-
-    timings = [record for identity in verdict.records if (record := records.get(identity)).kind == "timing"]
-    return evidence.speedup(timings, settings.judge.objective, confidence) if timings else None
+def _equal(one: Interval, other: Interval) -> bool:
+    """The same figures but for the last digit, in which machines may differ."""
+    pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
+    return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
 
 def measure(claim: Claim, scratch: Path) -> tuple[Trial, Verdict]:
@@ -195,6 +198,7 @@ def measure(claim: Claim, scratch: Path) -> tuple[Trial, Verdict]:
         last_level_cache=device.last_level_cache,
         launch_s=launch.value if launch else None,
         noise_floor=noise,
+        looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
         confirmation=evidence.contest_speedup(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
         confirmation_problem=problem,
     )
@@ -209,7 +213,7 @@ def compare(commit: Commit, claim: Claim, trial: Trial, verdict: Verdict) -> Ver
     if not isinstance(trial, Passed):
         return _result(commit, "inconclusive", reason, claimed)
     found = trial.speedup
-    figures = f"claimed {claimed.estimate:.3g}x, measured {found.estimate:.3g}x [{found.low:.3g}, {found.high:.3g}]"
+    figures = f"claimed {ratio(claimed)}, measured {ratio(found)}"
     if verdict.outcome.startswith("reject"):
         return _result(commit, "disagree", f"{figures}: {reason}", claimed, found)
     if found.high < claimed.low / 2:

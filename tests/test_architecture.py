@@ -62,7 +62,9 @@ def test_no_hardware_number_in_code_prompts_or_configs() -> None:
 
 
 def test_only_specs_makes_a_spec() -> None:
-    makers = {relative(p) for p in SOURCES for n in nodes(p) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "Spec"}
+    makers = {
+        relative(p) for p in SOURCES for n in nodes(p) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "Spec"
+    }
     assert makers <= {"knowledge_base/specs.py"}
 
 

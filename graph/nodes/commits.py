@@ -15,9 +15,6 @@ from tools.errors import WorkspaceError
 from tools.protocol import PROTOCOL
 from tools.repository import stored_paths
 
-OURS = {"Version", "Report", "Masked"}
-"""Every commit of a run carries one of these trailers."""
-
 
 def commit_version(state: State, services: Services, verdict: Verdict, record: Record) -> str:
     """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt."""
@@ -42,7 +39,7 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
 
 def refuse_foreign_commits(services: Services) -> None:
     """What was measured started from our own commits; WorkspaceError when somebody else's lie on top (C1)."""
-    foreign = [commit.id for commit in services.workspace.repository.log() if not OURS & commit.trailers.keys()]
+    foreign = services.workspace.repository.foreign()
     if foreign:
         raise WorkspaceError(
             f"{services.workspace.root}: commit {foreign[0][:12]} was not made by this run; "

@@ -55,7 +55,7 @@ def describe(trial: Trial, candidate: Candidate) -> str:
     """One line for the console and the reports."""
     made = "+".join(candidate.methods) + (f" {candidate.knobs}" if candidate.knobs else "")
     if isinstance(trial, Passed):
-        return f"{trial.speedup.estimate:.2f}x [{trial.speedup.low:.2f}, {trial.speedup.high:.2f}]  {made}"
+        return f"{ratio(trial.speedup)}  {made}"
     stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
     return f"{stage}{trial.reason}  {made}"
 

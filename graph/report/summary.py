@@ -56,7 +56,7 @@ def summarise(root: Path, state: State) -> Summary:
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
         best_s=benchmark.objective_s.get("best") if benchmark else None,
         speedup=overall.estimate if overall else None,
-        ci=(overall.low, overall.high) if overall else None,
+        ci=(overall.low, overall.high) if overall and overall.bounded else None,
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
     )
