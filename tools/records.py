@@ -34,7 +34,8 @@ class Blobs:
         data = content.encode() if isinstance(content, str) else content
         sha = digest(data)
         if not self.has(sha):
-            write_atomically(self.folder / sha, data)
+            # What no record names yet may be lost with the power: whoever needs it makes it again.
+            write_atomically(self.folder / sha, data, durable=self.folder == self.archive)
         return sha
 
     def has(self, sha: str) -> bool:
@@ -52,8 +53,8 @@ class Blobs:
         """Move the blob into the archive, for a record is about to name it."""
         path = self.path(sha)
         if path.parent != self.archive:
-            self.archive.mkdir(parents=True, exist_ok=True)
-            path.replace(self.archive / sha)
+            write_atomically(self.archive / sha, path.read_bytes())
+            path.unlink()
 
     def get(self, sha: str) -> bytes:
         """The blob's content, checked against its name."""

@@ -119,18 +119,10 @@ class Slots:
         for guards in self.plan.guards:
             for start, end in guards:
                 self.shared.memory[start:end] = self.pattern[: end - start]
-        self.fresh: set[int] = set()
 
     def poison_slot(self, slot: int) -> None:
-        self.fresh.add(slot)
         for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.poison, strict=True):
             self.shared.fill(start, size, byte)
-
-    def take(self, slots: list[int], *, stale: bool = False) -> None:
-        """Mark slots as about to be written. Each must have been poisoned since its last use, or a kernel could find its answer there."""
-        if len(set(slots)) != len(slots) or not (stale or self.fresh.issuperset(slots)):
-            raise RuntimeError("an output slot would be used twice without being poisoned in between")
-        self.fresh.difference_update(slots)
 
     def guards_intact(self, slot: int) -> bool:
         return all(self.shared.memory[start:end] == self.pattern[: end - start] for start, end in self.plan.guards[slot])
@@ -139,9 +131,6 @@ class Slots:
         """The bytes at secret places (fractions of each output), to tell a write that comes after the call."""
         memory, found = self.shared.memory, bytearray()
         for start, size in zip(self.plan.offsets[slot], self.plan.sizes, strict=True):
-            if size <= 8 * len(places):
-                found += memory[start : start + size]
-                continue
             last = max(size - 8, 0)
             for place in places:
                 at = start + int(place * last)

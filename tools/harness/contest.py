@@ -6,12 +6,14 @@ import time
 
 import telemetry
 from kernels import Kernel, KernelError
-from pairs import BrokenRuleError, Meter, Session, baseline_errors, make_sets, ring_size
+from pairs import BrokenRuleError, Calm, Meter, Session, baseline_errors, make_sets, ring_size
 from workload import InfraError, Ring, WorkloadError, kinds
 
 GO_S = 5e-3
 """One go takes at least this long, so that the message there and back does not count."""
 LONGEST_TRAIN = 5000
+PIECES = 8
+"""A kernel's train is told in at most this many pieces of as many calls as there are slots."""
 DIRTY_SHARE, DIRTY_S = 0.10, 200e-6
 SLOT_BYTES = 256 << 20
 
@@ -24,9 +26,10 @@ class Library:
         path = supervisor.library(contestant["library"])
         self.kernel: Kernel = supervisor.kernel(kinds(request["task"]), {self.name: path}, request["call_limit_s"])
         try:
-            self.kernel.load(self.name)
+            loaded = self.kernel.load(self.name)
         except KernelError as error:
             raise BrokenRuleError(self.name, str(error)) from error
+        self.calm = Calm(self.kernel, loaded["flags"], loaded["omp"])
         self.session: Session | None = None
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
@@ -40,20 +43,36 @@ class Library:
         self.session.clear(self.slots)
 
     def go(self, train: list[int]) -> float:
-        return self.session.sample(self.name, train, [i % self.slots for i in range(len(train))]).wall
+        """Seconds by the supervisor's clock. No call finds its slot already holding an output: between pieces all are poisoned."""
+        wall = 0.0
+        for start in range(0, len(train), self.slots):
+            piece = train[start : start + self.slots]
+            if start:
+                self.ready()
+            wall += self.session.sample(self.name, piece, list(range(len(piece)))).wall
+        return wall
+
+    def longest(self) -> int:
+        return min(PIECES * self.slots, LONGEST_TRAIN)
+
+    def settle(self) -> None:
+        """After the first call its pool of threads is there; from now on the process may not change."""
+        self.calm.settle()
+        self.session.calm = self.calm
 
     def verify(self) -> None:
+        self.session.verify()
+
+    def try_exchange(self) -> bool:
+        """Does the frozen kernel pass with exchanged elements? Where inputs must stay in order (sorted, say) it does not."""
         try:
             self.session.verify()
-        except BrokenRuleError:
-            if not self.session.exchange or self.session.max_error:
+        except BrokenRuleError as error:
+            if not error.wrong:
                 raise
-            # Inputs that must stay in order (sorted, say) are not exchanged; the next round shows whether that was it.
-            self.session.exchange = False
             self.session.ring.oracle.call("forget")
-            self.ready()
-            self.go([0])
-            self.session.verify()
+            return False
+        return True
 
     def waited(self) -> float:
         return self.kernel.waited()
@@ -91,6 +110,9 @@ class Torch:
 
     def verify(self) -> None:
         pass
+
+    def longest(self) -> int:
+        return LONGEST_TRAIN
 
     def waited(self) -> float:
         return telemetry.run_delay(self.process.process.pid)
@@ -159,13 +181,26 @@ def one(supervisor, request: dict, workload: dict, field: dict, unavailable: dic
 
 
 def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
-    """Map, warm up and size the train of each contestant; those that cannot run leave the field."""
-    calls = {}
+    """Map, warm up and size the train of each contestant; those that cannot run leave the field.
+
+    The first library is the one that was accepted before: it alone says whether inputs may be exchanged, for all.
+    """
+    calls, exchange = {}, None
     for name, contestant in list(field.items()):
         try:
             contestant.prepare(ring, widen)
             contestant.ready()
-            contestant.go([0])
+            if isinstance(contestant, Library):
+                if exchange is not None:
+                    contestant.session.exchange = exchange
+                contestant.go([0])
+                contestant.settle()
+                if exchange is None:
+                    exchange = contestant.session.exchange = contestant.try_exchange()
+                    contestant.ready()
+                    contestant.go([0])
+            else:
+                contestant.go([0])
             contestant.verify()
             contestant.ready()
             seconds = [contestant.go([at % ring.addresses]) for at in range(3)]
@@ -177,11 +212,11 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
             field.pop(name).close()
             continue
         guess = max(min(seconds), 1e-6)
-        train = [at % ring.addresses for at in range(min(math.ceil(GO_S / guess), LONGEST_TRAIN))]
+        train = [at % ring.addresses for at in range(min(math.ceil(GO_S / guess), contestant.longest()))]
         contestant.ready()
         guess = contestant.go(train) / len(train)
         contestant.verify()
-        calls[name] = min(max(math.ceil(GO_S / max(guess, 1e-7)), 1), LONGEST_TRAIN)
+        calls[name] = min(max(math.ceil(GO_S / max(guess, 1e-7)), 1), contestant.longest())
     return calls
 
 

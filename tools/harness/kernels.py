@@ -45,22 +45,14 @@ class Nursery:
         )
         theirs.close()
         self.channel = wire.Channel(ours)
-        self.live: set[int] = set()
 
     def spawn(self, theirs: socket.socket) -> int:
         self.channel.send({"op": "spawn"}, [theirs.fileno()])
-        pid = self.channel.recv(30)[0]["pid"]
-        self.live.add(pid)
-        return pid
+        return self.channel.recv(30)[0]["pid"]
 
     def reap(self, pid: int, patience: float) -> dict:
         self.channel.send({"op": "reap", "pid": pid, "patience": patience})
-        self.live.discard(pid)
         return self.channel.recv(patience + 30)[0]
-
-    def strays(self) -> bool:
-        """Is there a process that no kernel's process has for a parent any more?"""
-        return bool(telemetry.children(self.process.pid) - self.live)
 
     def close(self) -> None:
         self.channel.close()
@@ -166,15 +158,8 @@ class Kernel:
         except OSError:
             return 0
 
-    def processes(self) -> bool:
-        """Has this kernel (or one before it) a process of its own running?"""
-        return bool(telemetry.children(self.pid)) or self.nursery.strays()
-
     def waited(self) -> float:
         return telemetry.run_delay(self.pid)
-
-    def cpu(self) -> float:
-        return telemetry.cpu(self.pid)
 
     def close(self) -> None:
         """End the process and whatever it left behind."""

@@ -2,12 +2,9 @@
 
 import itertools
 import os
-import time
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
-PROCESS_CLOCK = 2
-"""Lowest bits of the clock id that counts the scheduled time of a whole process; the bits above are the inverted pid."""
 CPU = Path("/sys/devices/system/cpu")
 
 
@@ -22,41 +19,14 @@ def run_delay(pid: int) -> float:
     return total * 1e-9
 
 
-def cpu(pid: int) -> float:
-    """CPU seconds of one process with all its threads, the ended ones too, to the nanosecond; 0 when it is gone."""
-    try:
-        return time.clock_gettime((~pid << 3) | PROCESS_CLOCK) if pid else 0.0
-    except OSError:
-        return 0.0
-
-
-def runnable() -> int:
-    """Threads on the whole machine that run or are ready to, this one among them; 1 where that is not told."""
-    try:
-        return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
-    except (OSError, IndexError, ValueError):
-        return 1
-
-
-def children(pid: int) -> set[int]:
-    """Processes that a process has started and not yet waited for."""
-    found: set[int] = set()
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found.update(map(int, (task / "children").read_text().split()))
-    except (OSError, ValueError):
-        pass
-    return found
-
-
 def busy() -> float:
-    """CPU seconds that all processes together (and other machines on this host) have used since boot."""
+    """CPU seconds that all processes together have used since boot."""
     try:
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     except (OSError, ValueError):
         return 0.0
-    user, nice, system, _, _, irq, softirq, *stolen = fields
-    return (user + nice + system + irq + softirq + sum(stolen[:1])) / TICK
+    user, nice, system, _, _, irq, softirq = fields[:7]
+    return (user + nice + system + irq + softirq) / TICK
 
 
 def used(pid: int) -> float:

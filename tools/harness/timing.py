@@ -147,8 +147,8 @@ class Timed:
         session = self.session
         try:
             session.verify()
-        except BrokenRuleError:
-            if name != "incumbent" or not session.exchange:
+        except BrokenRuleError as error:
+            if name != "incumbent" or not session.exchange or not error.wrong:
                 raise
             session.exchange = False
             self.supervisor.oracle().call("forget")

@@ -24,7 +24,6 @@ class Host:
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
         self.calls: list[dict] = []
-        self.eviction = None
 
     def begin(self, message: dict, fds) -> dict:
         torch = self.torch
@@ -58,13 +57,6 @@ class Host:
             self.function = torch.compile(self.reference.function, dynamic=False)
         return {}
 
-    def flush(self, message: dict, fds) -> dict:
-        """Walk through `bytes` of other memory."""
-        if self.eviction is None or self.eviction.numel() < message["bytes"]:
-            self.eviction = self.torch.zeros(message["bytes"], dtype=self.torch.uint8)
-        self.eviction.add_(1)
-        return {}
-
     def run(self, message: dict, fds) -> dict:
         for at in message["train"]:
             self.function(**self.calls[at])
@@ -76,7 +68,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = wire.Channel(socket.socket(fileno=int(sys.argv[1])))
     host = Host()
-    verbs = {"begin": host.begin, "attach": host.attach, "flush": host.flush, "run": host.run}
+    verbs = {"begin": host.begin, "attach": host.attach, "run": host.run}
     while True:
         try:
             message, fds = channel.recv()

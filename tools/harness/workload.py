@@ -1,9 +1,7 @@
 """One workload in memory: a ring of input sets at distinct addresses, output slots, and the oracle's view of both."""
 
 import copy
-import os
 import random
-import struct
 
 import buffers
 
@@ -47,23 +45,8 @@ class Ring:
         self.shared = buffers.Shared(self.plan.total)
         oracle.call("attach", size=self.shared.size, lane=None, fds=[self.shared.fd])
         self._open(slots)
-        self.values = [at % len(made) for at in range(addresses)]
-        self._place()
-
-    def _place(self) -> None:
-        self.oracle.call("place", sets=[[self.value(at), offsets] for at, offsets in enumerate(self.plan.offsets)])
-
-    def reshuffle(self) -> None:
-        """Other values at each address, for inputs in which nothing can be exchanged; `beside` rings share them."""
-        if len(self.made) > 1:
-            shift = 1 + CHANCE.randrange(len(self.made) - 1)
-            self.values[:] = [(value + shift) % len(self.made) for value in self.values]
-            self._place()
-
-    @property
-    def exchangeable(self) -> bool:
-        """Is there a floating input with elements to exchange?"""
-        return any(a["dtype"] in FLOATING and count(a["shape"]) > 1 for a in self.ins)
+        for at, offsets in enumerate(self.plan.offsets):
+            oracle.call("place", id=self.value(at), offsets=offsets)
 
     def _open(self, slots: int) -> None:
         self.slots = buffers.Slots([self._bytes(a) for a in self.outs], [a["dtype"] in FLOATING for a in self.outs], slots)
@@ -94,7 +77,7 @@ class Ring:
 
     def value(self, at: int) -> int:
         """Which values lie at an address."""
-        return self.values[at]
+        return at % len(self.made)
 
     def arguments(self, at: int) -> list[dict]:
         return self.made[self.value(at)]
@@ -106,8 +89,7 @@ class Ring:
             elements = count(argument["shape"])
             if argument["dtype"] not in FLOATING or elements < 2:
                 continue
-            drawn = struct.unpack(f"{2 * SWAPS}Q", os.urandom(16 * SWAPS))
-            pairs = [(which, drawn[k] % elements, drawn[k + 1] % elements) for k in range(0, 2 * SWAPS, 2)]
+            pairs = [(which, CHANCE.randrange(elements), CHANCE.randrange(elements)) for _ in range(SWAPS)]
             done += [pair for pair in pairs if self._exchange(at, *pair)]
         return done
 
@@ -137,11 +119,12 @@ class Ring:
             }
             for e in entries
         ]
-        return self.oracle.call("check", slots=asked, poison=self.slots.poison)["slots"]
+        return self.oracle.call("check", slots=asked)["slots"]
 
     def inputs_intact(self) -> bool:
-        places = [[self.value(at), offsets] for at, offsets in enumerate(self.plan.offsets)]
-        return not self.oracle.call("intact", sets=places)["changed"]
+        return all(
+            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.plan.offsets)
+        )
 
     def close(self) -> None:
         if self.lane == 0:
