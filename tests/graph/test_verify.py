@@ -94,19 +94,27 @@ def other_settings(root: Path) -> None:
 
 
 def claimed(root: Path, source: str) -> None:
-    """The last accepted commit of a copy with `source` in it and everything in order, verdict and message too: only measuring tells."""
+    """The last accepted commit of a copy with `source` in it and everything in order, records and message too: only measuring tells."""
     last = accepted(Repository(root))[-1]
     candidate = Candidate(language="cpp", files={"kernel.cpp": source})
     records = Records(root)
     before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
-    verdict = before.model_copy(update={"candidate": candidate.id})
+    passed_on = {}
+    for identity in before.records:
+        record = records.get(identity)
+        if record.kind in ("build", "correctness", "timing"):
+            payload = {**record.payload, "candidate": candidate.id}
+            passed_on[identity] = records.add(record.model_copy(update={"key": key("forged", of=identity), "payload": payload}))
+    cited = tuple(passed_on[identity].id if identity in passed_on else identity for identity in before.records)
+    verdict = before.model_copy(update={"candidate": candidate.id, "records": cited})
     forged = records.add(Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json")))
     named = {"Candidate": candidate.id, "Evidence": forged.id}
-    content = (root / "records" / f"{forged.id}.json").read_text()
+    contents = {f"{r.id}.json": (root / "records" / f"{r.id}.json").read_text() for r in (forged, *passed_on.values())}
 
     def doctor(where: Path) -> None:
         (where / "kernel.cpp").write_text(source)
-        (where / "records" / f"{forged.id}.json").write_text(content)
+        for name, content in contents.items():
+            (where / "records" / name).write_text(content)
 
     def message(text: str) -> str:
         for name, value in named.items():
