@@ -13,7 +13,9 @@ from tools import gate
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
 from tools.protocol import PROTOCOL
-from tools.repository import stored_paths
+
+STORES = ("records", "blobs")
+"""Everything in them is evidence: blobs that no record names lie in the private folder."""
 
 
 def commit_version(state: State, services: Services, verdict: Verdict, record: Record) -> str:
@@ -26,7 +28,7 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
         raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", gate.POINTER, *stored(services)]
+    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", gate.POINTER, *STORES]
     if accepted and verdict.candidate:
         workspace.write(kernel, services.candidate(verdict.candidate).source)
         changed.append(kernel)
@@ -61,11 +63,6 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
         found["Speedup"] = f"{verdict.speedup.estimate:.4g} [{verdict.speedup.low:.4g}, {verdict.speedup.high:.4g}]"
         found["Confidence"] = f"{verdict.speedup.confidence:.4f}"
     return found
-
-
-def stored(services: Services) -> list[str]:
-    """Paths of all records and of the blobs that they name."""
-    return [path for record in services.records for path in stored_paths(record)]
 
 
 def commit_baseline(state: State, services: Services, inspection: Record) -> str:
@@ -106,7 +103,7 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     workspace.write(gate.POINTER, "0\n")
     everything = [
         *(".gitignore", "README.md", "settings.yaml", "env_check.md", "baseline_report.md", "test_kernel.py", "task"),
-        *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", gate.POINTER, *stored(services)),
+        *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", gate.POINTER, *STORES),
     ]
     message = "baseline v0\n\nThe user's kernel: correct against the float64 reference and timed against itself."
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
@@ -122,5 +119,5 @@ def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> 
     for name, text in texts.items():
         services.workspace.write(name, text)
     services.emit("commit", {"state": "written", "iteration": "report"})
-    paths = [*texts, *stored(services)]
+    paths = [*texts, *STORES]
     return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, repository.head())
