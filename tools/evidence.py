@@ -345,6 +345,11 @@ def seconds(timing: Record) -> dict[str, float]:
     return {sample.workload: sample.incumbent_s for sample in paired((timing,))}
 
 
+def others(records: Sequence[Record]) -> float:
+    """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0 without any."""
+    return max((t.result.telemetry.foreign_cpu_fraction for t in _timings([r for r in records if r.kind == "timing"])), default=0.0)
+
+
 def contest_problem(record: Record) -> str | None:
     """What the candidate did wrong in a contest, or None."""
     return Contest.model_validate(record.payload).result.problem

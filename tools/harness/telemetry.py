@@ -20,13 +20,13 @@ def run_delay(pid: int) -> float:
 
 
 def busy() -> float:
-    """CPU seconds that all processes together have used since boot."""
+    """CPU seconds that all processes together have used since boot, and those that a hypervisor took away."""
     try:
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     except (OSError, ValueError):
         return 0.0
-    user, nice, system, _, _, irq, softirq = fields[:7]
-    return (user + nice + system + irq + softirq) / TICK
+    user, nice, system, _, _, irq, softirq, steal = (*fields[:8], 0)[:8]
+    return (user + nice + system + irq + softirq + steal) / TICK
 
 
 def used(pid: int) -> float:
