@@ -90,9 +90,8 @@ child = "import sys, time\\nwhile True:\\n    open(sys.argv[1], 'w').write(str(t
 subprocess.Popen([sys.executable, "-c", child, path])
 time.sleep(60)
 """
-    begun = time.monotonic()
     finished = executor.run(python(program, limits=Limits(wall_s=1.5)))
-    assert finished.timed_out and finished.exit_code < 0 and time.monotonic() - begun < 20
+    assert finished.timed_out and finished.exit_code < 0 and finished.usage.wall_s < 60
     (path,) = re.findall(r"\S+", texts(finished, blobs)["stdout.txt"])
     if Path(path).exists():  # It may also have been on another machine.
         before = Path(path).read_text()
