@@ -7,7 +7,7 @@ import time
 import telemetry
 from kernels import Kernel, KernelError
 from pairs import BrokenRuleError, Calm, Meter, Session, baseline_errors, make_sets, ring_size
-from workload import InfraError, Ring, WorkloadError, kinds
+from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError, kinds
 
 GO_S = 5e-3
 """One go takes at least this long, so that the message there and back does not count."""
@@ -191,12 +191,15 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
             contestant.prepare(ring, widen)
             contestant.ready()
             if isinstance(contestant, Library):
-                if exchange is not None:
+                if exchange is None:
+                    contestant.session.swaps = TRIAL_SWAPS
+                else:
                     contestant.session.exchange = exchange
                 contestant.go([0])
                 contestant.settle()
                 if exchange is None:
                     exchange = contestant.session.exchange = contestant.try_exchange()
+                    contestant.session.swaps = SWAPS
                     contestant.ready()
                     contestant.go([0])
             else:

@@ -7,7 +7,7 @@ import time
 
 import telemetry
 from kernels import Kernel, KernelError, Sample
-from workload import CHANCE, Ring, Verdict, kinds
+from workload import CHANCE, SWAPS, Ring, Verdict, kinds
 
 PLACES = 256
 """Secret places of each output that are read right after a call and again at the end."""
@@ -81,13 +81,14 @@ class Session:
         self.max_error = 0.0
         self.tolerance: float | None = None
         self.exchange = True
+        self.swaps = SWAPS
         kernel.map(ring.shared, ring.plan, ring.slots)
 
     def sample(self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True) -> Sample:
         """A train of calls over `at` addresses, each writing to its own of `slots`."""
         ring, swaps = self.ring, {}
         if keep and self.exchange:
-            swaps = {address: ring.swap(address) for address in sorted(set(at))}
+            swaps = {address: ring.swap(address, self.swaps) for address in sorted(set(at))}
         packed = b"".join(self.kernel.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
         try:
             if flush and self.flush:

@@ -7,7 +7,7 @@ import time
 import telemetry
 from kernels import Kernel, KernelError
 from pairs import BrokenRuleError, Calm, Meter, Session, baseline_errors, make_sets, pick, ring_size
-from workload import InfraError, Ring, WorkloadError, kinds
+from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError, kinds
 
 SHORT_S = 50e-6
 """Kernels below this run as trains."""
@@ -136,6 +136,7 @@ class Timed:
             if seen[0] < 10 * SHORT_S:
                 seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
             session.clear(2)
+            session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS
             seen.append(session.sample(name, train, slots).seconds)
             seconds.append(min(seen) / self.calls)
             self.check_exchange(name)

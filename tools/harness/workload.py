@@ -7,6 +7,8 @@ import buffers
 
 SWAPS = 4
 """Pairs of elements exchanged in each floating input before a timed call, at secret places."""
+TRIAL_SWAPS = 64
+"""Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by luck."""
 CHANCE = random.SystemRandom()
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 
@@ -82,15 +84,15 @@ class Ring:
     def arguments(self, at: int) -> list[dict]:
         return self.made[self.value(at)]
 
-    def swap(self, at: int) -> list[tuple[int, int, int]]:
-        """Exchange a few elements of the floating inputs at an address, so that nobody can know the answer from before."""
+    def swap(self, at: int, pairs: int) -> list[tuple[int, int, int]]:
+        """Exchange `pairs` of elements of the floating inputs at an address, so that nobody can know the answer from before."""
         done = []
         for which, argument in enumerate(self.ins):
             elements = count(argument["shape"])
             if argument["dtype"] not in FLOATING or elements < 2:
                 continue
-            pairs = [(which, CHANCE.randrange(elements), CHANCE.randrange(elements)) for _ in range(SWAPS)]
-            done += [pair for pair in pairs if self._exchange(at, *pair)]
+            drawn = [(which, CHANCE.randrange(elements), CHANCE.randrange(elements)) for _ in range(pairs)]
+            done += [pair for pair in drawn if self._exchange(at, *pair)]
         return done
 
     def unswap(self, at: int, swaps: list[tuple[int, int, int]]) -> None:
