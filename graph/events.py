@@ -15,7 +15,7 @@ class Event(Artifact):
     """Something that happened, with flat details."""
 
     kind: str
-    """node, candidate, job, exchange, judge, commit, verdict, stop."""
+    """start, node, candidate, job, exchange, judge, commit, verdict, stop."""
     seconds: float
     """Unix time."""
     details: dict[str, str]

@@ -14,14 +14,14 @@ from typing import cast
 from graph import events as event_log
 from graph import workspace as workspaces
 from graph.events import Events, Observer
-from graph.nodes.commits import refuse_foreign_commits
+from graph.nodes.commits import own_history
 from graph.report import final
 from graph.report.summary import stored_state, versions
 from graph.services import Metered, Services, open_agents, open_executor, open_language, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
-from tools import gate
+from tools import gate, rules
 from tools.artifacts import Candidate, Record
 from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor
@@ -52,6 +52,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
 
     workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
+    events.emit("start", {"state": "started"})
     with ExitStack() as stack:
         stack.callback(workspace.close)
         try:
@@ -171,6 +172,7 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
         experience=Experience(None),
         agents=agents,
         profilers=profilers,
+        rules=rules.load(),
         environment=environment.id,
         emit=events.emit,
         started=time.monotonic(),
@@ -195,6 +197,7 @@ def drive(services: Services) -> State:
         known = graph.get_state(config)  # type: ignore[arg-type]
         if known.values and not known.next:
             return cast(State, known.values)
+        _make_ready(services)
         begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
         for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
             pass
@@ -207,6 +210,19 @@ def drive(services: Services) -> State:
         raise StorageError(f"{path}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace") from error
     finally:
         connection.close()
+
+
+def _make_ready(services: Services) -> None:
+    """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows, beside no measurement."""
+    start = time.perf_counter()
+    import numpy.ma
+    import numpy.random  # noqa: F401  numpy itself loads both at their first use
+
+    from graph.report import render
+
+    services.judge.frozen_flags()
+    render.load()
+    services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})
 
 
 def reconcile(services: Services) -> None:
@@ -222,7 +238,7 @@ def reconcile(services: Services) -> None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
     services.judge.frozen_flags()
-    refuse_foreign_commits(services)
+    own_history(services)
     under_way = _under_way(services)
     _restore_kernel(services, under_way)
     drifted = workspace.repository.drift(under_way)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agents.artifacts import RoleName
@@ -25,6 +26,7 @@ from tools.profilers.base import PROFILERS, Profiler
 from tools.protocol import SeenWorkload
 from tools.records import Blobs, Records, key
 from tools.registry import load
+from tools.rules import Rule
 
 Emit = Callable[[str, Mapping[str, str]], None]
 
@@ -37,6 +39,11 @@ class Metered(Executor):
         self.emit = emit
 
     def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    @cached_property
+    def _devices(self) -> tuple[Device, ...]:
+        # Looked at once: a run stays on its devices, and each look reads many files of the system.
         return self.inner.devices()
 
     def run(self, job: Job) -> Finished:
@@ -69,6 +76,8 @@ class Services:
     experience: Experience
     agents: dict[RoleName, Agent]
     profilers: dict[str, Profiler]
+    rules: tuple[Rule, ...]
+    """What metrics say about a kernel; read once."""
     environment: str
     """Record id."""
     emit: Emit

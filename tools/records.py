@@ -40,7 +40,7 @@ class Blobs:
 
     def has(self, sha: str) -> bool:
         """Whether the blob is here."""
-        return (self.archive / sha).is_file() or (self.folder / sha).is_file()
+        return (self.folder / sha).is_file() or (self.archive / sha).is_file()
 
     def path(self, sha: str) -> Path:
         """Where the blob lies; StorageError when it does not."""

@@ -65,6 +65,37 @@ class Commit:
     trailers: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Status:
+    """What `git status` says at one moment."""
+
+    head: str | None
+    """Id of the commit at HEAD; None before the first."""
+    changes: tuple[tuple[str, str], ...]
+    """(two letters as in its short format, path): what differs between HEAD, index and folder, and what git does not know."""
+
+    @property
+    def staged(self) -> bool:
+        """Whether the index differs from HEAD."""
+        return any(state[0] not in " ?" for state, _ in self.changes)
+
+    def below(self, prefixes: Sequence[str]) -> tuple[str, ...]:
+        """Changed paths equal to or below `prefixes`, sorted."""
+        return tuple(sorted(path for _, path in self.changes if _below(path, prefixes)))
+
+    def drift(self, expected: Sequence[str] = (), new_only: Sequence[str] = ()) -> tuple[str, ...]:
+        """See `Repository.drift`."""
+        changed = set()
+        for state, path in self.changes:
+            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either.
+            new = state in ("??", "A ", "AM", "AD")
+            stored = path.startswith(STORES)
+            fine = (stored or _below(path, (*expected, *new_only))) if new else (not stored and _below(path, expected))
+            if not fine:
+                changed.add(path)
+        return tuple(sorted(changed))
+
+
 class Repository:
     """The git repository of one workspace; `secret` is the run's own, which must never be committed."""
 
@@ -91,17 +122,7 @@ class Repository:
         """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files at or below `new_only` and in the
         stores that HEAD does not know. What HEAD knows of the stores is never expected to change.
         """
-        found = self._git("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames").decode(errors="replace")
-        changed = set()
-        for entry in filter(None, found.split("\0")):
-            state, path = entry[:2], entry[3:]
-            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either.
-            new = state in ("??", "A ", "AM", "AD")
-            stored = path.startswith(STORES)
-            fine = (stored or _below(path, (*expected, *new_only))) if new else (not stored and _below(path, expected))
-            if not fine:
-                changed.add(path)
-        return tuple(sorted(changed))
+        return self._status().drift(expected, new_only)
 
     def is_clean(self, expected: Sequence[str] = ()) -> bool:
         """True when nothing has drifted; see `drift`."""
@@ -111,9 +132,7 @@ class Repository:
         """Ids of the commits at and before HEAD that are not ours, newest first: all but the first that has trailer `since_trailer`
         and those after it with a trailer of `OURS`.
         """
-        commits = self.log()
-        first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
-        return tuple(c.id for place, c in enumerate(commits) if place > first or not any(name in c.trailers for name in OURS))
+        return foreign(self.log(), since_trailer)
 
     def show(self, commit: str, path: str) -> bytes:
         """Content of `path` as of `commit`; WorkspaceError when there is none."""
@@ -124,11 +143,12 @@ class Repository:
 
     def log(self, commit: str = "HEAD") -> tuple[Commit, ...]:
         """Commits from `commit` back to the first, newest first; empty before the first commit."""
-        if self.head() is None:
+        start = commit if commit == "HEAD" else self._known(commit)
+        done = self._try("log", "-z", "--format=%H%x1f%P%x1f%s%x1f%(trailers:only,unfold)", start, "--")
+        if done.returncode != 0 and self.head() is None:
             return ()
-        text = self._git("log", "-z", "--format=%H%x1f%P%x1f%s%x1f%(trailers:only,unfold)", self._known(commit), "--").decode()
         commits = []
-        for entry in filter(None, text.split("\0")):
+        for entry in filter(None, self._output("log", done).decode().split("\0")):
             identity, parents, subject, trailers = entry.split("\x1f")
             commits.append(Commit(identity, parents.split(" ")[0] or None, subject, _parse(trailers)))
         return tuple(commits)
@@ -139,7 +159,8 @@ class Repository:
 
     def find_commit(self, key: str, value: str) -> str | None:
         """The newest commit before and at HEAD whose trailer `key` is exactly `value`: what a resumed gate asks before it commits."""
-        return next((c.id for c in self.log() if c.trailers.get(key) == value), None)
+        found = having(self.log(), key, value)
+        return found.id if found else None
 
     def diff(self, before: str, after: str, paths: Sequence[str] = ()) -> str:
         """Unified diff between two commits, as text."""
@@ -169,39 +190,26 @@ class Repository:
         or the new commit; the next call starts from there.
         """
         self.check()
-        self.recover()
-        head = self.head()
-        if head != expect_parent:
+        status = self._recovered(unborn=expect_parent is None)
+        if status.head != expect_parent:
             raise WorkspaceError(
-                f"{self.root}: HEAD is {head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
+                f"{self.root}: HEAD is {status.head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
                 "restore it with `git checkout` or start a new run"
             )
-        others = self.drift(paths, new_only)
+        others = status.drift(paths, new_only)
         if others:
             raise WorkspaceError(f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume")
-        chosen = self._chosen((*paths, *new_only))
+        chosen = self._without_large(status.below((*paths, *new_only)))
         self._refuse_secrets(chosen, message, trailers)
         if chosen:
             self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(chosen).encode())
         text = "\n".join((message.strip(), "", *(f"{key}: {' '.join(value.split())}" for key, value in trailers.items()), ""))
-        self._git("commit", "--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-", stdin=text.encode())
-        made = self.head()
-        if made is None or made == head:
-            raise InfrastructureError(f"{self.root}: git made no commit")
+        tree = self._git("write-tree").decode().strip()
+        parents = ("-p", expect_parent) if expect_parent else ()
+        made = self._git("commit-tree", *parents, tree, stdin=text.encode()).decode().strip()
+        # Git itself compares: HEAD moves from the parent that was measured, or not at all. An empty old value means no commit yet.
+        self._git("update-ref", "-m", message.strip().partition("\n")[0], "HEAD", made, expect_parent or "")
         return made
-
-    def recover(self) -> None:
-        """Undo what a killed git left: lock files and a half-filled index. The files themselves are not touched.
-
-        WorkspaceError when a lock is so fresh that another git may hold it, and is not given back soon.
-        """
-        folder = self._git_folder()
-        for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
-            _break(lock)
-        if self.head() is None:
-            (folder / "index").unlink(missing_ok=True)
-        elif self._try("diff", "--cached", "--quiet").returncode != 0:
-            self._git("reset", "--quiet", "--mixed")
 
     def clone_to(self, path: Path, commit: str) -> Repository:
         """A separate copy at `path` (which must not exist yet), checked out at `commit`: what `verify` measures again."""
@@ -216,12 +224,41 @@ class Repository:
 
     # ------------------------------------------------------------ inside
 
-    def _chosen(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Files at or below `paths` that differ from HEAD, without large blobs (which are excluded by name)."""
-        if not paths:
-            return ()
-        listed = self._git("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *paths).decode()
-        files = sorted(set(filter(None, listed.split("\0"))))
+    def _status(self) -> Status:
+        found = self._git("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames").decode(errors="replace")
+        head = None
+        changes = []
+        for entry in filter(None, found.split("\0")):
+            kind, _, rest = entry.partition(" ")
+            if kind == "#":
+                name, _, value = rest.partition(" ")
+                head = value if name == "branch.oid" and value != "(initial)" else head
+            elif kind == "?":
+                changes.append(("??", rest))
+            else:
+                # "1" has seven fields before the path, "u" (unmerged) nine; renames are off.
+                changes.append((rest[:2].replace(".", " "), rest.split(" ", 7 if kind == "1" else 9)[-1]))
+        return Status(head, tuple(changes))
+
+    def _recovered(self, *, unborn: bool) -> Status:
+        """What git finds after what a killed git left is undone: lock files and a half-filled index. The files are not touched.
+
+        `unborn`: there should be no commit yet. WorkspaceError when a lock is so fresh that another git may hold it, and is not given
+        back soon.
+        """
+        folder = self._git_folder()
+        for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
+            _break(lock)
+        if unborn and self.head() is None:
+            (folder / "index").unlink(missing_ok=True)
+        status = self._status()
+        if status.staged:
+            self._git("reset", "--quiet", "--mixed")
+            status = self._status()
+        return status
+
+    def _without_large(self, files: Sequence[str]) -> tuple[str, ...]:
+        """`files` less the large blobs, which are excluded by name from then on."""
         large = [p for p in files if p.startswith("blobs/") and (self.root / p).is_file() and (self.root / p).stat().st_size > LARGE_BLOB]
         if large:
             exclude = self._git_folder() / "info" / "exclude"
@@ -252,9 +289,11 @@ class Repository:
         return (self.root / self._git("rev-parse", "--git-dir").decode().strip()).resolve()
 
     def _git(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> bytes:
-        done = self._try(*arguments, stdin=stdin, owned=owned)
+        return self._output(arguments[0], self._try(*arguments, stdin=stdin, owned=owned))
+
+    def _output(self, verb: str, done: subprocess.CompletedProcess[bytes]) -> bytes:
         if done.returncode != 0:
-            raise InfrastructureError(f"git {arguments[0]} failed in {self.root}: {done.stderr.decode(errors='replace').strip()}")
+            raise InfrastructureError(f"git {verb} failed in {self.root}: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout
 
     def _try(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> subprocess.CompletedProcess[bytes]:
@@ -284,6 +323,17 @@ def stored_paths(record: Record) -> tuple[str, ...]:
     Blobs that no record names (requests with hidden sizes and seeds, say) are work in progress and stay out of git.
     """
     return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in sorted(set(record.blobs.values()))))
+
+
+def foreign(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:
+    """See `Repository.foreign`; `commits` as `Repository.log` gives them."""
+    first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
+    return tuple(c.id for place, c in enumerate(commits) if place > first or not any(name in c.trailers for name in OURS))
+
+
+def having(commits: Sequence[Commit], key: str, value: str) -> Commit | None:
+    """The first of `commits` whose trailer `key` is exactly `value`."""
+    return next((commit for commit in commits if commit.trailers.get(key) == value), None)
 
 
 def _break(lock: Path) -> None:

@@ -19,6 +19,7 @@ from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Passed, Record, Trial, Verdict
 from tools.errors import WorkspaceError
 from tools.records import key
+from tools.repository import having
 from tools.screen import screen
 
 SIZE = 2.0
@@ -37,10 +38,10 @@ class Closed:
 def close(state: State, services: Services) -> Closed:
     """Verdict, artifacts, commit. Called again after a kill it finds the commit, or does what was left to do."""
     iteration = state["iteration"]
-    commit = services.workspace.repository.find_commit("Version", f"v{iteration}")
+    commit = having(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
-        record = services.records.get(services.workspace.repository.trailers(commit)["Evidence"])
-        return Closed(Verdict.model_validate(record.payload), record.id, commit)
+        record = services.records.get(commit.trailers["Evidence"])
+        return Closed(Verdict.model_validate(record.payload), record.id, commit.id)
     weighed = _gather(state, services)
     verdict = gate.decide(weighed, services.settings.judge)
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)

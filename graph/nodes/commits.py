@@ -13,6 +13,7 @@ from tools import gate
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
 from tools.protocol import PROTOCOL
+from tools.repository import Commit, foreign, having
 
 STORES = ("records", "blobs")
 """Everything in them is evidence: blobs that no record names lie in the private folder."""
@@ -23,8 +24,8 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     workspace = services.workspace
     iteration = state["iteration"]
     kernel = f"kernel{services.language.suffix}"
-    refuse_foreign_commits(services)
-    head = workspace.repository.head()
+    history = own_history(services)
+    head = history[0].id if history else None
     if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
         raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
@@ -39,14 +40,16 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     return workspace.repository.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
 
 
-def refuse_foreign_commits(services: Services) -> None:
-    """What was measured started from our own commits; WorkspaceError when somebody else's lie on top (C1)."""
-    foreign = services.workspace.repository.foreign()
-    if foreign:
+def own_history(services: Services) -> tuple[Commit, ...]:
+    """The commits from HEAD back; WorkspaceError when somebody else's lie on top, for what was measured started from our own (C1)."""
+    history = services.workspace.repository.log()
+    strangers = foreign(history)
+    if strangers:
         raise WorkspaceError(
-            f"{services.workspace.root}: commit {foreign[0][:12]} was not made by this run; "
+            f"{services.workspace.root}: commit {strangers[0][:12]} was not made by this run; "
             "undo it with `git reset`, or start a new run from that kernel"
         )
+    return history
 
 
 def trailers(services: Services, version: str, verdict: Verdict, record: str) -> dict[str, str]:
@@ -68,9 +71,10 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
 def commit_baseline(state: State, services: Services, inspection: Record) -> str:
     """v0: the frozen inputs, the user's kernel and everything measured about it, as the first commit."""
     workspace = services.workspace
-    known = workspace.repository.find_commit("Version", "v0")
+    history = workspace.repository.log()
+    known = having(history, "Version", "v0")
     if known is not None:
-        return known
+        return known.id
     baseline = services.candidate(state["baseline"])
     checked = services.judge.correctness(baseline, None, "baseline")
     calibration = services.judge.calibrate(baseline)
@@ -107,17 +111,18 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     ]
     message = "baseline v0\n\nThe user's kernel: correct against the float64 reference and timed against itself."
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
-    return workspace.repository.commit(everything, message, said, workspace.repository.head())
+    return workspace.repository.commit(everything, message, said, history[0].id if history else None)
 
 
 def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
     """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
     repository = services.workspace.repository
-    made = repository.find_commit("Report", record)
+    history = repository.log()
+    made = having(history, "Report", record)
     if made is not None:
-        return made
+        return made.id
     for name, text in texts.items():
         services.workspace.write(name, text)
     services.emit("commit", {"state": "written", "iteration": "report"})
     paths = [*texts, *STORES]
-    return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, repository.head())
+    return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, history[0].id if history else None)

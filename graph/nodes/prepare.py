@@ -107,7 +107,7 @@ def _inspect(candidate: Candidate, services: Services) -> tuple[Inspection, tupl
     rows = _rooflines(services, calibration, ceiling)
     whole = _whole(services, rows)
     facts = _facts(services, rows, ceiling)
-    findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts)
+    findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts, services.rules)
     target = roofline.target(
         [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)],
         ceiling,

@@ -17,6 +17,13 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(f"{template}.j2").render(**values)
 
 
+def load() -> None:
+    """Compile all templates now rather than each at its first use."""
+    environment = _environment()
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
 def seconds(value: float | None) -> str:
     """A time in the unit that suits its size; N/A when it was not collected."""
     if value is None:

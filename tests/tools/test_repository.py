@@ -89,6 +89,29 @@ def test_refused_when_another_path_changed(repository: Repository, change: str):
     assert repository.commit([named], "close v1", {}, repository.head())
 
 
+def test_names_with_spaces_and_a_conflict_are_drift_too(repository: Repository):
+    head = repository.head()
+    git(repository.root, "checkout", "--quiet", "-b", "theirs")
+    (repository.root / "kernel.cpp").write_text("theirs\n")
+    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-am", "theirs")
+    git(repository.root, "checkout", "--quiet", "main")
+    (repository.root / "kernel.cpp").write_text("ours\n")
+    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-am", "ours")
+    ours = repository.head()
+    assert ours != head
+    subprocess.run(["git", "merge", "--quiet", "theirs"], cwd=repository.root, capture_output=True, check=False)
+    (repository.root / "a name with spaces.md").write_text("x")
+    assert repository.drift() == ("a name with spaces.md", "kernel.cpp")
+    with pytest.raises(WorkspaceError, match=r"kernel\.cpp"):
+        repository.commit(["a name with spaces.md"], "close v1", {}, ours)
+    assert repository.head() == ours
+    git(repository.root, "checkout", "--quiet", "HEAD", "kernel.cpp")
+    made = repository.commit(["a name with spaces.md"], "close v1", {}, ours)
+    # An abandoned merge must not become a parent of ours.
+    assert git(repository.root, "show", "--no-patch", "--format=%P", made) == ours
+    assert git(repository.root, "show", "--name-only", "--format=", made) == "a name with spaces.md"
+
+
 def test_prefixes_end_at_a_folder(repository: Repository):
     for folder in ("versions/v1", "versions/v10"):
         (repository.root / folder).mkdir(parents=True)
