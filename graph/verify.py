@@ -87,7 +87,9 @@ def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tup
         raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it")
     repository = Repository(path.resolve())
     repository.check()
-    return tuple(_one(repository, item) for item in _chosen(repository, commit, every=every))
+    chosen = _chosen(repository, commit, every=every)
+    intruders = () if commit is not None else _intruders(repository)
+    return (*intruders, *(_one(repository, item) for item in chosen))
 
 
 def accepted(repository: Repository) -> tuple[Commit, ...]:
@@ -109,6 +111,20 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
     if not found:
         raise WorkspaceError(f"{repository.root}: no version was accepted, so there is nothing to verify; run longer or look at report.md")
     return found if every else found[-1:]
+
+
+def _intruders(repository: Repository) -> tuple[Verification, ...]:
+    """What stands in the history besides the run's own commits: strangers, and changes of the kernel that no gate accepted."""
+    log = repository.log()
+    strangers = set(repository.foreign())
+    kernels = set(repository.changing("kernel"))
+    found = []
+    for commit in log:
+        if commit.id in strangers:
+            found.append(_result(commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"))
+        elif commit.id in kernels and commit.trailers.get("Version") != "v0" and commit.trailers.get("Verdict") != "accept":
+            found.append(_result(commit, "disagree", "changed the kernel although the gate did not accept it"))
+    return tuple(found)
 
 
 def _one(repository: Repository, commit: Commit) -> Verification:

@@ -162,6 +162,16 @@ class Repository:
         found = having(self.log(), key, value)
         return found.id if found else None
 
+    def changing(self, name: str) -> tuple[str, ...]:
+        """Ids of the commits before and at HEAD that changed `name`.* in the root, newest first."""
+        listed = self._git("log", "-z", "--format=%x1f%H", "--name-only", "--no-renames", "HEAD", "--").decode(errors="replace")
+        found = []
+        for entry in filter(None, listed.split("\x1f")):
+            identity, *paths = entry.replace("\n", "\0").split("\0")
+            if any(path.startswith(f"{name}.") and "/" not in path for path in paths):
+                found.append(identity)
+        return tuple(found)
+
     def diff(self, before: str, after: str, paths: Sequence[str] = ()) -> str:
         """Unified diff between two commits, as text."""
         range_ = (self._known(before), self._known(after))

@@ -188,6 +188,18 @@ def test_a_clone_is_enough_and_the_folder_is_not_believed(copied: Path, tmp_path
     assert found.outcome != "disagree" and found.measured is not None, found.reason
 
 
+@pytest.mark.parametrize("trailers", ["", "\n\nVersion: v7\nVerdict: reject_perf\n"])
+def test_it_disagrees_with_a_kernel_that_nobody_accepted(copied: Path, trailers: str) -> None:
+    """The accepted commit below stays as it was; what HEAD holds is another kernel."""
+    (copied / "kernel.cpp").write_text(SLOW)
+    git(copied, "commit", "-q", "--all", "--file=-", stdin=f"accept v1: 14x{trailers}")
+    head = git(copied, "rev-parse", "HEAD").strip()
+    found = verify(copied)
+    assert [v.commit for v in found if v.outcome == "disagree"] == [head]
+    assert ("not a commit of the run" if not trailers else "changed the kernel") in found[0].reason
+    assert len(found) == 2 and found[1].measured is not None, "the accepted version is still verified"
+
+
 def test_it_disagrees_with_a_kernel_that_is_slower(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claimed(copied, SLOW)
     for _ in range(4):  # While others keep the machine busy it says so, and refutes nothing.
