@@ -19,6 +19,7 @@ def check(settings: Settings) -> str:
     """
     from knowledge_base.wiki import Wiki
     from tools import screen
+    from tools.interpreter import interpret
     from tools.judge import compiled
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
@@ -30,6 +31,9 @@ def check(settings: Settings) -> str:
             agents = open_agents(settings, records, lambda kind, details: None)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
             compiled(task, language, executor, records.blobs)
+            checked = None
+            if task.baseline and language.name == "triton" and all(d.kind != language.device for d in executor.devices()):
+                checked = interpret(task, task.baseline, executor, records.blobs)
             return render(
                 "check.md",
                 task=task,
@@ -37,5 +41,7 @@ def check(settings: Settings) -> str:
                 toolchain=language.toolchain(),
                 providers={role: type(agent.model).__name__ for role, agent in agents.items()},
                 pages=len(wiki.pages),
+                checked=checked,
+                device=language.device,
                 warnings=screen.screen(task.baseline, task.language) if task.baseline else (),
             )

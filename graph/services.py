@@ -135,7 +135,7 @@ class Services:
         library = self.judge.library(candidate)
         if library is None:
             return ""
-        finished = self.executor.run(self.language.disassemble(library, self.records.blobs))
+        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
         listing = finished.files.get("assembly.txt")
         return self.records.blobs.text(listing) if listing else ""
 

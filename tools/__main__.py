@@ -299,7 +299,7 @@ def _sass(options: argparse.Namespace) -> None:
         loaded = _loaded(options, executor, records)
         language = _language(loaded.task.language)
         library = _library(_judge_of(loaded, language, executor, records), _kernel(loaded, language))
-        text = records.blobs.text(executor.run(language.disassemble(library, records.blobs)).files["assembly.txt"])
+        text = records.blobs.text(executor.run(language.disassemble(library, records.blobs, loaded.task)).files["assembly.txt"])
         architecture = executor.devices()[0].architecture
     if options.pattern:
         print(mechanism.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))

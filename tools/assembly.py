@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from tools.instructions import Instruction
 
 ENTRY = "solve"
+BY_NAME = "run_kernel"
+"""The entry where a listing holds GPU kernels: the table of what is launched."""
 
 _FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
-_INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:(?:bnd|notrack|lock|rep[nze]*|data16|cs) )*([a-z][\w.]*)[ \t]*(.*)$")
+_INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:(?:bnd|notrack|lock|rep[nze]*|data16|cs) )*([A-Za-z][\w.]*)[ \t]*(.*)$")
 _INLINED = re.compile(r"^;?\s*(\S.*)\(\):$")
 _LINE = re.compile(r"^;?\s*(\S.*?):(\d+)(?: \(discriminator \d+\))?$")
 
@@ -65,6 +67,8 @@ def with_lines(timed: Mapping[str, Function], debug: Mapping[str, Function]) -> 
 def reachable(functions: Mapping[str, Function], entry: str = ENTRY) -> tuple[Function, ...]:
     """`entry` with what it calls, jumps to or hands on (outlined parallel regions, its lambdas) inside the same library."""
     found: list[Function] = []
+    if entry == ENTRY and entry not in functions:
+        entry = BY_NAME
     # A lambda may be reached through a table of virtual functions only, as a thread's body is; its name tells whose it is.
     pending = [entry, *(name for name in functions if f"{entry}::" in name)] if entry in functions else []
     while pending:

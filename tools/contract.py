@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tools.artifacts import Argument, NumericPolicy
 from tools.errors import SettingsError
-from tools.protocol import Parameter, ProbeResult, SeenArgument, SeenWorkload
+from tools.protocol import EVERYTHING, Parameter, ProbeResult, SeenArgument, SeenWorkload
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
@@ -31,6 +31,8 @@ def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Source
     two do not agree in number, kind, dtype or order.
     """
     first = probe.workloads[0]
+    if all(parameter.pointer is None for parameter in parameters):
+        parameters = _by_name(parameters, first.arguments, files)
     _agree(parameters, first.arguments, files)
     found, notes = [], []
     for position, (parameter, seen) in enumerate(zip(parameters, first.arguments, strict=True)):
@@ -41,13 +43,27 @@ def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Source
             notes.append(f"{name} is an output although the kernel declares it const.")
         shape, guesses = _shape(position, probe.workloads)
         notes.extend(f"{name}: {guess}" for guess in guesses)
-        dtype = seen.dtype if parameter.pointer else parameter.dtype
+        dtype = seen.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
         found.append(Argument(name=seen.name, role=seen.role, dtype=dtype, shape=shape))
     if not any(argument.role == "output" for argument in found):
         raise SettingsError(
             f'{files.reference}: no argument is an output; set outputs = ("out",) beside make_inputs, or let reference write into one'
         )
     return tuple(found), tuple(notes)
+
+
+def _by_name(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: Sources) -> tuple[Parameter, ...]:
+    """The kernel's parameters in the reference's order and with its types; SettingsError for names that have no partner."""
+    named = {parameter.name: parameter for parameter in parameters}
+    given = {argument.name for argument in seen}
+    lists = f"{files.kernel} takes ({', '.join(named)}), {files.reference} gives ({', '.join(a.name for a in seen)})"
+    unknown = [a.name for a in seen if a.name not in named] if EVERYTHING not in named else []
+    if unknown:
+        raise SettingsError(f"the kernel does not take `{unknown[0]}`: {lists}; add it to run_kernel, or take {EVERYTHING}")
+    missing = [p.name for p in parameters if p.name not in given and not p.optional]
+    if missing:
+        raise SettingsError(f"nothing gives the kernel its `{missing[0]}`: {lists}; add it to make_inputs, or rename one of the two")
+    return tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in seen)
 
 
 def _agree(parameters: Sequence[Parameter], seen: Sequence[SeenArgument], files: Sources) -> None:

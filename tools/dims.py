@@ -54,13 +54,13 @@ def check_seed_dims(points: Sequence[Dims], parameters: Sequence[Parameter], ele
         if missing:
             raise SettingsError(f"dims: {missing[0]!r}, a scalar that {kernel} takes, is not given; add {missing[0]}=NUMBER to --dims")
         for parameter in parameters:
-            integer = parameter.dtype.startswith("int") and not parameter.pointer
+            integer = (parameter.dtype or "").startswith("int") and not parameter.pointer
             if integer and not isinstance(point[parameter.name], int):
                 raise SettingsError(f"dims: {parameter.name}={point[parameter.name]} must be an integer, as {kernel} takes it")
         count = pointer_elements(point, elements)
         if count < 1:
             raise SettingsError("dims: no buffer size follows from them; give positive integer sizes such as M=512 N=1000, or --ptr-size")
-        needed = count * sum(item_bytes(p.dtype) + 8 for p in parameters if p.pointer)
+        needed = count * sum(item_bytes(p.dtype) + 8 for p in parameters if p.pointer and p.dtype)
         if needed > memory:
             written = " ".join(f"{name}={value}" for name, value in point.items())
             raise SettingsError(

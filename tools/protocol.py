@@ -18,13 +18,20 @@ Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
 """How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""
 
 
+EVERYTHING = "**kwargs"
+"""Name of the parameter that takes whatever has no parameter of its own."""
+
+
 class Parameter(Artifact):
-    """One parameter of the kernel's C signature, as parsed."""
+    """One parameter of the kernel's entry, as parsed."""
 
     name: str
-    dtype: DType
-    pointer: bool
+    dtype: DType | None
+    """None where the language does not say; then the reference does, and arguments are passed by name."""
+    pointer: bool | None
     const: bool = False
+    optional: bool = False
+    """It has a default, so that nothing need be given for it."""
 
 
 # ---------------------------------------------------------------- probe: what does reference.py say?

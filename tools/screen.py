@@ -31,6 +31,18 @@ class _Refusal(Artifact):
     """Refused behind std::."""
 
 
+class PythonRules(Artifact):
+    """What host code and kernels written in Python may name; see `tools.screen_python`."""
+
+    imports: str
+    torch: str
+    triton: str
+    methods: str
+    decorators: str
+    builtins: str
+    kernel: str
+
+
 class _Rules(Artifact):
     """screen.yaml."""
 
@@ -38,6 +50,7 @@ class _Rules(Artifact):
     pragmas: tuple[str, ...]
     attributes: str
     keywords: str
+    python: PythonRules
     refusals: tuple[_Refusal, ...]
 
     def reason(self, name: str, kind: Literal["names", "calls", "std"]) -> str | None:
@@ -93,8 +106,12 @@ def screen(source: str, language: str, files: Collection[str] = ()) -> tuple[str
     `files`: names of the candidate's other files, which it may include (each is to be screened too). Raises SettingsError for a
     language that has no screen.
     """
+    if language == "triton":
+        from tools import screen_python
+
+        return screen_python.screen(source, _rules().python)
     if language != "cpp":
-        raise SettingsError(f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed is cpp")
+        raise SettingsError(f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton")
     joined = _join_directives(source)
     lines = source.splitlines()
     tokens = list(_tokens(joined))

@@ -64,7 +64,7 @@ class Frozen(Artifact):
 def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
     """Read and probe a task folder. Raises SettingsError with one sentence for anything a user can mend."""
     if not path.is_dir():
-        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and kernel.cpp")
+        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
     declared = _declared(path / "task.yaml")
     language = load(LANGUAGES, declared.language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
@@ -92,8 +92,8 @@ def _load(
     executor: Executor,
     blobs: Blobs,
 ) -> Loaded:
-    source, logic = read_source(kernel), read_source(reference)
     files = Sources(kernel.name, reference.name)
+    source, logic, frozen = language.frozen(read_source(kernel), read_source(reference))
     parameters = _parameters(language, source, files)
     memory = available_memory()
     if not _makes_inputs(logic):
@@ -105,6 +105,7 @@ def _load(
     if seen.error is not None:
         named = seen.error.replace(REFERENCE, files.reference)
         raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+    seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
     return infer(name, source, logic, language, parameters, elements, declared, seen, files)
 
 

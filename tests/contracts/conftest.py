@@ -19,6 +19,20 @@ from tools.records import Blobs
 from tools.registry import load
 
 KERNELS = Path(__file__).parent / "kernels"
+REFERENCE = """
+import torch
+
+outputs = ("y",)
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["n"], generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "y": torch.empty_like(x), "n": dims["n"]}
+
+
+def reference(x, y, n):
+    return 2 * x + x.exp()
+"""
 
 
 @pytest.fixture
@@ -60,7 +74,7 @@ def task(language: Language) -> Task:
             Argument(name="y", role="output", dtype="float32", shape=("n",)),
             Argument(name="n", role="scalar", dtype="int32"),
         ),
-        reference="def reference(x, y, n):\n    return 2 * x + x.exp()\n",
+        reference=REFERENCE,
         baseline=kernel(language, "good").source,
         workloads=(Workload(name="w", dims={"n": 4096}),),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from tests.contracts.conftest import kernel, task
 from tools.artifacts import Finished
+from tools.assembly import parse, reachable
 from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.languages.base import LANGUAGES, Language
@@ -77,10 +78,11 @@ def test_a_file_name_that_leaves_the_folder_is_refused(language: Language, blobs
 def test_machine_code_is_shown(language: Language, beside: Executor, blobs: Blobs) -> None:
     library = language.built(build(language, "good", beside, blobs))
     assert library is not None
-    finished = beside.run(language.disassemble(library, blobs))
+    finished = beside.run(language.disassemble(library, blobs, task(language)))
     assert finished.exit_code == 0
     listing = blobs.text(finished.files["assembly.txt"])
     assert "solve" in listing and len(listing.splitlines()) > 10
+    assert reachable(parse(listing)), "the listing's entry is found, with what it calls or launches"
 
 
 def test_float32_is_taken_everywhere(language: Language) -> None:

@@ -16,7 +16,9 @@ from knowledge_base.wiki import Wiki
 from tools import mechanism, rules
 
 WIKI = Wiki.open()
-METHODS = [page for page in WIKI.pages if page.head.type == "method"]
+ALL_METHODS = [page for page in WIKI.pages if page.head.type == "method"]
+METHODS = [page for page in ALL_METHODS if "triton" not in page.head.languages]
+TRITON_METHODS = [page for page in ALL_METHODS if "triton" in page.head.languages]
 BLOCKS = [
     (page, code) for page in WIKI.pages for code in re.findall(r"^```cpp compile\n(.*?)^```", page.body, flags=re.DOTALL | re.MULTILINE)
 ]

@@ -216,5 +216,5 @@ def test_all_faults_are_listed_in_order() -> None:
 
 
 def test_a_language_without_a_screen_is_refused() -> None:
-    with pytest.raises(SettingsError, match="triton"):
-        screen("", "triton")
+    with pytest.raises(SettingsError, match="fortran"):
+        screen("", "fortran")

@@ -8,7 +8,7 @@ from tools.artifacts import Artifact, Candidate, DeviceKind, DType, Finished, Jo
 from tools.protocol import Parameter
 from tools.records import Blobs
 
-LANGUAGES = {"cpp": "tools.languages.cpp:Cpp"}
+LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton"}
 """Name -> class; a new language is one file and one line here."""
 
 
@@ -51,8 +51,15 @@ class Language(ABC):
         """The part of a compiler's log that names what is wrong, at most about 40 lines, without paths of the job."""
 
     @abstractmethod
-    def disassemble(self, library: str, blobs: Blobs) -> Job:
-        """The job that prints the machine code of the blob `library` to `assembly.txt`."""
+    def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+        """The job that prints the machine code of the blob `library` to `assembly.txt`.
+
+        Languages that compile what is launched need the task; without it they raise SettingsError.
+        """
+
+    def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
+        """Kernel and reference as they are frozen for a task, and one sentence for each thing that was changed in them."""
+        return source, reference, ()
 
     def flags(self, task: Task) -> tuple[str, ...]:
         """The task's frozen flags as they come out on this machine, without paths; empty where nothing is compiled.

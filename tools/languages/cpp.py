@@ -142,7 +142,7 @@ class Cpp(Language):
             kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
         return "\n".join(kept)
 
-    def disassemble(self, library: str, blobs: Blobs) -> Job:
+    def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
         """The job that prints the library's machine code (AT&T syntax on x86, demangled, no raw bytes) to `assembly.txt`."""
         blobs.path(library)
         program = next((name for name in ("objdump", "llvm-objdump") if shutil.which(name)), None)

@@ -11,7 +11,7 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.loops import Loop
-from tools.profilers import remarks
+from tools.profilers import remarks, sass
 from tools.profilers.base import Profiler
 from tools.records import Blobs
 
@@ -22,13 +22,16 @@ class Static(Profiler):
     name = "static"
 
     def missing(self, language: Language) -> str | None:
-        """None for compiled CPU languages; without objdump the remarks alone remain, and the profile says so."""
-        return None if language.device == "cpu" else f"static profiling reads CPU machine code; {language.name} has its own profilers"
+        """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says so."""
+        known = language.device == "cpu" or language.name == "triton"
+        return None if known else f"static profiling reads machine code of the CPU and of Triton; {language.name} has its own profilers"
 
     def profile(
         self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
     ) -> tuple[Profile, dict[str, str]]:
         """Build once more with remarks on, disassemble `library`, and count. `workload` plays no part."""
+        if language.device != "cpu":
+            return sass.profile(task, candidate, library, language, executor, blobs)
         family = language.toolchain().family
         raw: dict[str, str] = {}
         twin: str | None = None
@@ -38,7 +41,7 @@ class Static(Profiler):
             twin = language.built(built)
         note: tuple[Remark, ...] = ()
         try:
-            disassembled = executor.run(language.disassemble(library, blobs))
+            disassembled = executor.run(language.disassemble(library, blobs, task))
         except SettingsError as error:
             note = (Remark(tool="objdump", line=0, kind="note", text=str(error)),)
         else:

@@ -24,6 +24,12 @@ RECIPES = {
     "simd_reduction": "agents.models.playbook.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.openmp:ParallelOuter",
+    "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
+    "triton_online_softmax": "agents.models.playbook.triton.online:OnlineSoftmax",
+    "triton_group_swizzle": "agents.models.playbook.triton.swizzle:GroupSwizzle",
+    "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
+    "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
+    "triton_cache_hints": "agents.models.playbook.triton.hints:CacheHints",
 }
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is one file and one
 line here: first what frees the compiler, then what changes the loops, last what says how the final loops run."""
@@ -38,6 +44,7 @@ class Recipe(ABC):
     """One kind of edit. Deterministic; applying it again to its own result changes nothing."""
 
     name: ClassVar[str]
+    language: ClassVar[str] = "cpp"
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
 

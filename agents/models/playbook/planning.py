@@ -25,6 +25,12 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "branch_to_select": (0.7, 0.5),
     "restrict_pointers": (0.97, 0.3),
     "unroll_accumulators": (0.9, 0.4),
+    "triton_single_pass": (0.5, 0.6),
+    "triton_online_softmax": (0.75, 0.5),
+    "triton_tiles": (0.3, 0.7),
+    "triton_group_swizzle": (0.9, 0.4),
+    "triton_launch": (0.8, 0.4),
+    "triton_cache_hints": (0.98, 0.3),
 }
 """Recipe -> (new time / old time, confidence): the playbook's prior, which the gate scores."""
 
@@ -57,12 +63,13 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
 
 def _usable(brief: PlannerBrief) -> list[Page]:
     """Method pages with a recipe for this language, best first."""
-    pages = [p for p in brief.dossier.methods if p.head.type == "method" and p.head.recipe and _speaks(p, brief.task.language)]
+    pages = [p for p in brief.dossier.methods if p.head.type == "method" and _speaks(p, brief.task.language)]
     return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings), reverse=True)
 
 
 def _speaks(page: Page, language: str) -> bool:
-    return not page.head.languages or language in page.head.languages
+    made = page.head.recipe
+    return bool(made) and recipe(made or "").language == language and (not page.head.languages or language in page.head.languages)
 
 
 def _rank(page: Page, findings: tuple[Finding, ...]) -> tuple[int, int, int, str]:

@@ -1,0 +1,122 @@
+"""What Triton's recipes share: edits on a module, and knobs that stand in the source as module constants."""
+
+from __future__ import annotations
+
+import ast
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from agents.models.playbook.base import Recipe
+from agents.models.playbook.syntax import Edit, Unit
+from tools.languages.triton_source import Kernel, Launch, Module, read
+
+PREFIX = "KW_"
+"""Of the module constants that carry knobs; local names begin with kw_."""
+
+
+class TritonRecipe(Recipe):
+    """A recipe on the Python syntax tree."""
+
+    language: ClassVar[str] = "triton"
+
+    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
+        """Whether the edit would change `source`."""
+        return self.edit(source, knobs or {}) != source
+
+    def edit(self, source: str, knobs: Mapping[str, str]) -> str:
+        """`source` with every place rewritten, or its constants set to `knobs` where that was done before."""
+        module = read(source)
+        if module is None or not module.kernels:
+            return source
+        changed = self.rewritten(module, knobs)
+        if changed is None:
+            return self.retune(source, knobs)
+        return changed if read(changed) is not None else source
+
+    @abstractmethod
+    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+        """The new source, or None where nothing is understood or nothing is left to do."""
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        """None: these recipes read Python, not C."""
+        return iter(())
+
+    def named(self, knob: str) -> str:
+        """The module constant that carries a knob."""
+        return f"{PREFIX}{self.name.removeprefix('triton_').upper()}_{knob}"
+
+    def constants(self, knobs: Mapping[str, str]) -> str:
+        """Lines that set this recipe's constants."""
+        return "".join(f"{self.named(knob)} = {self.value(knobs, knob)}\n" for knob in self.knobs)
+
+    def present(self, source: str) -> dict[str, str]:
+        """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
+        found = {knob: re.search(rf"^{self.named(knob)} = (\d+)$", source, re.MULTILINE) for knob in self.knobs}
+        return {knob: match[1] for knob, match in found.items() if match}
+
+    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
+        """`source`, where this recipe is applied already, with its constants set to `knobs`."""
+        for knob, value in knobs.items():
+            if knob in self.knobs and str(value).isdigit():
+                source = re.sub(rf"^({self.named(knob)} = )\d+$", rf"\g<1>{value}", source, flags=re.MULTILINE)
+        return source
+
+
+def head(module: Module) -> int:
+    """Byte before the first kernel, its decorators included: where module constants may be inserted."""
+    first = min(module.kernels.values(), key=lambda k: k.node.lineno).node
+    return module.line_start(min([first.lineno, *(d.lineno for d in first.decorator_list)]))
+
+
+def first_line(function: ast.FunctionDef) -> int:
+    """Of a function with its decorators."""
+    return min([function.lineno, *(d.lineno for d in function.decorator_list)])
+
+
+def triton_name(module: Module) -> str | None:
+    """What the file calls the package `triton`."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "triton":
+                    return alias.asname or "triton"
+    return None
+
+
+def launches_of(module: Module, kernel: Kernel) -> tuple[Launch, ...]:
+    """Its launches, where all of them are understood; none when the kernel's name is used in any other way."""
+    found = tuple(launch for launch in module.launches if launch.kernel.name == kernel.name)
+    uses = sum(isinstance(n, ast.Name) and n.id == kernel.name for n in ast.walk(module.tree))
+    return found if found and uses == len(found) and not any(launch.opaque for launch in found) else ()
+
+
+def statement_of(launch: Launch) -> ast.Expr | None:
+    """The statement that is nothing but this launch."""
+    for node in ast.walk(launch.function) if launch.function is not None else ():
+        if isinstance(node, ast.Expr) and node.value is launch.node:
+            return node
+    return None
+
+
+def indent(module: Module, node: ast.stmt) -> str:
+    """The white space before a statement, which must be the first of its line."""
+    line = module.lines(node.lineno, node.lineno)
+    return line[: len(line) - len(line.lstrip())]
+
+
+def starts_line(module: Module, node: ast.stmt) -> bool:
+    """Whether nothing but white space stands before `node` on its line, and nothing but a comment behind its end."""
+    assert node.end_lineno is not None
+    start, end = module.span(node)
+    line = module.source.encode()
+    before = line[module.line_start(node.lineno) : start].decode()
+    behind = line[end : module.line_start(node.end_lineno + 1)].decode().strip()
+    return not before.strip() and (not behind or behind.startswith("#"))
+
+
+def last_argument(module: Module, call: ast.Call) -> int:
+    """Byte behind the last argument of a call; 0 where there is none."""
+    ends = [module.span(a)[1] for a in call.args] + [module.span(k)[1] for k in call.keywords]
+    return max(ends, default=0)

@@ -1,0 +1,74 @@
+"""Warps, stages and block widths of launches whose settings are plain numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import ClassVar
+
+from agents.models.playbook.triton.base import TritonRecipe, head, last_argument, launches_of, triton_name
+from agents.models.playbook.triton.rows import row_loops
+from tools.languages.triton_source import Edit, Launch, Module, called, dotted
+
+
+class LaunchKnobs(TritonRecipe):
+    """Settings of every launch become constants that can be searched; matrix products have tiles of their own (`triton_tiles`)."""
+
+    name = "triton_launch"
+    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "WARPS": ("8", "4", "16", "2"),
+        "BLOCK": ("4096", "2048", "8192", "1024", "16384"),
+        "STAGES": ("3", "2", "4", "1"),
+    }
+
+    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+        """All launches at once; None when the constants stand there already."""
+        if self.present(module.source):
+            return None
+        edits: list[Edit] = []
+        for kernel in module.kernels.values():
+            if kernel.autotune is None and not any(called(n) in ("dot", "dot_scaled") for n in ast.walk(kernel.node)):
+                for launch in launches_of(module, kernel):
+                    edits += self._settings(module, launch)
+        if not edits:
+            return None
+        return module.apply([Edit(head(module), head(module), f"{self.constants(knobs)}\n\n"), *edits])
+
+    def _settings(self, module: Module, launch: Launch) -> list[Edit]:
+        given, added = [], ""
+        for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
+            value = launch.options.get(option)
+            if value is None and not (
+                option == "num_stages" and "num_warps" in launch.options and not _is_number(launch.options["num_warps"])
+            ):
+                added += f", {option}={self.named(knob)}"
+            elif value is not None and _is_number(value):
+                given.append(Edit(*module.span(value), self.named(knob)))
+        if added and ("num_warps" not in launch.options or _is_number(launch.options["num_warps"])):
+            end = last_argument(module, launch.node)
+            given += [Edit(end, end, added)] if end else []
+        return [*given, *self._width(module, launch)]
+
+    def _width(self, module: Module, launch: Launch) -> list[Edit]:
+        """The block of a row kernel's loops, no wider than its rows need."""
+        rows, triton = row_loops(launch.kernel), triton_name(module)
+        if rows is None or triton is None:
+            return []
+        value, extent = launch.arguments.get(rows.block), launch.arguments.get(rows.extent)
+        if value is None or extent is None or not (_is_number(value) or isinstance(value, ast.Name)) or _in_grid(launch, rows.block, value):
+            return []
+        return [Edit(*module.span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))")]
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def _in_grid(launch: Launch, block: str, value: ast.expr) -> bool:
+    """Whether the number of programs may hang on the block: then its width is not ours to change."""
+    nodes = list(ast.walk(launch.grid))
+    if any(isinstance(n, ast.Lambda) for n in nodes) or isinstance(launch.grid, ast.Name):
+        return True
+    return any(isinstance(n, ast.Constant) and n.value == block for n in nodes) or any(
+        isinstance(n, ast.Name) and n.id == dotted(value) for n in nodes
+    )

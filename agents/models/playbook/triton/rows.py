@@ -1,0 +1,180 @@
+"""Loops of a kernel that go over a row in blocks, and whether they may run once over a block that holds the whole row."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tools.languages.triton_source import Kernel, called, dotted
+
+ACCESSES = ("load", "store")
+
+
+@dataclass(frozen=True)
+class RowLoops:
+    """All loops of one kernel over the same range in steps of one block."""
+
+    kernel: Kernel
+    block: str
+    """Constexpr parameter with the block's width."""
+    extent: str
+    """Parameter with the row's length."""
+    loops: tuple[ast.For, ...]
+
+
+def row_loops(kernel: Kernel) -> RowLoops | None:
+    """The kernel's block loops, where every access in them is masked by the row's length; None when anything is not understood."""
+    found = {(block, extent): loops for block in kernel.constexprs for extent, loops in _by_extent(kernel, block).items()}
+    if len(found) != 1:
+        return None
+    ((block, extent), loops), *_ = found.items()
+    rows = RowLoops(kernel, block, extent, tuple(loops))
+    stored = {n.id for n in ast.walk(kernel.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    if extent not in kernel.parameters or extent in stored or block in stored:
+        return None
+    whole = all(_plain(loop) for loop in loops) and _only_width(rows) and not _escapes(rows)
+    return rows if whole and all(_masked(rows, loop) for loop in loops) else None
+
+
+def target(loop: ast.For) -> str:
+    """The loop variable's name."""
+    return dotted(loop.target)
+
+
+def definitions(kernel: Kernel) -> dict[str, list[ast.expr]]:
+    """Name -> what it is set to, in source order."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(kernel.node):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            found.setdefault(node.target.id, []).append(node.value)
+    return found
+
+
+def _by_extent(kernel: Kernel, block: str) -> dict[str, list[ast.For]]:
+    found: dict[str, list[ast.For]] = {}
+    for node in ast.walk(kernel.node):
+        if isinstance(node, ast.For):
+            extent = _extent(kernel, node, block)
+            if extent:
+                found.setdefault(extent, []).append(node)
+    return {extent: sorted(loops, key=lambda loop: loop.lineno) for extent, loops in found.items()}
+
+
+def _extent(kernel: Kernel, loop: ast.For, block: str) -> str:
+    """N of range(0, N, BLOCK), range(cdiv(N, BLOCK)) or range(0, (N + BLOCK - 1) // BLOCK); empty for other loops."""
+    if called(loop.iter) not in ("range", "static_range") or not isinstance(loop.iter, ast.Call):
+        return ""
+    if any(keyword.arg not in ("num_stages", "loop_unroll_factor", "warp_specialize") for keyword in loop.iter.keywords):
+        return ""
+    arguments = loop.iter.args
+    if len(arguments) == 3 and _is_zero(arguments[0]) and dotted(arguments[2]) == block:
+        return dotted(arguments[1])
+    if len(arguments) in (1, 2) and (len(arguments) == 1 or _is_zero(arguments[0])):
+        return _divided(kernel, arguments[-1], block)
+    return ""
+
+
+def _divided(kernel: Kernel, node: ast.expr, block: str) -> str:
+    """N where `node` is N / BLOCK rounded up."""
+    if isinstance(node, ast.Name):
+        given = definitions(kernel).get(node.id, [])
+        return _divided(kernel, given[0], block) if len(given) == 1 and not isinstance(given[0], ast.Name) else ""
+    if called(node) == "cdiv" and isinstance(node, ast.Call) and len(node.args) == 2 and dotted(node.args[1]) == block:
+        return dotted(node.args[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and dotted(node.right) == block:
+        text = ast.unparse(node.left).replace("(", "").replace(")", "").replace(" ", "")
+        name = text.removesuffix(f"+{block}-1")
+        return name if name != text and name.isidentifier() else ""
+    return ""
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def _plain(loop: ast.For) -> bool:
+    inside = [n for statement in loop.body for n in ast.walk(statement)]
+    if loop.orelse or not isinstance(loop.target, ast.Name) or any(isinstance(n, ast.Break | ast.Continue | ast.Return) for n in inside):
+        return False
+    return not any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == loop.target.id for n in inside)
+
+
+def _only_width(rows: RowLoops) -> bool:
+    """Whether the block's width serves nothing but these loops: arange, shapes, steps and offsets of the loop variable."""
+    allowed: set[int] = set()
+    variables = {target(loop) for loop in rows.loops}
+    for node in ast.walk(rows.kernel.node):
+        if isinstance(node, ast.For) and node in rows.loops:
+            allowed |= _names(node.iter)
+        elif isinstance(node, ast.Call) and called(node) == "arange" and len(node.args) == 2:
+            allowed |= _names(node.args[1]) if isinstance(node.args[1], ast.Name) and _is_zero(node.args[0]) else set()
+        elif isinstance(node, ast.Call) and called(node) in ("zeros", "full", "ones", "broadcast_to"):
+            allowed |= {
+                i for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.List | ast.Tuple) for i in _names(a)
+            }
+        elif (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and variables & {dotted(node.left), dotted(node.right)}) or (
+            isinstance(node, ast.expr) and _divided(rows.kernel, node, rows.block) == rows.extent and not isinstance(node, ast.Name)
+        ):
+            allowed |= _names(node)
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            allowed |= _names(node.annotation)
+    uses = [n for n in ast.walk(rows.kernel.node) if isinstance(n, ast.Name) and n.id == rows.block]
+    return all(id(use) in allowed for use in uses)
+
+
+def _names(node: ast.AST) -> set[int]:
+    return {id(n) for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _escapes(rows: RowLoops) -> bool:
+    """Whether a loop variable is read outside of the loops: there it would have another value."""
+    inside = {id(n) for loop in rows.loops for n in ast.walk(loop)}
+    variables = {target(loop) for loop in rows.loops}
+    return any(isinstance(n, ast.Name) and n.id in variables and id(n) not in inside for n in ast.walk(rows.kernel.node))
+
+
+def _masked(rows: RowLoops, loop: ast.For) -> bool:
+    """Whether each access of a whole block in the loop is masked by `offset < extent`; no access but loads and stores."""
+    given = definitions(rows.kernel)
+    for node in (n for statement in loop.body for n in ast.walk(statement)):
+        name = called(node)
+        if name.startswith("atomic_") or name in ("make_block_ptr", "advance", "make_tensor_descriptor"):
+            return False
+        if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], rows, given):
+            mask = argument(node, "mask", 1 if name == "load" else 2)
+            if mask is None or not any(_bounds(n, rows.extent) for n in _resolved(mask, given)):
+                return False
+    return True
+
+
+def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
+    """An argument given by name or position."""
+    named = next((k.value for k in call.keywords if k.arg == name), None)
+    return named if named is not None else call.args[position] if len(call.args) > position else None
+
+
+def _wide(node: ast.expr, rows: RowLoops, given: dict[str, list[ast.expr]]) -> bool:
+    return any(called(n) == "arange" for n in _resolved(node, given))
+
+
+def _resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
+    """All nodes of an expression and of what its names are set to."""
+    seen: set[str] = set()
+    pending: list[ast.expr] = [node]
+    while pending:
+        for inner in ast.walk(pending.pop()):
+            yield inner
+            if isinstance(inner, ast.Name) and inner.id not in seen:
+                seen.add(inner.id)
+                pending += given.get(inner.id, [])
+
+
+def _bounds(node: ast.AST, extent: str) -> bool:
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    if isinstance(node.ops[0], ast.Lt):
+        return dotted(node.comparators[0]) == extent
+    return isinstance(node.ops[0], ast.Gt) and dotted(node.left) == extent

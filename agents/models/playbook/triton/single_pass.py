@@ -1,0 +1,129 @@
+"""Row kernels that go over a row several times: one load of the whole row, everything else in registers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from agents.models.playbook.triton.base import (
+    TritonRecipe,
+    first_line,
+    indent,
+    launches_of,
+    starts_line,
+    statement_of,
+    triton_name,
+)
+from agents.models.playbook.triton.forwarding import forwarded
+from agents.models.playbook.triton.rows import RowLoops, row_loops, target
+from tools.languages.triton_source import Edit, Launch, Module, called, dotted, read
+
+SUFFIX = "_row"
+MOST_WARPS = 32
+"""A block's limit, as Triton has it."""
+LANES = 32
+
+
+class SinglePass(TritonRecipe):
+    """A copy of the kernel whose block holds a whole row, launched where the row fits; longer rows keep the loops."""
+
+    name = "triton_single_pass"
+    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {"ELEMENTS": ("16", "8", "32", "4"), "LIMIT": ("32768", "16384", "65536")}
+
+    def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
+        """Every kernel with two loops or more over its rows, once."""
+        triton = triton_name(module)
+        edits: list[Edit] = []
+        for kernel in module.kernels.values():
+            rows = row_loops(kernel)
+            if triton is None or rows is None or len(rows.loops) < 2 or f"{kernel.name}{SUFFIX}" in module.names:
+                continue
+            launches = launches_of(module, kernel)
+            copy = _copy(module, rows)
+            if not launches or copy is None or not all(_launchable(module, launch, rows) for launch in launches):
+                continue
+            constants = "" if edits or self.present(module.source) else f"{self.constants(knobs)}\n\n"
+            at = module.line_start(first_line(kernel.node))
+            edits.append(Edit(at, at, constants + copy))
+            edits += [self._launch(module, launch, rows, triton) for launch in launches]
+        return module.apply(edits) if edits else None
+
+    def _launch(self, module: Module, launch: Launch, rows: RowLoops, triton: str) -> Edit:
+        statement = statement_of(launch)
+        assert statement is not None and statement.end_lineno is not None, "looked at by _launchable"
+        space = indent(module, statement)
+        block = f"{triton}.next_power_of_2(kw_extent)"
+        warps = f"min(max(kw_block // ({LANES} * {self.named('ELEMENTS')}), 1), {MOST_WARPS})"
+        given = [f"{name}={module.text(value)}" for name, value in launch.arguments.items() if name not in (rows.block, rows.extent)]
+        kept = [f"{name}={module.text(value)}" for name, value in launch.options.items() if name not in ("num_warps", "num_stages")]
+        listed = ", ".join([*given, f"{rows.extent}=kw_extent", f"{rows.block}=kw_block", *kept, f"num_warps={warps}"])
+        original = "".join(f"    {line}" for line in module.lines(statement.lineno, statement.end_lineno).splitlines(keepends=True))
+        text = (
+            f"{space}kw_extent = {module.text(launch.arguments[rows.extent])}\n"
+            f"{space}if kw_extent <= {self.named('LIMIT')}:\n"
+            f"{space}    kw_block = {block}\n"
+            f"{space}    {rows.kernel.name}{SUFFIX}[{module.text(launch.grid)}]({listed})\n"
+            f"{space}else:\n{original}"
+        )
+        return Edit(module.line_start(statement.lineno), module.line_start(statement.end_lineno + 1), text)
+
+
+def _launchable(module: Module, launch: Launch, rows: RowLoops) -> bool:
+    """Whether the row's length is given there, the grid does not hang on the block, and no buffer is given twice."""
+    statement = statement_of(launch)
+    if statement is None or not starts_line(module, statement) or rows.extent not in launch.arguments:
+        return False
+    grid = list(ast.walk(launch.grid))
+    if any(isinstance(n, ast.Constant) and n.value == rows.block for n in grid) or any(isinstance(n, ast.Lambda) for n in grid):
+        return False
+    if isinstance(launch.grid, ast.Name) and launch.function is not None and _lambda_named(launch.function, launch.grid.id):
+        return False
+    names = [value.id for value in launch.arguments.values() if isinstance(value, ast.Name)]
+    return len(names) == len(set(names)) or _scalars_only(names, rows, launch)
+
+
+def _lambda_named(function: ast.FunctionDef, name: str) -> bool:
+    given = [n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and any(dotted(t) == name for t in n.targets)]
+    return any(not isinstance(value, ast.Tuple | ast.List) or any(isinstance(n, ast.Lambda) for n in ast.walk(value)) for value in given)
+
+
+def _scalars_only(names: list[str], rows: RowLoops, launch: Launch) -> bool:
+    """Whether names that are given twice are no pointers: none of their parameters is loaded from or stored to."""
+    twice = {name for name in names if names.count(name) > 1}
+    pointers = {n.id for c in ast.walk(rows.kernel.node) if called(c) in ("load", "store") for n in ast.walk(c) if isinstance(n, ast.Name)}
+    parameters = {p for p, value in launch.arguments.items() if isinstance(value, ast.Name) and value.id in twice}
+    return not (parameters & pointers - {rows.extent})
+
+
+def _copy(module: Module, rows: RowLoops) -> str | None:
+    """The kernel under another name with each loop run once, and what it loaded kept; None where the layout is unusual."""
+    node = rows.kernel.node
+    assert node.end_lineno is not None
+    begin = first_line(node)
+    text = module.lines(begin, node.end_lineno)
+    offset = begin - 1
+    lines = text.splitlines(keepends=True)
+    if not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    # From the last loop to the first, so that line numbers stay right.
+    for loop in sorted(rows.loops, key=lambda loop: -loop.lineno):
+        assert loop.end_lineno is not None
+        if not starts_line(module, loop) or loop.body[0].lineno == loop.lineno:
+            return None
+        outer, inner = indent(module, loop), indent(module, loop.body[0])
+        first, last = loop.lineno - 1 - offset, loop.end_lineno - offset
+        body = lines[loop.body[0].lineno - 1 - offset : last]
+        if any(line.strip() and not line.startswith(inner) and not line.lstrip().startswith("#") for line in body):
+            return None
+        comments = [line for line in lines[loop.lineno - offset : loop.body[0].lineno - 1 - offset] if line.lstrip().startswith("#")]
+        kept = [outer + line.removeprefix(inner) if line.startswith(inner) else line for line in [*comments, *body]]
+        lines[first:last] = [f"{outer}{target(loop)} = 0\n", *kept]
+    decorators = "".join(f"@{module.text(d)}\n" for d in node.decorator_list if called(d) != "autotune")
+    if any(called(d) == "heuristics" for d in node.decorator_list):
+        return None
+    code = "".join(lines[node.lineno - 1 - offset :])
+    renamed = re.sub(rf"\bdef {rows.kernel.name}\b", f"def {rows.kernel.name}{SUFFIX}", code, count=1)
+    whole = forwarded(f"{decorators}{renamed}", f"{rows.kernel.name}{SUFFIX}")
+    return f"{whole}\n\n" if read(whole) is not None else None

@@ -1,0 +1,202 @@
+"""Triton: its contract by name, frozen setups and pinned autotuning, what a build says, and what a listing shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import mechanism
+from tools.artifacts import Candidate, Task, Workload
+from tools.contract import Sources, arguments
+from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.languages.triton import Triton
+from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
+from tools.profilers import sass
+from tools.protocol import EVERYTHING, ProbeResult, SeenArgument, SeenWorkload
+from tools.records import Blobs
+from tools.task import load_files, load_folder
+
+pytest.importorskip("triton")
+TASKS = Path(__file__).parents[3] / "configs" / "tasks"
+FILES = Sources("kernel.py", "reference.py")
+X = SeenArgument(name="x", role="input", dtype="float16", shape=(4,))
+Y = SeenArgument(name="y", role="output", dtype="float32", shape=(4,))
+N = SeenArgument(name="n", role="scalar", dtype="int32", shape=())
+SEEN = ProbeResult(
+    has_make_inputs=True, workloads=(SeenWorkload(name="w", dims={"n": 4}, weight=1.0, arguments=(X, Y, N), flops=None, unique_bytes=8),)
+)
+AUTOTUNED = """import torch
+import triton
+import triton.language as tl
+
+
+def setup(n=8, **kwargs):
+    x = torch.rand(n, device="cuda")
+    return {"inputs": {"x": x, "y": torch.empty_like(x).cuda(), "n": n}, "outputs": ["y"]}
+
+
+# Both were tried.
+@triton.autotune(
+    configs=[
+        triton.Config({"B": 128}, num_warps=2),  # small
+        triton.Config({"B": 1024}, num_warps=8),
+    ],
+    key=["n"],
+)
+@triton.jit
+def scale(x, y, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, 2 * tl.load(x + at, at < n), at < n)
+
+
+def run_kernel(x, y, n):
+    scale[lambda meta: (triton.cdiv(n, meta["B"]),)](x, y, n)
+"""
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+    folder = tmp_path_factory.mktemp("triton")
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch") as executor:
+        yield executor, blobs
+
+
+def seen(head: str) -> tuple[str, ...]:
+    return tuple(p.name for p in Triton().parameters(f"def run_kernel({head}):\n    pass\n"))
+
+
+def test_parameters_have_names_only() -> None:
+    assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", EVERYTHING)
+    assert [p.optional for p in Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    for head in ("*args", "x, /"):
+        with pytest.raises(SettingsError, match="by position"):
+            seen(head)
+
+
+@pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
+def test_the_reference_gives_what_names_ask_for(head: str) -> None:
+    found, _ = arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+    assert [(a.name, a.dtype, a.role) for a in found] == [("x", "float16", "input"), ("y", "float32", "output"), ("n", "int32", "scalar")]
+
+
+@pytest.mark.parametrize(("head", "said"), [("x, y", "does not take `n`"), ("x, y, n, eps", "nothing gives the kernel its `eps`")])
+def test_names_without_a_partner_are_refused_in_one_sentence(head: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as caught:
+        arguments(Triton().parameters(f"def run_kernel({head}):\n    pass\n"), SEEN, FILES)
+    assert "\n" not in str(caught.value) and "reference.py" in str(caught.value)
+
+
+def test_autotuning_is_pinned_to_one_config() -> None:
+    assert autotune_configs(AUTOTUNED) == {"scale": 2}
+    pinned = pin_autotune(AUTOTUNED, 1)
+    assert autotune_configs(pinned) == {"scale": 1} and pin_autotune(pinned) == pinned and "# Both were tried." in pinned
+    module = read(pinned)
+    assert module is not None
+    assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
+    computed = AUTOTUNED.replace("configs=[\n", "configs=[c for c in [\n").replace("    ],\n    key", "    ]],\n    key")
+    once = pin_autotune(computed)
+    assert once != computed and "[0:][:1]" in once and pin_autotune(once) == once
+    named = AUTOTUNED.replace("configs=[\n", "configs=CONFIGS, ignored=[\n")
+    named = named.replace("# Both", "CONFIGS = [triton.Config({'B': 64}), triton.Config({'B': 32})]\n\n\n# Both")
+    assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
+
+
+def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(AUTOTUNED)
+    (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
+    task = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside).task
+    assert [(a.name, a.role) for a in task.arguments] == [("x", "input"), ("y", "output"), ("n", "scalar")]
+    assert not task.seed_style and "def setup" in task.reference and "import triton" not in task.reference and "cuda" not in task.reference
+    assert "pinned to the first" in " ".join(task.inferred) and "frozen" in " ".join(task.inferred)
+    assert task.baseline is not None and autotune_configs(task.baseline) == {"scale": 1}
+
+
+def test_neither_setup_nor_make_inputs_is_one_sentence(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("def run_kernel(x):\n    pass\n")
+    (tmp_path / "reference.py").write_text("def reference(x):\n    return x\n")
+    with pytest.raises(SettingsError, match="define one of them"):
+        load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
+
+
+def task(name: str, dims: dict[str, float]) -> Task:
+    reference = (TASKS / name / "reference.py").read_text()
+    return Task(name=name, language="triton", arguments=(), reference=reference, workloads=(Workload(name="w", dims=dims),))
+
+
+SOFTMAX = task("triton-softmax", {"M": 128, "N": 1000})
+KERNEL = (TASKS / "triton-softmax" / "kernel.py").read_text()
+FAULTS = {
+    "syntax": ("def run_kernel(x", "def run_kernel(x x"),
+    "undefined in the kernel": ("total += tl.sum", "total += nowhere + tl.sum"),
+    "undefined in run_kernel": ("[(M,)]", "[(rows,)]"),
+    "not in triton": ("tl.exp(x - largest), axis=0", "tl.expo(x - largest), axis=0"),
+    "wrong launch": ("BLOCK=256", "BLOCKS=256"),
+    "block is no power of two": ("BLOCK=256", "BLOCK=250"),
+    "empty grid": ("[(M,)]", "[(0,)]"),
+    "no entry": ("def run_kernel", "def run"),
+    "import fails": ("import triton\n", "import triton\nimport nothing_of_that_name\n"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(FAULTS))
+def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Local, Blobs]) -> None:
+    executor, blobs = beside
+    source = KERNEL.replace(*FAULTS[what], 1)
+    assert source != KERNEL
+    language = Triton()
+    finished = executor.run(language.build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    assert finished.exit_code == 1 and language.built(finished) is None
+    log = language.trim(blobs.text(finished.files["stderr.txt"]))
+    assert "kernel.py:" in log or "grid" in log or "launch" in log, log
+    assert "/tmp" not in log and 0 < len(log.splitlines()) <= 40
+
+
+def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[Local, Blobs]) -> None:
+    executor, blobs = beside
+    for body in ("import os\nos.kill(os.getpid(), 9)\n", "import os\nos._exit(0)\n"):
+        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": body + KERNEL}), blobs))
+        assert finished.exit_code != 0 or "compiled" not in blobs.text(finished.files["stdout.txt"])
+    good = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": KERNEL}), blobs))
+    assert Triton().built(good) is not None
+
+
+def test_only_a_target_is_a_flag() -> None:
+    assert Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_80",)})) == ("--target=sm_80",)
+    with pytest.raises(SettingsError, match="--target"):
+        Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("-O3",)}))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: tuple[Local, Blobs]) -> None:
+    executor, blobs = beside
+    product = task("triton-matmul", {"M": 256, "N": 256, "K": 256}).model_copy(update={"build_flags": (f"--target={target}",)})
+    source = (TASKS / "triton-matmul" / "kernel.py").read_text()
+    candidate = Candidate(language="triton", files={"kernel.py": source})
+    profile, raw = sass.profile(product, candidate, blobs.put(source), Triton(), executor, blobs)
+    assert profile.launch == target
+    assert (
+        profile.metrics["sass.registers"].value > 16
+        and profile.metrics["sass.tensor"].value > 0
+        and profile.metrics["sass.loops"].value == 1
+    )
+    assert profile.metrics["sass.shared"].value > 0 and profile.metrics["sass.spills"].value == 0
+    listing = blobs.text(raw["assembly.txt"])
+    assert mechanism.check(listing, target, {target: "^HMMA"}).present
+    assert mechanism.check(listing, target, {target: "^HGMMA"}).present is False
+
+
+@pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])
+def test_the_shipped_tasks_are_understood(name: str, beside: tuple[Local, Blobs]) -> None:
+    loaded = load_folder(TASKS / name, *beside)
+    assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
+    assert all(w.flops for w in loaded.workloads)

@@ -1,0 +1,140 @@
+"""Triton kernels in Python: `run_kernel(**kwargs)` launches them on the tensors that it is given by name.
+
+Nothing is linked: what counts as the built library is the source itself, once every kernel that `run_kernel` launches at the task's
+workloads has been compiled for the GPU that is here, or for sm_90 where there is none. `build_flags: [--target=sm_80]` names another.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from tools.artifacts import Candidate, DType, Finished, Job, Limits, Task, digest
+from tools.errors import SettingsError
+from tools.languages import triton_setup
+from tools.languages.base import Language, Toolchain
+from tools.languages.triton_source import autotune_configs, pin_autotune, read
+from tools.protocol import EVERYTHING, Parameter
+from tools.records import Blobs
+
+ENTRY = "run_kernel"
+SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
+KERNEL = "kernel.py"
+_HARNESS = Path(__file__).parents[1] / "harness"
+_SCRIPT = "harness/tritonbuild.py"
+_TARGET = re.compile(r"--target=(sm_\d{2,3})")
+_MISSING = "Triton was not found; install it: `pip install triton` (Linux on x86-64 or aarch64), and torch with it"
+_LIMITS = Limits(wall_s=180.0, memory_bytes=32 << 30)
+
+
+class Triton(Language):
+    """Triton, compiled ahead by the `triton` package found here and run by the harness."""
+
+    name = "triton"
+    suffix = ".py"
+    device = "cuda"
+
+    def toolchain(self) -> Toolchain:
+        """The installed package, by its metadata; SettingsError when it is missing."""
+        try:
+            version = metadata.version("triton")
+        except metadata.PackageNotFoundError:
+            raise SettingsError(_MISSING) from None
+        return Toolchain(name="triton", version=version, family="triton", argv=("{python}", "-m", "triton"))
+
+    def parameters(self, source: str) -> tuple[Parameter, ...]:
+        """Parameters of `run_kernel` by name, without types, which Python does not give; `**kwargs` stands as `EVERYTHING`."""
+        function = _entry(source)
+        arguments = function.args
+        if arguments.posonlyargs or arguments.vararg:
+            raise SettingsError(f"{KERNEL}: `{ENTRY}` takes arguments by position only; write {SHAPE}")
+        named = [*arguments.args, *arguments.kwonlyargs]
+        spare = len(arguments.args) - len(arguments.defaults)
+        optional = {a.arg for a in arguments.args[spare:]}
+        optional |= {a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is not None}
+        found = [Parameter(name=a.arg, dtype=None, pointer=None, optional=a.arg in optional) for a in named]
+        return (*found, *((Parameter(name=EVERYTHING, dtype=None, pointer=None, optional=True),) if arguments.kwarg else ()))
+
+    def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
+        """The kernel with autotuned kernels pinned to one config, the reference with the kernel's setup() where it makes no inputs."""
+        notes = []
+        for kernel, count in autotune_configs(source).items():
+            if count != 1:
+                notes.append(
+                    f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for baseline and candidates."
+                )
+        logic = triton_setup.frozen(source, reference)
+        if logic != reference:
+            notes.append("The inputs are those of setup() in the kernel's file, read once and frozen; a candidate's own is not called.")
+        return pin_autotune(source), logic, tuple(notes)
+
+    def flags(self, task: Task) -> tuple[str, ...]:
+        """The target that the task names, if it does; Triton has no other flags here."""
+        for flag in task.build_flags:
+            if not _TARGET.fullmatch(flag):
+                raise SettingsError(f"build_flags: {flag!r} cannot be used with Triton; allowed is --target=sm_NN")
+        return task.build_flags
+
+    def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
+        """The job that compiles every kernel that `run_kernel` launches at the visible workloads, and leaves the source as the library."""
+        for name in candidate.files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or name.startswith("-"):
+                raise SettingsError(f"{name!r} is not a usable file name for a kernel; use a plain relative path")
+        if set(candidate.files) != {KERNEL}:
+            raise SettingsError(f"a Triton kernel is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}")
+        return self._job(task, blobs.put(candidate.source), blobs, listing=False)
+
+    def built(self, finished: Finished) -> str | None:
+        """sha256 of the kernel's source, which is what runs, or None when it does not compile."""
+        return finished.files.get(KERNEL) if finished.exit_code == 0 else None
+
+    def trim(self, log: str) -> str:
+        """The lines that name what is wrong, with the source around them; 40 at most, without paths of the job."""
+        lines = [re.sub(r"/\S*/(?=kernel\.py)", "", line.rstrip()) for line in log.splitlines()]
+        kept = [line for line in dict.fromkeys(lines) if line and not line.startswith("compiled ")]
+        if len(kept) > 40:
+            kept = [*kept[:39], f"… {len(kept) - 39} more lines"]
+        return "\n".join(kept)
+
+    def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
+        """The job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json` (registers, stack, shared)."""
+        if task is None:
+            raise SettingsError("the machine code of a Triton kernel depends on what is launched; give the task as well")
+        blobs.path(library)
+        return self._job(task, library, blobs, listing=True)
+
+    def unsupported(self, dtype: DType) -> str | None:
+        """None: GPUs take every dtype of the contract."""
+        return None
+
+    def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:
+        target = next((m[1] for flag in self.flags(task) if (m := _TARGET.fullmatch(flag))), "")
+        request = {"reference": task.reference, "workloads": [w.dims for w in task.workloads], "target": target, "listing": listing}
+        own = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in ("tritonbuild.py", "sandbox.py")}
+        return Job(
+            files={**{name: blobs.put(text) for name, text in own.items()}, KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
+            argv=("{python}", "-I", _SCRIPT),
+            limits=_LIMITS,
+            results=(KERNEL, "assembly.txt", "facts.json"),
+            warm=f"triton-{digest(b''.join(own.values()))[:16]}",
+        )
+
+
+def _entry(source: str) -> ast.FunctionDef:
+    module = read(source)
+    if module is None:
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", 1)
+            raise SettingsError(
+                f"{KERNEL}:{line}: not valid Python ({getattr(error, 'msg', error)}); mend it, the entry is `{ENTRY}`"
+            ) from None
+    function = module.functions.get(ENTRY) if module is not None else None
+    if function is None:
+        raise SettingsError(f"{KERNEL}: there is no function `{ENTRY}`; the kernel's entry must be {SHAPE}")
+    return function

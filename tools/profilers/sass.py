@@ -1,0 +1,123 @@
+"""What a GPU kernel's machine code shows without running it: registers, spills, shared memory, widths of access, tensor instructions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
+from tools.assembly import Function, parse
+from tools.errors import HarnessError
+from tools.executors.base import Executor
+from tools.languages.base import Language
+from tools.records import Blobs
+
+_LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
+_STORE = re.compile(r"^(?:STG|UTMASTG)\b")
+_TENSOR = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTCHMMA|UTCQMMA|UTCIMMA|OMMA|QMMA)\b")
+_BRANCH = re.compile(r"(?:^|[\s,])(?:0x)([0-9a-f]+)\b")
+
+
+class Compiled(Artifact):
+    """One kernel at one set of constants, as the compiler left it."""
+
+    kernel: str
+    settings: dict[str, str]
+    """Constexpr arguments, num_warps and num_stages, as given."""
+    shared: int
+    """Bytes of shared memory that a block asks for."""
+    registers: int
+    """A thread."""
+    stack: int
+    """Bytes a thread: registers that did not fit, above all."""
+    instructions: dict[str, int]
+
+
+class Facts(Artifact):
+    """facts.json of a listing."""
+
+    target: str
+    kernels: tuple[Compiled, ...]
+    notes: tuple[str, ...] = ()
+
+
+def profile(
+    task: Task, candidate: Candidate, library: str, language: Language, executor: Executor, blobs: Blobs
+) -> tuple[Profile, dict[str, str]]:
+    """Compile and disassemble what is launched; metrics are `sass.*`. HarnessError when the kernel that was built does not list."""
+    finished = executor.run(language.disassemble(library, blobs, task))
+    if finished.exit_code != 0 or "facts.json" not in finished.files:
+        said = blobs.text(finished.files["stderr.txt"]).strip()[-300:] if "stderr.txt" in finished.files else ""
+        raise HarnessError(f"the kernel was built but its machine code could not be listed: {said or 'no output'}")
+    raw = {name: finished.files[name] for name in ("facts.json", "assembly.txt")}
+    try:
+        facts = TypeAdapter(Facts).validate_python(json.loads(blobs.text(raw["facts.json"])), strict=False)
+    except (json.JSONDecodeError, ValidationError) as error:
+        raise HarnessError(f"the listing's facts cannot be read: {error}") from error
+    metrics, remarks = examine(facts, blobs.text(raw["assembly.txt"]))
+    found = Profile(tool="static", launch=facts.target, source=candidate.id, binary=library, metrics=metrics, remarks=remarks)
+    return found, raw
+
+
+def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Remark, ...]]:
+    """`sass.*` over all kernels that are launched: the largest of sizes, the sum of counts. Empty where nothing was compiled. Pure."""
+    if not facts.kernels:
+        return {}, tuple(Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes)
+    counted = count(_together(facts))
+    values: dict[str, tuple[float, str]] = {
+        "kernels": (len({k.kernel for k in facts.kernels}), "kernels"),
+        "registers": (max(k.registers for k in facts.kernels), "registers a thread"),
+        "stack": (max(k.stack for k in facts.kernels), "bytes a thread"),
+        "shared": (max(k.shared for k in facts.kernels), "bytes a block"),
+        "loops": (max((loops(f) for f in parse(assembly).values()), default=0), "loops"),
+        **{name: (value, "instructions") for name, value in counted.items()},
+    }
+    remarks = [
+        Remark(
+            tool="triton",
+            line=0,
+            kind="note",
+            text=f"{k.kernel} ({', '.join(f'{n}={v}' for n, v in k.settings.items() if v)}) on {facts.target}: {k.registers} registers, "
+            f"{k.stack} bytes of stack, {k.shared} bytes shared",
+        )
+        for k in facts.kernels
+    ]
+    remarks += [Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes]
+    return {f"sass.{name}": Quantity(value=float(value), unit=unit) for name, (value, unit) in values.items()}, tuple(remarks)
+
+
+def count(instructions: Mapping[str, int]) -> dict[str, int]:
+    """Instructions by what they do."""
+
+    def of(pattern: re.Pattern[str], part: str = "") -> int:
+        return sum(n for mnemonic, n in instructions.items() if pattern.match(mnemonic) and part in mnemonic)
+
+    return {
+        "instructions": sum(instructions.values()),
+        "global_loads": of(_LOAD),
+        "wide_loads": of(_LOAD, ".128") + of(re.compile(r"^UTMALDG\b")),
+        "global_stores": of(_STORE),
+        "spills": sum(n for mnemonic, n in instructions.items() if mnemonic.startswith(("STL", "LDL"))),
+        "tensor": of(_TENSOR),
+        "wgmma": sum(n for mnemonic, n in instructions.items() if "GMMA" in mnemonic),
+    }
+
+
+def loops(function: Function) -> int:
+    """Branches back to an earlier instruction (the one behind the end, which branches to itself, does not count)."""
+    found = 0
+    for instruction in function.instructions:
+        target = _BRANCH.search(instruction.operands) if instruction.mnemonic.startswith("BRA") else None
+        found += target is not None and int(target[1], 16) < instruction.address
+    return found
+
+
+def _together(facts: Facts) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for kernel in facts.kernels:
+        for mnemonic, number in kernel.instructions.items():
+            total[mnemonic] = total.get(mnemonic, 0) + number
+    return total
