@@ -24,7 +24,7 @@ def check(settings: Settings) -> str:
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
         records = Records(Path(folder))
-        with open_executor(settings.executor, records.blobs, Path(folder) / "scratch") as executor:
+        with open_executor(settings.executor, records.blobs, Path(folder) / "scratch", settings.gpu) as executor:
             loaded = load_task(settings, executor, records.blobs)
             task = loaded.task
             language = open_language(task.language)

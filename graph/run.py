@@ -24,7 +24,7 @@ from graph.workspace import Workspace
 from tools import gate, rules
 from tools.artifacts import Candidate, Record
 from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, pick
 from tools.records import Blobs, key
 from tools.task import Loaded
 
@@ -70,7 +70,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
 
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
-    return Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch"), events.emit)
+    return Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu), events.emit)
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
@@ -134,14 +134,14 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
     records = workspace.records
     records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
     agents = open_agents(settings, records, events.emit)
-    profilers = open_profilers(settings.profilers)
+    profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     environment = records.find(key("environment"))
     if environment is None:
         found = inspect(executor, (language,), records.blobs)
         environment = records.add(Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json")))
-    device = executor.devices()[0]
-    begun_on = Environment.model_validate(environment.payload).devices[0]
+    device = pick(executor.devices(), language.device)
+    begun_on = pick(Environment.model_validate(environment.payload).devices, language.device)
     same = {"kind", "name", "units", "architecture"}
     if begun_on.model_dump(include=same) != device.model_dump(include=same):
         raise WorkspaceError(

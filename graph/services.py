@@ -19,10 +19,10 @@ from knowledge_base.wiki import Wiki
 from tools import ceilings
 from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task, digest
 from tools.errors import StorageError
-from tools.executors.base import EXECUTORS, Executor
+from tools.executors.base import EXECUTORS, Executor, pick
 from tools.judge import Judge
 from tools.languages.base import LANGUAGES, Language
-from tools.profilers.base import PROFILERS, Profiler
+from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
 from tools.protocol import SeenWorkload
 from tools.records import Blobs, Records, key
 from tools.registry import load
@@ -126,9 +126,14 @@ class Services:
         return ceilings.measure(self.language, self.executor, self.records, environment=self.environment)
 
     @property
+    def device(self) -> Device:
+        """Where kernels of the task's language run."""
+        return pick(self.executor.devices(), self.language.device)
+
+    @property
     def architecture(self) -> str:
         """Of the device, as pages and signatures name it, e.g. x86_64."""
-        return self.executor.devices()[0].architecture
+        return self.device.architecture
 
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate's library; empty when it has none."""
@@ -144,10 +149,11 @@ class Services:
         return self.experience.like(self.task.name, self.task.language, self.architecture, bottleneck=bottleneck)
 
 
-def open_executor(name: str, blobs: Blobs, scratch: Path) -> Executor:
-    """The executor that a name or import path stands for."""
+def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None) -> Executor:
+    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall use."""
     scratch.mkdir(parents=True, exist_ok=True)
-    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch)  # type: ignore[type-abstract,call-arg]
+    chosen = {} if gpu is None else {"gpu": gpu}
+    return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)  # type: ignore[type-abstract,call-arg]
 
 
 def open_language(name: str) -> Language:
@@ -155,8 +161,9 @@ def open_language(name: str) -> Language:
     return load(LANGUAGES, name, Language, key="language")()  # type: ignore[type-abstract]
 
 
-def open_profilers(names: tuple[str, ...]) -> dict[str, Profiler]:
-    """The profilers that names or import paths stand for."""
+def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[str, Profiler]:
+    """The profilers that names or import paths stand for; None: those that fit the language's device."""
+    names = DEFAULTS[language.device] if names is None else names
     return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}  # type: ignore[type-abstract]
 
 

@@ -91,8 +91,11 @@ class Settings(Section):
     budget: Budget = Budget()
     judge: JudgePolicy = JudgePolicy()
     benchmark: Benchmark = Benchmark()
-    profilers: tuple[str, ...] = ("static",)
+    profilers: tuple[str, ...] | None = None
+    """Default: those that fit the device of the task's language (`DEFAULTS` in tools/profilers/base.py)."""
     executor: str = "local"
+    gpu: int | None = Field(default=None, ge=0)
+    """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
     on_unknown: Literal["continue", "stop"] = "continue"

@@ -19,7 +19,7 @@ from graph.services import open_executor, open_language
 from graph.settings import Settings, parse
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, pick
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
 from tools.repository import Commit, Repository
@@ -193,7 +193,7 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
     looks: list[Look] = []
     while len(looks) < LOOKS and all(_too_slow(claim, look) for look in looks):
         records = Records(scratch / f"look-{len(looks)}")
-        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs") as executor:
+        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu) as executor:
             looks.append(_look(claim, executor, records))
     return tuple(looks)
 
@@ -205,7 +205,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     language = open_language(claim.task.language)
     policy = claim.settings.judge
     baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
-    device = executor.devices()[0]
+    device = pick(executor.devices(), language.device)
     judge = Judge(
         claim.task,
         language,

@@ -144,11 +144,18 @@ def _metric(wiki: Wiki, metric: str) -> tuple[str, str]:
 
 
 def _identify(wiki: Wiki, sheets: list[Sheet], product: str, variant: str) -> Name | None:
+    page = wiki.page("product-aliases")
+    reported = (
+        next((row.cells for row in rows(page, ("driver says", "product", "variant")) if row.cells["driver says"] == product), None)
+        if page
+        else None
+    )
+    if reported and variant in ("", reported["variant"]):
+        return Name(reported["product"], reported["variant"])
     names: dict[str, Name] = {}
     for known in _known(wiki, sheets):
         names.setdefault(_plain(known.product), Name(known.product, ""))
         names[_plain(f"{known.product} {known.variant}")] = known if known.variant else Name(known.product, "")
-    page = wiki.page("product-aliases")
     for row in rows(page, ("alias", "product", "variant")) if page else ():
         names.setdefault(_plain(row.cells["alias"]), Name(row.cells["product"], row.cells["variant"]))
     whole = names.get(_plain(product))

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     profile = _verb(verbs, "profile", "compiler remarks, instruction mix and the findings of the rules, as JSON")
-    profile.add_argument("--profiler", default="static", help="name or package.module:Class (default: static)")
+    profile.add_argument("--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)")
     profile.set_defaults(run=_profile)
 
     roofline = _verb(verbs, "roofline", "time the kernel and place each workload under the measured roofs, as JSON")
@@ -142,17 +142,19 @@ def _file(path: Path, language: Language) -> Candidate:
     return Candidate(language=language.name, files={f"kernel{language.suffix}": read_source(path)})
 
 
-def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: Records) -> Judge:
+def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: Records, *, measures: bool = True) -> Judge:
+    """The judge of a task. One that only builds (`measures=False`) needs no device."""
+    from tools.executors.base import pick
     from tools.judge import Judge, Policy
 
-    device = executor.devices()[0]
+    device = pick(executor.devices(), language.device) if measures else None
     return Judge(
         loaded.task,
         language,
         executor,
         records,
         environment="",
-        device=f"{device.kind}:{device.index} {device.name}",
+        device=f"{device.kind}:{device.index} {device.name}" if device else "",
         secret=secrets.token_bytes(32),
         policy=Policy(),
         emit=lambda event, fields: print(f"{event}: {' '.join(fields.values())}", file=sys.stderr),
@@ -227,20 +229,22 @@ def _check(options: argparse.Namespace) -> None:
 def _profile(options: argparse.Namespace) -> None:
     from tools import rules
     from tools.artifacts import Quantity
-    from tools.profilers.base import PROFILERS, Profiler
+    from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
     from tools.registry import load
 
     with _opened(options) as (executor, records):
         loaded = _loaded(options, executor, records)
         language = _language(loaded.task.language)
-        kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
-        profiler = load(PROFILERS, options.profiler, Profiler, key="--profiler")()  # type: ignore[type-abstract]
+        kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records, measures=False)
+        name = options.profiler or DEFAULTS[language.device][0]
+        profiler = load(PROFILERS, name, Profiler, key="--profiler")()  # type: ignore[type-abstract]
         lacking = profiler.missing(language)
         if lacking:
             raise SettingsError(lacking)
         library = _library(judge, kernel)
         profile, _ = profiler.profile(loaded.task, kernel, library, loaded.task.workloads[0], language, executor, records.blobs)
-        units = {"device.units": Quantity(value=float(executor.devices()[0].units), unit="cores")}
+        device = next((device for device in executor.devices() if device.kind == language.device), None)
+        units = {"device.units": Quantity(value=float(device.units), unit="units")} if device else {}
     findings = [finding.model_dump(mode="json") for finding in rules.evaluate([(profile, "")], units)]
     print(json.dumps({"profile": profile.model_dump(mode="json"), "findings": findings}, indent=1))
 
@@ -294,13 +298,17 @@ def _bench(options: argparse.Namespace) -> None:
 
 def _sass(options: argparse.Namespace) -> None:
     from tools import mechanism
+    from tools.executors.base import pick
 
     with _opened(options) as (executor, records):
         loaded = _loaded(options, executor, records)
         language = _language(loaded.task.language)
-        library = _library(_judge_of(loaded, language, executor, records), _kernel(loaded, language))
-        text = records.blobs.text(executor.run(language.disassemble(library, records.blobs, loaded.task)).files["assembly.txt"])
-        architecture = executor.devices()[0].architecture
+        library = _library(_judge_of(loaded, language, executor, records, measures=False), _kernel(loaded, language))
+        listed = executor.run(language.disassemble(library, records.blobs, loaded.task)).files
+        text = records.blobs.text(listed["assembly.txt"])
+        # A kernel compiled without a GPU is machine code of the target that its listing names.
+        named = json.loads(records.blobs.text(listed["facts.json"])).get("target", "") if "facts.json" in listed else ""
+        architecture = str(named) or pick(executor.devices(), language.device).architecture
     if options.pattern:
         print(mechanism.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
     else:

@@ -389,10 +389,16 @@ class UnknownSpec(Artifact):
         return f"{self.metric}: UNKNOWN (gpu-wiki not found)"
 
 
+RoofMetric = Literal[
+    "memory_bandwidth", "compute_float32", "compute_float64", "compute_tf32", "compute_float16", "compute_bfloat16", "launch_latency"
+]
+
+
 class Roof(Artifact):
     """A ceiling of the device: cited, or measured here and labelled so."""
 
-    metric: Literal["memory_bandwidth", "compute_float32", "compute_float64", "launch_latency"]
+    metric: RoofMetric
+    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units, with products added up in float32."""
     value: float
     """Bytes, operations or seconds (a second)."""
     unit: str

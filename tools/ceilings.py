@@ -1,25 +1,28 @@
 """Measured roofs of the device: what memory, arithmetic and an empty call can do at most, here and now (at most about five seconds).
 
-A measured roof is evidence, labelled so, and never replaces a citation. The program in harness/roofs_cpu.cpp reports every try; the
-best counts, since noise on a shared machine only ever takes away.
+A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/roofs_cpu.cpp and harness/roofs_cuda.py report
+every try. On a CPU the best counts, since noise on a shared machine only ever takes away; on a GPU, which nobody shares, the median.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from statistics import median
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tools.artifacts import Artifact, Device, Job, Limits, Needs, Record, Roof, digest
+from tools.artifacts import Artifact, Device, Finished, Job, Limits, Needs, Record, Roof, RoofMetric, digest
 from tools.errors import HarnessError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, pick
 from tools.languages.base import Language, Toolchain
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
 
-Metric = Literal["memory_bandwidth", "compute_float32", "compute_float64", "launch_latency"]
 PROGRAM = Path(__file__).with_name("harness") / "roofs_cpu.cpp"
+CUDA_PROGRAM = Path(__file__).with_name("harness") / "roofs_cuda.py"
+CUDA_LIMIT_S = 180.0
+"""Importing torch and making the first context take most of it on a cold machine; the measuring itself, about five seconds."""
 _FLAGS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))
 """Tried in this order: not every compiler knows both ways to name this machine."""
 _HONEST = (0.6, 1.67)
@@ -52,29 +55,40 @@ class Ceilings(Artifact):
     flags: tuple[str, ...] = ()
 
 
-def measure(language: Language, executor: Executor, records: Records, *, environment: str = "", attempt: int = 1) -> tuple[Roof, ...]:
-    """The CPU's roofs, from one record of kind "roof"; what the records hold already is not measured again.
+class CudaCeilings(Artifact):
+    """All tries of one measurement on a GPU; rates per second, times in seconds, all by the device's own events unless it says host."""
 
-    Empty for languages of other devices. A roof whose tries contradict each other is left out. HarnessError when the program cannot be
-    built or run.
+    array_bytes: int
+    bandwidth: dict[str, tuple[float, ...]]
+    """copy (torch), stream (copying in Triton) and read -> bytes read and written a second, in arrays far larger than the cache."""
+    products: dict[str, tuple[float, ...]]
+    """Operations a second of dense matrix products on random data, by torch: float16, bfloat16, tf32, float32 (IEEE), float64."""
+    launch: dict[str, tuple[float, ...]]
+    """An empty Triton kernel: `device` in a captured train, `event` in a train launched one by one, `host` what launching costs us."""
+    seconds: float
+    """What measuring took, imports aside."""
+    versions: dict[str, str]
+
+
+Found = TypeVar("Found", Ceilings, CudaCeilings)
+
+
+def measure(language: Language, executor: Executor, records: Records, *, environment: str = "", attempt: int = 1) -> tuple[Roof, ...]:
+    """The roofs of the device that `language` runs on, from one record of kind "roof"; what the records hold is not measured again.
+
+    Empty for devices that no program here measures. A roof whose tries contradict each other is left out. SettingsError when there is
+    no such device here, HarnessError when the program cannot be built or run.
     """
-    if language.device != "cpu":
+    if language.device not in ("cpu", "cuda"):
         return ()
-    device = executor.devices()[0]
-    program = PROGRAM.read_text(encoding="utf-8")
-    toolchain = language.toolchain()
-    asked = key(
-        "roof",
-        device=device.name,
-        units=device.units,
-        program=digest(program),
-        compiler=toolchain.version,
-        protocol=PROTOCOL,
-        attempt=attempt,
-    )
+    device = pick(executor.devices(), language.device)
+    cuda = device.kind == "cuda"
+    program = (CUDA_PROGRAM if cuda else PROGRAM).read_text(encoding="utf-8")
+    made_by = {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
+    asked = key("roof", device=device.name, units=device.units, program=digest(program), protocol=PROTOCOL, attempt=attempt, **made_by)
     record = records.find(asked)
     if record is None:
-        found = _run(program, toolchain, device, executor, records)
+        found = _run_cuda(program, device, executor, records) if cuda else _run(program, language.toolchain(), device, executor, records)
         record = records.add(
             Record(
                 kind="roof",
@@ -86,7 +100,26 @@ def measure(language: Language, executor: Executor, records: Records, *, environ
                 blobs={"program": records.blobs.put(program)},
             )
         )
+    if cuda:
+        return cuda_roofs(CudaCeilings.model_validate(record.payload), record.id)
     return roofs(Ceilings.model_validate(record.payload), record.id)
+
+
+def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:
+    """Medians as roofs that name the record `source`; the bandwidth is that of the best access pattern.
+
+    The launch latency is the device's own share, below which no call can be: what the host adds hides behind work that is queued.
+    """
+    made = [_roof("memory_bandwidth", max(median(tries) for tries in found.bandwidth.values()), "B/s", source)]
+    metrics: dict[str, RoofMetric] = {
+        "float32": "compute_float32",
+        "float64": "compute_float64",
+        "tf32": "compute_tf32",
+        "float16": "compute_float16",
+        "bfloat16": "compute_bfloat16",
+    }
+    made += [_roof(metric, median(found.products[kind]), "op/s", source) for kind, metric in metrics.items() if kind in found.products]
+    return (*made, _roof("launch_latency", median(found.launch["device"]), "s", source))
 
 
 def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
@@ -96,7 +129,7 @@ def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
     low would call honest kernels impossible.
     """
     made = [_roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source)]
-    arithmetic: dict[Metric, Arithmetic] = {"compute_float32": found.float32, "compute_float64": found.float64}
+    arithmetic: dict[RoofMetric, Arithmetic] = {"compute_float32": found.float32, "compute_float64": found.float64}
     for metric, tried in arithmetic.items():
         once, doubled = sum(tried.threads_once), sum(tried.threads_doubled)
         if _HONEST[0] < doubled / once < _HONEST[1]:
@@ -104,7 +137,7 @@ def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
     return (*made, _roof("launch_latency", min(found.call), "s", source))
 
 
-def _roof(metric: Metric, value: float, unit: str, source: str) -> Roof:
+def _roof(metric: RoofMetric, value: float, unit: str, source: str) -> Roof:
     return Roof(metric=metric, value=value, unit=unit, origin="measured", source=source)
 
 
@@ -126,9 +159,27 @@ def _run(program: str, toolchain: Toolchain, device: Device, executor: Executor,
     ran = executor.run(
         Job(files={"roofs": built.files["roofs"]}, argv=("sh", "-c", command), limits=Limits(wall_s=60.0), needs=Needs(exclusive=True))
     )
+    return _answer(PROGRAM.name, ran, records, Ceilings).model_copy(update={"flags": flags})
+
+
+def _run_cuda(program: str, device: Device, executor: Executor, records: Records) -> CudaCeilings:
+    name = CUDA_PROGRAM.name
+    job = Job(
+        files={name: records.blobs.put(program)},
+        argv=("{python}", "-I", name, str(device.last_level_cache)),
+        limits=Limits(wall_s=CUDA_LIMIT_S),
+        needs=Needs(device="cuda", exclusive=True),
+    )
+    return _answer(name, executor.run(job), records, CudaCeilings)
+
+
+def _answer(program: str, ran: Finished, records: Records, expected: type[Found]) -> Found:
+    """What a program printed; HarnessError when it failed or printed something else."""
     if ran.exit_code != 0:
-        raise HarnessError(f"{PROGRAM.name} ended with status {ran.exit_code}: {blobs.text(ran.files['stderr.txt']).strip()[:200]}")
+        ended = "ran out of time" if ran.timed_out else f"ended with status {ran.exit_code}"
+        said = records.blobs.text(ran.files["stderr.txt"]).strip()
+        raise HarnessError(f"{program} {ended}: {said.splitlines()[-1][:200] if said else 'it said nothing'}; see `python -m tools env`")
     try:
-        return Ceilings.model_validate_json(blobs.get(ran.files["stdout.txt"])).model_copy(update={"flags": flags})
+        return expected.model_validate_json(records.blobs.get(ran.files["stdout.txt"]))
     except ValidationError as error:
-        raise HarnessError(f"{PROGRAM.name} answered something that cannot be read: {error.errors()[0]['msg']}") from error
+        raise HarnessError(f"{program} answered something that cannot be read: {error.errors()[0]['msg']}") from error

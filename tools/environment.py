@@ -15,6 +15,7 @@ from tools.artifacts import Artifact, Device, Job, Limits
 from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.languages.base import Language, Toolchain
+from tools.profilers import ncu
 from tools.records import Blobs
 
 SANDBOX = Path(__file__).with_name("harness") / "sandbox.py"
@@ -62,15 +63,17 @@ def inspect(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> 
 
     Nothing heavy is imported. Raises InfrastructureError when the executor itself fails.
     """
+    languages = tuple(languages)
+    names, kinds = {language.name for language in languages}, {language.device for language in languages}
     devices = executor.devices()
     features = _sandbox_features(executor, blobs)
     items = [Item(name="operating system", status="ok", value=f"{platform.system()} {platform.release()} ({platform.machine()})")]
     items += [item for device in devices for item in _device(device)]
     for language in languages:
         items += _compiler(language, executor, blobs)
-    items += [_sandbox(features), *_tools(), _gpu(devices)]
+    items += [_sandbox(features), *_tools(), *_gpus(devices, needed="cuda" in kinds, executor=executor, blobs=blobs)]
     items.append(Item(name="python", status="ok", value=platform.python_version()))
-    items += [_package(name, fix) for name, fix in _PACKAGES.items()]
+    items += [_package(name, fix, optional=name == "triton" and "triton" not in names) for name, fix in _PACKAGES.items()]
     return Environment(items=tuple(items), devices=devices, sandbox=features)
 
 
@@ -167,21 +170,72 @@ def _tool(name: str, fix: str, optional: bool) -> Item:
     return Item(name=name, status="missing", value="", fix=fix, optional=optional)
 
 
-def _gpu(devices: Sequence[Device]) -> Item:
-    listed = _say(("nvidia-smi", "-L")) if shutil.which("nvidia-smi") else ""
-    if listed:
-        return Item(name="NVIDIA GPU", status="ok", value="; ".join(line.split(" (UUID")[0] for line in listed.splitlines()), optional=True)
-    where = (
-        "kernels for the CPU are measured all the same" if any(device.kind == "cpu" for device in devices) else "nothing can be measured"
+def _gpus(devices: Sequence[Device], *, needed: bool, executor: Executor, blobs: Blobs) -> list[Item]:
+    """The GPUs with what goes with them; without any, one line. `needed`: a language of this run runs there."""
+    gpus = [device for device in devices if device.kind == "cuda"]
+    if not gpus:
+        shown = "nvidia-smi sees one, and the driver's libraries do not: " if shutil.which("nvidia-smi") else "none was found; "
+        where = "install the driver, or run this on a machine with one: without, its kernels are checked and not measured"
+        fix = shown + (where if needed else "kernels for the CPU are measured all the same")
+        return [Item(name="NVIDIA GPU", status="missing", value="", fix=fix, optional=not needed)]
+    found = [
+        Item(
+            name=f"NVIDIA GPU {gpu.index}",
+            status="ok",
+            value=f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver {gpu.details['driver']}, "
+            f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz",
+            optional=not needed,
+        )
+        for gpu in gpus
+    ]
+    return [*found, _torch_cuda(executor, blobs, needed=needed), _counters(), *_cuda_tools()]
+
+
+def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
+    """Whether torch was built for GPUs: read from its version file, since importing it takes seconds."""
+    program = (
+        "import importlib.util as u, pathlib, runpy; s = u.find_spec('torch'); "
+        "print(runpy.run_path(str(pathlib.Path(s.origin).with_name('version.py'))).get('cuda') or '' if s else '')"
     )
-    return Item(name="NVIDIA GPU", status="missing", value="", fix=f"none was found; {where}", optional=True)
+    finished = executor.run(Job(files={}, argv=("{python}", "-c", program), limits=Limits(wall_s=30.0)))
+    version = blobs.text(finished.files["stdout.txt"]).strip()
+    if version:
+        return Item(name="torch for CUDA", status="ok", value=f"built for CUDA {version}", optional=not needed)
+    fix = "the torch here was built for the CPU; install one for CUDA, as https://pytorch.org/get-started/locally says"
+    return Item(name="torch for CUDA", status="missing", value="", fix=fix, optional=not needed)
 
 
-def _package(name: str, fix: str) -> Item:
+def _counters() -> Item:
+    """Nsight Compute, and whether it may read counters."""
+    program, refused = ncu.program(), ncu.refused()
+    if program is None:
+        fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
+        return Item(name="ncu", status="missing", value="", fix=fix, optional=True)
+    said = _say((program, "--version")).splitlines()
+    version = next((line.strip() for line in said if line.startswith("Version")), program)
+    if refused:
+        return Item(name="ncu", status="degraded", value=version, fix=refused, optional=True)
+    return Item(name="ncu", status="ok", value=f"{version}; may read counters", optional=True)
+
+
+def _cuda_tools() -> list[Item]:
+    wanted = {
+        "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
+        "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
+    }
+    found = []
+    for name, fix in wanted.items():
+        said = [line for line in _say((name, "--version")).splitlines() if "release" in line] if shutil.which(name) else []
+        status: Literal["ok", "missing"] = "ok" if said else "missing"
+        found.append(Item(name=name, status=status, value=said[0] if said else "", fix="" if said else fix, optional=True))
+    return found
+
+
+def _package(name: str, fix: str, *, optional: bool) -> Item:
     try:
-        return Item(name=name, status="ok", value=metadata.version(name))
+        return Item(name=name, status="ok", value=metadata.version(name), optional=optional)
     except metadata.PackageNotFoundError:
-        return Item(name=name, status="missing", value="", fix=fix, optional=name == "triton")
+        return Item(name=name, status="missing", value="", fix=fix, optional=optional)
 
 
 def _say(argv: tuple[str, ...]) -> str:

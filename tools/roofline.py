@@ -13,9 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, Target, Task
+from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, RoofMetric, Spec, Target, Task
 
-Precision = Literal["float32", "float64"]
+Precision = Literal["float32", "float64", "tf32", "float16", "bfloat16"]
+PUBLISHED: dict[str, RoofMetric] = {
+    "memory_bandwidth": "memory_bandwidth",
+    "fp32": "compute_float32",
+    "tf32_tensor": "compute_tf32",
+    "fp16_tensor": "compute_float16",
+    "bf16_tensor": "compute_bfloat16",
+}
+"""What the wiki calls a peak -> the roof that it is."""
+PREFIXES = {"G": 1e9, "T": 1e12, "P": 1e15}
 CLOSED = 0.15
 """Gap of an axis below which no method is spent on it (A4)."""
 BALANCED = 1.25
@@ -37,7 +46,7 @@ def headroom(
     """
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, not {seconds}")
-    bandwidth, peak, launch = (best(roofs, metric) for metric in ("memory_bandwidth", f"compute_{precision}", "launch_latency"))
+    bandwidth, peak, launch = best(roofs, "memory_bandwidth"), _peak(roofs, precision), best(roofs, "launch_latency")
     t_m = unique_bytes / bandwidth.value if bandwidth else None
     t_c = flops / peak.value if peak and flops is not None else None
     t_l = launch.value if launch else 0.0
@@ -56,11 +65,23 @@ def headroom(
 
 
 def precision(task: Task) -> Precision:
-    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are integers."""
+    """Which compute roof a task is held against: float64 where an output is, or an input where all outputs are integers.
+
+    Else that of the matrix units where the task lets them in: all inputs of one 16-bit type, or float32 under a policy of tf32 or
+    bf16. On a device without such a roof it is float32's (see `headroom`).
+    """
     floating = ("float64", "float32", "float16", "bfloat16")
     roles = ("output", "input")
-    found = [[a.dtype for a in task.arguments if a.role == role and a.dtype in floating] for role in roles]
-    return "float64" if "float64" in (found[0] or found[1]) else "float32"
+    outputs, inputs = ([a.dtype for a in task.arguments if a.role == role and a.dtype in floating] for role in roles)
+    if "float64" in (outputs or inputs):
+        return "float64"
+    kinds = set(inputs or outputs)
+    if kinds == {"float16"}:
+        return "float16"
+    if kinds == {"bfloat16"}:
+        return "bfloat16"
+    relaxed: dict[str, Precision] = {"tf32": "tf32", "bf16": "bfloat16"}
+    return relaxed.get(task.numeric.precision, "float32")
 
 
 def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
@@ -80,6 +101,22 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
     measured = [roof for roof in found if roof.origin == "measured"] or found
     pick = min if metric == "launch_latency" else max
     return pick(measured, key=lambda roof: roof.value, default=None)
+
+
+def published(specs: Sequence[Spec], measured: Sequence[Roof]) -> tuple[Roof, ...]:
+    """The roofs that targets are set by: those that are cited, and what was measured here only where nothing is.
+
+    A sparse peak, or a unit that is not a rate of bytes or operations, is no roof.
+    """
+    cited: dict[RoofMetric, Roof] = {}
+    for spec in specs:
+        metric = PUBLISHED.get(spec.metric)
+        scale = PREFIXES.get(spec.unit[:1])
+        if metric is None or scale is None or spec.qualifier == "sparse" or spec.unit[1:] not in ("B/s", "FLOPS", "FLOP/s"):
+            continue
+        unit = "B/s" if metric == "memory_bandwidth" else "op/s"
+        cited[metric] = Roof(metric=metric, value=spec.value * scale, unit=unit, origin="cited", source=str(spec.citation))
+    return (*cited.values(), *(roof for roof in measured if roof.metric not in cited))
 
 
 def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis, int]:
@@ -109,7 +146,7 @@ def target(
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
         return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
-    roof = best(roofs, "memory_bandwidth" if bounds != {"compute"} else f"compute_{precision}") or best(roofs, f"compute_{precision}")
+    roof = (None if bounds == {"compute"} else best(roofs, "memory_bandwidth")) or _peak(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
     origin = roof.origin if roof else "known"
     return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)
@@ -137,6 +174,28 @@ def facts(headroom: Headroom, device: Device, unique_bytes: int, seconds: float,
     for axis, gap in gaps.items():
         values[f"roofline.fraction_of_{axis}_roof"] = (1.0 - gap if gap is not None else None, "fraction")
     return {name: Quantity(value=value, unit=unit) for name, (value, unit) in values.items() if value is not None}
+
+
+def traffic(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int) -> Mapping[str, Quantity]:
+    """How often the counted call moved its data: bytes that it loaded over those of its inputs, and device memory's over the unique ones.
+
+    `metrics` are a profiler's; empty where it counted no bytes.
+    """
+    wholes = {
+        "ncu.global_bytes.ld": ("roofline.loads_over_inputs", input_bytes),
+        "ncu.dram_bytes": ("roofline.dram_over_unique", unique_bytes),
+    }
+    return {
+        name: Quantity(value=metrics[counted].value / whole, unit="ratio")
+        for counted, (name, whole) in wholes.items()
+        if counted in metrics and whole
+    }
+
+
+def _peak(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
+    """The compute roof of `precision`; float32's where the device has none of its own for a narrower type."""
+    own = best(roofs, f"compute_{precision}")
+    return own if own or precision == "float64" else best(roofs, "compute_float32")
 
 
 def _gap(roof_s: float | None, seconds: float) -> float | None:

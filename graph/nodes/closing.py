@@ -94,7 +94,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
             gate.Floor(workload=w.workload, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, services.roofs))
             for w in inspection.rooflines
         ),
-        last_level_cache=services.executor.devices()[0].last_level_cache,
+        last_level_cache=services.device.last_level_cache,
         launch_s=launch.value if launch else None,
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),

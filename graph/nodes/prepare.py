@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from agents import profiler_analyst
 from agents.artifacts import AnalystBrief
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
@@ -12,13 +14,17 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base import specs
 from tools import evidence, roofline, rules
-from tools.artifacts import Candidate, Headroom, Profile, Quantity, Record, Roof, Spec, UnknownSpec
+from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, UnknownSpec
 from tools.environment import Environment
 from tools.errors import SettingsError
 from tools.records import key
 
 WANTED_SPECS = ("memory_bandwidth", "peak_fp32", "last_level_cache")
 """Metrics that every run asks the wiki for (E2)."""
+MATRIX_PEAKS: dict[roofline.Precision, str] = {"float16": "fp16_tensor", "bfloat16": "bf16_tensor", "tf32": "tf32_tensor"}
+"""And those that a task which may use matrix units asks for."""
+ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+"""Of the types wider than a byte."""
 
 
 def preflight(state: State, services: Services) -> State:
@@ -34,8 +40,10 @@ def preflight(state: State, services: Services) -> State:
 def retrieve_specs(state: State, services: Services) -> State:
     """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
     settings = services.settings
-    product = settings.hardware or services.executor.devices()[0].name
-    answers = [specs.resolve(services.wiki, product, metric, settings.variant) for metric in WANTED_SPECS]
+    product = settings.hardware or services.device.name
+    peak = MATRIX_PEAKS.get(roofline.precision(services.task))
+    wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
+    answers = [specs.resolve(services.wiki, product, metric, settings.variant) for metric in wanted]
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
     if gaps and settings.on_unknown == "stop":
         raise SettingsError(f"on_unknown: stop, and the gpu-wiki does not answer {gaps[0].metric} of {product}: {gaps[0].reason}")
@@ -85,7 +93,8 @@ def profile(state: State, services: Services) -> State:
     candidate = services.candidate(state["incumbent"])
     record = services.records.find(key("inspection", candidate=candidate.id))
     if record is None:
-        inspection, parents = _inspect(candidate, services)
+        sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
+        inspection, parents = _inspect(candidate, services, sheet.specs)
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
@@ -100,17 +109,19 @@ def profile(state: State, services: Services) -> State:
     return update
 
 
-def _inspect(candidate: Candidate, services: Services) -> tuple[Inspection, tuple[str, ...]]:
+def _inspect(candidate: Candidate, services: Services, cited: tuple[Spec, ...]) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = _profiles(candidate, services)
     ceiling = services.roofs
     rows = _rooflines(services, calibration, ceiling)
     whole = _whole(services, rows)
-    facts = _facts(services, rows, ceiling)
+    facts = {**_facts(services, rows, ceiling), **_traffic(services, profiles)}
     findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts, services.rules)
+    # Targets are set by what is published; what is measured steps in only where the wiki is silent.
+    published = roofline.published(cited, ceiling)
     target = roofline.target(
-        [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)],
-        ceiling,
+        [(w.weight, row.headroom) for w, row in zip(services.task.workloads, _rooflines(services, calibration, published), strict=True)],
+        published,
         services.settings.stop.target_fraction,
         roofline.precision(services.task),
     )
@@ -158,6 +169,14 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
     return tuple(found), tuple(records), missing
 
 
+def _traffic(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Quantity]:
+    """How often the profiled workload's bytes were moved, where a profiler counted them."""
+    profiled = next(seen for seen in services.seen if seen.name == services.task.workloads[0].name)
+    inputs = sum(math.prod(a.shape) * ITEM_BYTES.get(a.dtype, 1) for a in profiled.arguments if a.role == "input")
+    metrics = {name: quantity for profile in profiles for name, quantity in profile.metrics.items()}
+    return dict(roofline.traffic(metrics, inputs, profiled.unique_bytes))
+
+
 def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
     times = evidence.seconds(calibration)
     cost = {seen.name: seen for seen in services.seen}
@@ -199,7 +218,7 @@ def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
 
 def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]) -> dict[str, Quantity]:
     """Facts of the workload that takes most of the objective's time."""
-    device = services.executor.devices()[0]
+    device = services.device
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]
     return dict(roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling))

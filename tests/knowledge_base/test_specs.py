@@ -156,3 +156,11 @@ def test_an_altered_spec_does_not_verify():
 
 def test_an_empty_wiki_answers_unknown(tmp_path: Path):
     assert unknown(resolve(Wiki.open(tmp_path), "H200", "tdp")).candidates == ()
+
+
+def test_a_drivers_own_name_tells_the_variant_word_for_word():
+    assert known(resolve(BUNDLED, "NVIDIA H200", "tdp")).variant == "SXM5"
+    assert known(resolve(BUNDLED, "NVIDIA H200 NVL", "tdp")).variant == "NVL"
+    unknown(resolve(BUNDLED, "H200", "tdp"))
+    unknown(resolve(BUNDLED, "nvidia h200", "tdp"))
+    assert known(resolve(BUNDLED, "NVIDIA H200", "tdp", "NVL")).variant == "NVL", "a variant that is asked for goes before the name"

@@ -1,6 +1,9 @@
+from pathlib import Path
+from statistics import median
+
 import pytest
 
-from tools.ceilings import Arithmetic, Ceilings, measure, roofs
+from tools.ceilings import Arithmetic, Ceilings, CudaCeilings, cuda_roofs, measure, roofs
 from tools.executors.local import Local
 from tools.languages.cpp import Cpp
 from tools.records import Records
@@ -52,3 +55,16 @@ def test_really_measured_here(tmp_path):
     assert values["compute_float64"] < 1.2 * values["compute_float32"]
     assert 0 < values["launch_latency"] < 1e-6
     assert records.get(first[0].source).kind == "roof"
+
+
+def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():
+    # Recorded on an H200 by harness/roofs_cuda.py.
+    found = CudaCeilings.model_validate_json((Path(__file__).parent / "fixtures" / "roofs_h200.json").read_text())
+    made = {roof.metric: roof for roof in cuda_roofs(found, "record")}
+    assert made["memory_bandwidth"].value == median(found.bandwidth["read"]) > median(found.bandwidth["copy"])
+    assert made["compute_float32"].value < made["compute_tf32"].value < made["compute_float16"].value
+    assert made["launch_latency"].value == median(found.launch["device"]) < min(found.launch["event"])
+    assert {(roof.origin, roof.source) for roof in made.values()} == {("measured", "record")}
+    # A type that could not be tried gives no roof.
+    less = found.model_copy(update={"products": {"float32": found.products["float32"]}})
+    assert "compute_float16" not in {roof.metric for roof in cuda_roofs(less, "record")}

@@ -1,7 +1,7 @@
 import pytest
 
-from tools.artifacts import Argument, Device, Headroom, Roof, Task, Workload
-from tools.roofline import budget, facts, headroom, memory_floor, precision, target
+from tools.artifacts import Argument, Citation, Device, Headroom, NumericPolicy, Quantity, Roof, Spec, Task, Workload
+from tools.roofline import budget, facts, headroom, memory_floor, precision, published, target, traffic
 
 
 def roof(metric, value, origin="measured"):
@@ -120,3 +120,61 @@ def test_facts_leave_out_what_is_unknown():
     assert known["roofline.launch_share"].value == pytest.approx(1 / 40)
     unknown = facts(headroom(None, 900, 40.0, ()), device.model_copy(update={"last_level_cache": 0}), 900, 40.0, ())
     assert not {"roofline.headroom", "roofline.launch_share", "workload.bytes_over_cache"} & set(unknown)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "policy", "expected"),
+    [
+        (["float16", "float16"], "ieee", "float16"),
+        (["bfloat16"], "ieee", "bfloat16"),
+        (["float16", "float32"], "ieee", "float32"),
+        (["float32"], "ieee", "float32"),
+        (["float32"], "tf32", "tf32"),
+        (["float32"], "bf16", "bfloat16"),
+        (["float64"], "tf32", "float64"),
+    ],
+)
+def test_matrix_units_are_the_roof_where_the_task_lets_them_in(inputs, policy, expected):
+    named = [Argument(name=f"x{i}", role="input", dtype=dtype, shape=("N",)) for i, dtype in enumerate(inputs)]
+    out = Argument(name="out", role="output", dtype="float64" if expected == "float64" else "float32", shape=("N",))
+    task = Task(
+        name="t",
+        language="triton",
+        arguments=(*named, out),
+        reference="",
+        workloads=(Workload(name="w", dims={"N": 1}),),
+        numeric=NumericPolicy(precision=policy),
+    )
+    assert precision(task) == expected
+
+
+def test_a_device_without_matrix_units_is_held_against_its_float32():
+    assert headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
+    faster = (*ROOFS, roof("compute_float16", 8000.0))
+    assert headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
+
+
+def spec(metric, value, unit, qualifier=""):
+    citation = Citation(path="p.md", line=3, sha256="0" * 64)
+    return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation)
+
+
+def test_targets_rest_on_what_is_published():
+    cited = (spec("memory_bandwidth", 2.5, "TB/s"), spec("fp32", 7.0, "TFLOPS", "dense"), spec("bf16_tensor", 9.0, "TFLOPS", "sparse"))
+    found = {r.metric: r for r in published((*cited, spec("tdp", 700.0, "W")), ROOFS)}
+    assert (found["memory_bandwidth"].value, found["memory_bandwidth"].origin) == (2.5e12, "cited")
+    assert found["memory_bandwidth"].source == "<gpu-wiki>/p.md:3"
+    assert found["compute_float32"].value == 7e12
+    assert "compute_bfloat16" not in found, "a sparse peak is no roof"
+    assert found["launch_latency"].origin == "measured", "what nobody publishes is measured"
+    assert published((), ROOFS) == ROOFS
+
+
+def test_traffic_is_bytes_counted_over_bytes_needed():
+    metrics = {"ncu.global_bytes.ld": Quantity(value=300.0), "ncu.dram_bytes": Quantity(value=300.0)}
+    found = traffic(metrics, 100, 200)
+    assert {name: quantity.value for name, quantity in found.items()} == {
+        "roofline.loads_over_inputs": 3.0,
+        "roofline.dram_over_unique": 1.5,
+    }
+    assert traffic({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic(metrics, 0, 200)

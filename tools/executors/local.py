@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import platform
 import queue
 import shutil
 import subprocess
@@ -25,9 +24,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from tools.artifacts import Device, Finished, Job, Usage, digest
-from tools.errors import DeviceBusyError, DiskFullError, HarnessError, InfrastructureError, StorageError
-from tools.executors.base import Executor
+from tools.errors import DeviceBusyError, DiskFullError, HarnessError, InfrastructureError, SettingsError, StorageError
+from tools.executors.base import NAMES, Executor
 from tools.executors.machine import describe_cpu
+from tools.executors.nvidia import Driver, descends_from
 from tools.records import Blobs
 
 PASSED_ON = (
@@ -41,6 +41,7 @@ PASSED_ON = (
         "TRITON_CACHE_DIR",
         "XDG_CACHE_HOME",
     ),
+    *("CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
 )
 """The only variables of ours that a job sees: no key or token among them."""
 LOCK_WAIT_S = 120.0
@@ -50,31 +51,86 @@ GRACE_S = 2.0
 class Local(Executor):
     """This machine. Safe to use from several threads; jobs that need the device exclusively wait for one another."""
 
-    def __init__(self, blobs: Blobs, scratch: Path, *, cache: Path | None = None, lock_wait_s: float = LOCK_WAIT_S) -> None:
-        """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all of them."""
+    def __init__(
+        self,
+        blobs: Blobs,
+        scratch: Path,
+        *,
+        cache: Path | None = None,
+        lock_wait_s: float = LOCK_WAIT_S,
+        gpu: int | None = None,
+        driver: Driver | None = None,
+    ) -> None:
+        """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all of them.
+
+        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses.
+        """
         self.blobs = blobs
         self.scratch = scratch
         self.cache = cache
         self.lock_wait_s = lock_wait_s
+        self.gpu = gpu
+        self.driver = driver or Driver()
+        self._devices: tuple[Device, ...] | None = None
         self._idle: queue.SimpleQueue[_Launcher] = queue.SimpleQueue()
         self._launchers: list[_Launcher] = []
         self._servers: dict[str, _Server] = {}
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        return (describe_cpu(),)
+        """The CPU, then the GPUs with the chosen one first. SettingsError when the index that was asked for is not here."""
+        if self._devices is None:
+            self._devices = (describe_cpu(), *self._gpus())
+        return self._devices
 
     def run(self, job: Job) -> Finished:
-        if job.needs.device != "cpu":
-            raise InfrastructureError(f"the local executor runs jobs on the CPU only, and this one needs a {job.needs.device} device")
-        if job.needs.architecture and job.needs.architecture != platform.machine():
-            raise InfrastructureError(f"this machine is {platform.machine()}, and the job needs {job.needs.architecture}")
+        device = self._device(job)
         with contextlib.ExitStack() as stack:
             stack.enter_context(_disk_errors(self.scratch))
             if job.needs.exclusive:
-                stack.enter_context(device_lock(job.needs.device, 0, self.lock_wait_s))
+                stack.enter_context(device_lock(device.kind, device.index, self.lock_wait_s))
+                self._refuse_company(device)
             folder = Path(stack.enter_context(_folder(self.scratch)))
-            return self._run_warm(job, folder) if job.warm else self._run_once(job, folder)
+            return self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
+
+    def _gpus(self) -> tuple[Device, ...]:
+        gpus = self.driver.devices()
+        if self.gpu is not None:
+            chosen = next((gpu for gpu in gpus if gpu.index == self.gpu), None)
+            if chosen is None:
+                known = ", ".join(str(gpu.index) for gpu in gpus) or "none"
+                raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
+        else:
+            chosen = next((gpu for gpu in gpus if not self._company(gpu)), gpus[0] if gpus else None)
+        return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
+
+    def _device(self, job: Job) -> Device:
+        """The device that `job` runs on; InfrastructureError when there is none such here."""
+        device = next((device for device in self.devices() if device.kind == job.needs.device), None)
+        if device is None:
+            why = f" ({self.driver.problem})" if self.driver.problem and job.needs.device == "cuda" else ""
+            raise InfrastructureError(f"this machine has no {NAMES[job.needs.device]}{why}, and the job needs one")
+        if job.needs.architecture and job.needs.architecture != device.architecture:
+            raise InfrastructureError(f"this machine is {device.architecture}, and the job needs {job.needs.architecture}")
+        return device
+
+    def _company(self, device: Device) -> list[str]:
+        """Processes on a GPU that are not ours. One that /proc does not show may be ours under another number once we run some there."""
+        if device.kind != "cuda":
+            return []
+        ours = os.getpid()
+        found = [process for process in self.driver.occupants(device) if not descends_from(process.pid, ours)]
+        if self._servers:
+            found = [process for process in found if Path(f"/proc/{process.pid}").exists()]
+        return [f"process {process.pid} ({process.name})" for process in found]
+
+    def _refuse_company(self, device: Device) -> None:
+        """DeviceBusyError that names who else is on the GPU: nothing measured beside them would be worth anything."""
+        if others := self._company(device):
+            raise DeviceBusyError(
+                f"{device.name} (cuda:{device.index}) is in use by {', '.join(others)}; wait until it has ended, or choose another GPU "
+                "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
+            )
 
     def close(self) -> None:
         with self._guard:
@@ -85,7 +141,7 @@ class Local(Executor):
         for launcher in launchers:
             launcher.close()
 
-    def _run_once(self, job: Job, folder: Path) -> Finished:
+    def _run_once(self, job: Job, folder: Path, device: Device) -> Finished:
         materialise(job.files, self.blobs, folder)
         try:
             launcher = self._idle.get_nowait()
@@ -96,10 +152,10 @@ class Local(Executor):
         order = {
             "argv": _argv(job),
             "folder": str(folder),
-            "env": self._environment(job),
+            "env": self._environment(job, device),
             "wall_s": job.limits.wall_s,
-            # A harness job bounds its children itself; torch alone maps more than it uses.
-            "memory_bytes": 0 if _is_harness(job) else job.limits.memory_bytes,
+            # A harness job bounds its children itself; torch alone maps more than it uses, and CUDA maps all that the GPU has.
+            "memory_bytes": 0 if _is_harness(job) or device.kind != "cpu" else job.limits.memory_bytes,
             "file_bytes": job.limits.file_bytes,
         }
         ended = launcher.run(order, job.limits.wall_s)
@@ -110,12 +166,12 @@ class Local(Executor):
             exit_code=int(ended["exit"]), timed_out=bool(ended["timed_out"]), files=collect(job, self.blobs, folder), usage=usage
         )
 
-    def _run_warm(self, job: Job, folder: Path) -> Finished:
+    def _run_warm(self, job: Job, folder: Path, device: Device) -> Finished:
         parts = _harness_part(job)
         materialise({path: sha for path, sha in job.files.items() if path not in parts}, self.blobs, folder)
-        identity = f"{job.warm}-{digest(json.dumps([job.argv, parts], sort_keys=True))[:16]}"
+        identity = f"{job.warm}-{digest(json.dumps([job.argv, parts, device.kind], sort_keys=True))[:16]}"
         for attempt in (1, 2):
-            server = self._server(identity, job, parts)
+            server = self._server(identity, job, parts, device)
             verify(parts, server.folder)
             begun = time.monotonic()
             try:
@@ -135,13 +191,13 @@ class Local(Executor):
             return Finished(exit_code=exit_code, timed_out=timed_out, files=collect(job, self.blobs, folder), usage=usage)
         raise AssertionError("unreachable")
 
-    def _server(self, identity: str, job: Job, parts: dict[str, str]) -> _Server:
+    def _server(self, identity: str, job: Job, parts: dict[str, str], device: Device) -> _Server:
         with self._guard:
             server = self._servers.get(identity)
             if server is None or not server.alive:
                 home = Path(tempfile.mkdtemp(dir=self.scratch, prefix="warm-"))
                 materialise(parts, self.blobs, home)
-                server = self._servers[identity] = _Server(_argv(job), home, self._environment(job))
+                server = self._servers[identity] = _Server(_argv(job), home, self._environment(job, device))
             return server
 
     def _forget(self, identity: str, server: _Server) -> None:
@@ -150,12 +206,14 @@ class Local(Executor):
                 del self._servers[identity]
         server.close()
 
-    def _environment(self, job: Job) -> dict[str, str]:
+    def _environment(self, job: Job, device: Device) -> dict[str, str]:
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         if self.cache is not None:
             env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.cache / "inductor"))
             env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
-        return env | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
+        # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU unknown to us.
+        seen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
+        return env | seen | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
 
 
 class _Launcher:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tools.artifacts import Candidate, Profile, Task, Workload
+from tools.artifacts import Candidate, DeviceKind, Profile, Task, Workload
 from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.records import Blobs
 
-PROFILERS = {"static": "tools.profilers.static:Static"}
+PROFILERS = {
+    "static": "tools.profilers.static:Static",
+    "ncu": "tools.profilers.ncu:Ncu",
+}
 """Name -> class; a new profiler is one file and one line here."""
+DEFAULTS: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("static",), "cuda": ("static", "ncu"), "hip": ()}
+"""Device -> the profilers that look at its kernels where the settings name none."""
 
 
 class Profiler(ABC):

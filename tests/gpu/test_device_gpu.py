@@ -1,0 +1,125 @@
+"""On a machine with an NVIDIA GPU: `pytest -m gpu tests/gpu`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knowledge_base import specs
+from knowledge_base.wiki import Wiki
+from tools import ceilings, rules
+from tools.artifacts import Candidate, Device, Job, Needs, Spec
+from tools.environment import inspect
+from tools.errors import DeviceBusyError
+from tools.executors.base import pick
+from tools.executors.local import Local
+from tools.executors.nvidia import Driver
+from tools.languages.base import LANGUAGES, Language
+from tools.profilers.ncu import Ncu
+from tools.records import Records
+from tools.registry import load
+from tools.task import load_folder
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not Driver().devices(), reason="needs an NVIDIA GPU and its driver")]
+TASKS = Path(__file__).parents[2] / "configs" / "tasks"
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path / "store")
+
+
+@pytest.fixture
+def local(tmp_path: Path, records: Records) -> Iterator[Local]:
+    with Local(records.blobs, tmp_path / "scratch", lock_wait_s=60.0) as executor:
+        assert isinstance(executor, Local)
+        yield executor
+
+
+@pytest.fixture
+def gpu(local: Local) -> Device:
+    return pick(local.devices(), "cuda")
+
+
+def triton() -> Language:
+    return load(LANGUAGES, "triton", Language, key="language")()  # type: ignore[type-abstract]
+
+
+def test_the_gpu_is_described(gpu: Device) -> None:
+    assert gpu.name.startswith("NVIDIA") and gpu.architecture.startswith("sm_")
+    assert gpu.units > 1 and gpu.last_level_cache > 1 << 20
+    assert gpu.details["uuid"].startswith("GPU-") and gpu.details["driver"][0].isdigit()
+
+
+def test_a_job_sees_one_gpu_and_one_for_the_cpu_none(local: Local) -> None:
+    program = "import torch; print(torch.cuda.device_count())"
+    for needs, expected in ((Needs(device="cuda"), "1"), (Needs(), "0")):
+        finished = local.run(Job(files={}, argv=("{python}", "-c", program), needs=needs))
+        assert local.blobs.text(finished.files["stdout.txt"]).strip() == expected
+
+
+def test_a_stranger_on_the_gpu_stops_what_is_timed(local: Local, gpu: Device) -> None:
+    # A grandchild whose parent has ended is no descendant of ours.
+    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+    program = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]], {quiet}).pid)"
+    holds = "import torch, time; torch.zeros(1, device='cuda'); time.sleep(60)"
+    started = subprocess.run([sys.executable, "-c", program, holds], capture_output=True, text=True, check=True)
+    stranger = int(started.stdout)
+    timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
+    try:
+        deadline = time.monotonic() + 40.0
+        while time.monotonic() < deadline and stranger not in {process.pid for process in local.driver.occupants(gpu)}:
+            time.sleep(0.2)
+        with pytest.raises(DeviceBusyError, match=str(stranger)):
+            local.run(timed)
+    finally:
+        subprocess.run(["kill", str(stranger)], check=False)
+
+
+def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) -> None:
+    first = ceilings.measure(triton(), local, records)
+    assert first == ceilings.measure(triton(), local, records) and len(list(records)) == 1
+    value = {roof.metric: roof.value for roof in first}
+    assert value["compute_float32"] < value["compute_float16"]
+    assert value["memory_bandwidth"] < value["compute_float32"]
+    found = ceilings.CudaCeilings.model_validate(records.get(first[0].source).payload)
+    assert found.seconds < 10.0
+    assert 0 < value["launch_latency"] < min(found.launch["event"])
+
+
+def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(local: Local, records: Records, gpu: Device) -> None:
+    cited = specs.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
+    if not isinstance(cited, Spec):
+        pytest.skip(f"the wiki does not know {gpu.name}")
+    measured = next(roof for roof in ceilings.measure(triton(), local, records) if roof.metric == "memory_bandwidth")
+    assert cited.unit == "TB/s" and measured.value < cited.value * 1e12
+
+
+def test_counters_of_a_triton_kernel(local: Local, records: Records) -> None:
+    language, profiler = triton(), Ncu()
+    lacking = profiler.missing(language)
+    if lacking:
+        pytest.skip(lacking)
+    task = load_folder(TASKS / "triton-softmax", local, records.blobs).task
+    assert task.baseline is not None
+    kernel = Candidate(language="triton", files={"kernel.py": task.baseline})
+    source = records.blobs.put(task.baseline)
+    profile, raw = profiler.profile(task, kernel, source, task.workloads[0], language, local, records.blobs)
+    assert {"report.ncu-rep", "raw.csv", "details.csv"} <= raw.keys()
+    assert "softmax" in profile.launch
+    assert profile.metrics["launch__registers_per_thread"].value > 0
+    assert profile.metrics["ncu.stall_share.long_scoreboard"].value > 0
+    assert any(remark.text.startswith(("OPT", "INF", "WRN")) for remark in profile.remarks)
+    rules.evaluate([(profile, "record")], {})
+
+
+def test_the_environment_names_the_gpu_and_its_tools(local: Local, records: Records) -> None:
+    items = {item.name: item for item in inspect(local, [triton()], records.blobs).items}
+    assert any(name.startswith("NVIDIA GPU ") for name in items)
+    assert items["torch for CUDA"].status == "ok" and not items["torch for CUDA"].optional
+    assert "ncu" in items and "cuobjdump" in items

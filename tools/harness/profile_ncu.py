@@ -1,0 +1,79 @@
+"""Counts one call of a Triton kernel with Nsight Compute; its times are no measurement (the counters need the kernel run again and again).
+
+`profile_ncu.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `profile_ncu.py launch` is the program that ncu
+looks into: inputs by reference.py's make_inputs on the GPU, two calls to compile and warm up, then the one that is counted.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SECTIONS = (
+    "SpeedOfLight",
+    "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis",
+    "MemoryWorkloadAnalysis_Tables",
+    "SchedulerStats",
+    "WarpStateStats",
+    "Occupancy",
+    "LaunchStats",
+    "SourceCounters",
+)
+MOST = 8
+"""Kernels of the one call that are looked at."""
+EXPORT_S = 60
+
+
+def load(name):
+    """reference.py or kernel.py from this folder."""
+    specification = importlib.util.spec_from_file_location(name, Path(f"{name}.py"))
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def launch():
+    """Call run_kernel; only the last call lies between the marks that ncu waits for."""
+    import torch
+
+    asked = json.loads(Path("launch.json").read_text())
+    made = load("reference").make_inputs(asked["dims"], asked["seed"])
+    inputs = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
+    kernel = load("kernel")
+    for _ in range(2):
+        kernel.run_kernel(**inputs)
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    kernel.run_kernel(**inputs)
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
+
+
+def count():
+    """Run ncu and export its report; exit with ncu's own status and last words when it fails."""
+    asked = json.loads(Path("launch.json").read_text())
+    ncu = [asked["ncu"]]
+    # The clocks are left alone: they belong to whoever runs the machine.
+    ncu += ["--clock-control", "none", "--profile-from-start", "off", "--launch-count", str(MOST)]
+    ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(asked["metrics"])]
+    ncu += [word for section in SECTIONS for word in ("--section", section)]
+    target = [sys.executable, "-I", __file__, "launch"]
+    done = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
+    if "Failed to find metric" in done.stdout + done.stderr:
+        # Another version of ncu knows other names; its sections are there all the same.
+        at = ncu.index("--metrics")
+        done = subprocess.run([*ncu[:at], *ncu[at + 2 :], *target], capture_output=True, text=True, check=False)
+    if done.returncode or not Path("report.ncu-rep").is_file():
+        sys.stderr.write((done.stdout + done.stderr)[-4000:])
+        sys.exit(done.returncode or 1)
+    for page in ("raw", "details"):
+        argv = [asked["ncu"], "--import", "report.ncu-rep", "--csv", "--page", page]
+        shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=True)
+        Path(f"{page}.csv").write_text(shown.stdout)
+
+
+if __name__ == "__main__":
+    launch() if sys.argv[1:] == ["launch"] else count()

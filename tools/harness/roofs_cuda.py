@@ -1,0 +1,138 @@
+"""Measures what this GPU can do at most: memory bandwidth, matrix products by type, an empty kernel. Prints one JSON object.
+
+`roofs_cuda.py LAST_LEVEL_CACHE_BYTES`. Every figure comes as all of its tries, clocked by events of the device except where it says
+host. Rates are per second, times seconds. Data is random: products of zeros draw less power and run faster than any real ones.
+"""
+
+import json
+import sys
+import time
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 8192
+TRIES = 15
+TRAIN = 200
+"""Empty kernels in a row, so that the clock's own cost does not count."""
+
+
+@triton.jit
+def stream(source, target, size, BLOCK: tl.constexpr):
+    """One block of 32-bit words from `source` to `target`."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, tl.load(source + at, mask=at < size), mask=at < size)
+
+
+@triton.jit
+def read(source, target, size, BLOCK: tl.constexpr):
+    """Reads a block and writes one word of it."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + tl.program_id(0), tl.sum(tl.load(source + at, mask=at < size, other=0.0)))
+
+
+@triton.jit
+def nothing(source):
+    pass
+
+
+def clocked(call, tries=TRIES):
+    """Seconds of each of `tries` calls, after three that do not count."""
+    for _ in range(3):
+        call()
+    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(tries)]
+    for begin, end in marks:
+        begin.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) * 1e-3 for begin, end in marks]
+
+
+def bandwidth(cache):
+    """Bytes of each array, and access pattern -> bytes read and written a second."""
+    free = torch.cuda.mem_get_info()[0]
+    words = min(max(16 * cache, 1 << 30), free // 4) // 4
+    source = torch.empty(words, dtype=torch.float32, device="cuda").normal_()
+    target = torch.empty_like(source)
+    grid = (triton.cdiv(words, BLOCK),)
+    patterns = {
+        "copy": (2, lambda: target.copy_(source)),
+        "stream": (2, lambda: stream[grid](source, target, words, BLOCK=BLOCK, num_warps=8)),
+        "read": (1, lambda: read[grid](source, target, words, BLOCK=BLOCK, num_warps=8)),
+    }
+    return 4 * words, {name: [4 * words * passes / s for s in clocked(call)] for name, (passes, call) in patterns.items()}
+
+
+def products():
+    """Type -> operations a second of a dense matrix product with products added up in float32; a type that fails is left out."""
+    kinds = {
+        "float16": torch.float16,
+        "bfloat16": torch.bfloat16,
+        "tf32": torch.float32,
+        "float32": torch.float32,
+        "float64": torch.float64,
+    }
+    free = torch.cuda.mem_get_info()[0]
+    found = {}
+    for name, kind in kinds.items():
+        size = 8192 if name in ("float16", "bfloat16", "tf32") else 4096
+        if 3 * size * size * kind.itemsize > free // 4:
+            size //= 2
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        a, b = (torch.empty(size, size, dtype=torch.float32, device="cuda").normal_().to(kind) for _ in range(2))
+        c = torch.empty(size, size, dtype=kind, device="cuda")
+        try:
+            found[name] = [2 * size**3 / s for s in clocked(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)]
+        except RuntimeError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    return found
+
+
+def launch():
+    """Seconds of an empty kernel: on the device alone (a captured train), in a train launched one by one, and for the host."""
+    word = torch.zeros(1, device="cuda")
+
+    def train():
+        for _ in range(TRAIN):
+            nothing[(1,)](word)
+
+    train()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        train()
+    device = [s / TRAIN for s in clocked(graph.replay)]
+    event = [s / TRAIN for s in clocked(train)]
+    host = []
+    for _ in range(TRIES):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        train()
+        host.append((time.perf_counter() - begun) / TRAIN)
+    torch.cuda.synchronize()
+    return {"device": device, "event": event, "host": host}
+
+
+def main():
+    torch.manual_seed(0)
+    torch.empty(1, device="cuda")
+    begun = time.perf_counter()
+    array_bytes, moved = bandwidth(int(sys.argv[1]))
+    torch.cuda.empty_cache()
+    rates = products()
+    called = launch()
+    report = {
+        "array_bytes": array_bytes,
+        "bandwidth": moved,
+        "products": rates,
+        "launch": called,
+        "seconds": time.perf_counter() - begun,
+        "versions": {"torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda or ""},
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Hardware counters of one call of a GPU kernel, through Nsight Compute.
+
+Metrics keep ncu's names and units, verbatim. What is worked out from them is named `ncu.*`, and is a share, a ratio or a count, so that
+rules need no number of any one device. The times that ncu sees are discarded (D5): only the judge times.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.artifacts import Candidate, Job, Limits, Needs, Profile, Quantity, Remark, Task, Workload
+from tools.executors.base import Executor
+from tools.languages.base import Language
+from tools.profilers.base import Profiler
+from tools.records import Blobs
+
+PROGRAM = Path(__file__).parents[1] / "harness" / "profile_ncu.py"
+PARAMETERS = Path("/proc/driver/nvidia/params")
+PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
+LIMIT_S = 300.0
+SEED = 0
+DURATION = "gpu__time_duration.sum"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
+STALLS = (
+    *("barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard"),
+    *("math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected", "short_scoreboard"),
+    *("sleeping", "tex_throttle", "wait"),
+)
+LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
+METRICS = (
+    DURATION,
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "lts__t_sector_hit_rate.pct",
+    "l1tex__t_sector_hit_rate.pct",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__maximum_warps_per_active_cycle_pct",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed.avg.per_cycle_active",
+    "smsp__inst_executed.sum",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.max_rate",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.max_rate",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "smsp__sass_inst_executed_op_local_ld.sum",
+    "smsp__sass_inst_executed_op_local_st.sum",
+    "derived__local_spilling_requests",
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block",
+    "launch__grid_size",
+    "launch__block_size",
+    "launch__waves_per_multiprocessor",
+    "launch__sm_count",
+    LATENCY,
+    *(STALL.format(reason) for reason in STALLS),
+    *(f"launch__occupancy_limit_{what}" for what in LIMITS),
+)
+"""What is asked for beside the sections, and all that a profile keeps of the thousands that ncu can tell."""
+BY_SECTION = ("launch__", "derived__")
+"""What only comes with a section, and is refused when asked for by name."""
+_SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "n": 1e-9, "u": 1e-6, "m": 1e-3}
+_BASES = ("byte", "byte/second", "byte/s", "second", "s", "hz", "byte/block", "byte/cycle", "inst", "sector", "cycle")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel that the counted call launched."""
+
+    id: str
+    kernel: str
+    metrics: dict[str, Quantity]
+    advice: list[str] = field(default_factory=list)
+
+
+class Ncu(Profiler):
+    """Nsight Compute's counters, with its own advice as remarks."""
+
+    name = "ncu"
+
+    def missing(self, language: Language) -> str | None:
+        """None when counters of `language`'s kernels can be read here, else what to install or to allow."""
+        if language.device != "cuda":
+            return f"ncu counts on NVIDIA GPUs; {language.name} kernels run elsewhere"
+        if program() is None:
+            return "ncu was not found; install Nsight Compute (it comes with the CUDA toolkit); what follows rests on static evidence"
+        return refused()
+
+    def profile(
+        self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs
+    ) -> tuple[Profile, dict[str, str]]:
+        """Count one call at `workload`. A tool that fails leaves a profile without metrics that says so, and the run goes on."""
+        ncu = program() or self.name
+        asked = {"dims": workload.dims, "seed": SEED, "ncu": ncu, "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)]}
+        job = Job(
+            files={
+                PROGRAM.name: blobs.put(PROGRAM.read_bytes()),
+                "reference.py": blobs.put(task.reference),
+                f"kernel{language.suffix}": library,
+                "launch.json": blobs.put(json.dumps(asked)),
+            },
+            argv=("{python}", PROGRAM.name),
+            limits=Limits(wall_s=LIMIT_S),
+            needs=Needs(device=language.device, exclusive=True),
+            results=("report.ncu-rep", "raw.csv", "details.csv"),
+        )
+        finished = executor.run(job)
+        raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}
+        seen = launches(blobs.text(raw["raw.csv"]), blobs.text(raw["details.csv"])) if {"raw.csv", "details.csv"} <= raw.keys() else ()
+        if not seen:
+            said = [line for line in blobs.text(finished.files["stderr.txt"]).splitlines() if "ERROR" in line or "rror:" in line]
+            why = " ".join(said[0].split()) if said else "it counted no kernel" if raw.keys() >= {"raw.csv"} else "it gave no reason"
+            notes = (Remark(tool=self.name, line=0, kind="note", text=f"ncu could not count: {why[:300]}"),)
+            return Profile(tool=self.name, launch=workload.name, source=candidate.id, binary=library, metrics={}, remarks=notes), raw
+        main = longest(seen)
+        others = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
+        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=text) for text in main.advice)
+        return Profile(
+            tool=self.name,
+            launch=f"{workload.name}: {main.kernel}{others}",
+            source=candidate.id,
+            binary=library,
+            metrics=kept(main.metrics, len(seen)),
+            remarks=remarks,
+        ), raw
+
+
+def program() -> str | None:
+    """Path of ncu, or None."""
+    found = shutil.which("ncu")
+    if found:
+        return found
+    return next((str(path) for place in PLACES for path in sorted(Path("/").glob(place.lstrip("/")), reverse=True)), None)
+
+
+def refused() -> str | None:
+    """None where this user may read counters, or nobody can tell; else one sentence on how to allow it."""
+    try:
+        admin_only = "RmProfilingAdminOnly: 1" in PARAMETERS.read_text()
+    except OSError:
+        return None
+    if admin_only and os.geteuid() != 0:
+        return (
+            "the driver lets only root read counters; load it with `options nvidia NVreg_RestrictProfilingToAdminUsers=0` (a file in "
+            "/etc/modprobe.d, then reboot), or run as root; what follows rests on static evidence"
+        )
+    return None
+
+
+def launches(raw: str, details: str = "") -> tuple[Launch, ...]:
+    """The kernels of a report, from ncu's `--csv --page raw` and, for its advice, `--page details`. Pure."""
+    table = [row for row in csv.reader(io.StringIO(raw)) if len(row) > 1]
+    if len(table) < 2:
+        return ()
+    names, units, *rows = table
+    advice: dict[str, list[str]] = {}
+    for line in csv.DictReader(io.StringIO(details)):
+        if line.get("Rule Type") in ("OPT", "WRN", "INF"):
+            gain = (
+                f" (ncu estimates {line['Estimated Speedup']} % {line['Estimated Speedup Type']})" if line.get("Estimated Speedup") else ""
+            )
+            advice.setdefault(line["ID"], []).append(f"{line['Rule Type']} {line['Rule Name']}: {line['Rule Description']}{gain}")
+    found = []
+    for row in rows:
+        cells = dict(zip(names, row, strict=False))
+        metrics = {
+            name: quantity for name, unit, text in zip(names, units, row, strict=False) if (quantity := _quantity(text, unit)) is not None
+        }
+        found.append(Launch(cells.get("ID", ""), cells.get("Kernel Name", ""), metrics, advice.get(cells.get("ID", ""), [])))
+    return tuple(found)
+
+
+def longest(found: Sequence[Launch]) -> Launch:
+    """The kernel that takes most of the call."""
+    return max(found, key=lambda launch: launch.metrics[DURATION].value if DURATION in launch.metrics else 0.0)
+
+
+def kept(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:
+    """The metrics that a profile keeps, without times, and what follows from them. Pure."""
+    chosen = {name: metrics[name] for name in METRICS if name in metrics and name != DURATION}
+    return {**chosen, **_derived(metrics), "ncu.kernels": Quantity(value=float(kernels), unit="kernels")}
+
+
+def _derived(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    found: dict[str, Quantity] = {}
+
+    def value(name: str) -> float | None:
+        return metrics[name].value if name in metrics else None
+
+    def put(name: str, part: float | None, whole: float | None, unit: str = "fraction") -> None:
+        if part is not None and whole:
+            found[f"ncu.{name}"] = Quantity(value=part / whole, unit=unit)
+
+    latency = value(LATENCY)
+    for reason in STALLS:
+        put(f"stall_share.{reason}", value(STALL.format(reason)), latency)
+    for kind in ("ld", "st"):
+        sector = f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}"
+        requests = value(f"l1tex__t_requests_pipe_lsu_mem_global_op_{kind}.sum")
+        if requests:
+            put(f"sector_use.{kind}", value(f"{sector}.ratio"), value(f"{sector}.max_rate"))
+        put(f"sectors_per_request.{kind}", value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum"), requests, "sectors")
+        put(f"request_share.{kind}", requests, value("smsp__inst_executed.sum"))
+        rate = value(f"{sector}.max_rate")
+        sectors = value(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum")
+        if rate is not None and sectors is not None:
+            found[f"ncu.global_bytes.{kind}"] = Quantity(value=rate * sectors, unit="byte")
+    moved = [value(f"dram__bytes_{way}.sum") for way in ("read", "write")]
+    if None not in moved:
+        found["ncu.dram_bytes"] = Quantity(value=sum(part or 0.0 for part in moved), unit="byte")
+    put("blocks_per_multiprocessor", value("launch__grid_size"), value("launch__sm_count"), "blocks")
+    conflicts, wavefronts = (
+        value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"),
+        value("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
+    )
+    put("bank_conflict_share", conflicts, wavefronts)
+    spilled = [value(f"smsp__sass_inst_executed_op_local_{kind}.sum") for kind in ("ld", "st")]
+    put("local_share", sum(part or 0.0 for part in spilled) if None not in spilled else None, value("smsp__inst_executed.sum"))
+    limits = {what: limit for what in LIMITS if (limit := value(f"launch__occupancy_limit_{what}")) is not None}
+    if limits:
+        least = min(limits.values())
+        for what, limit in limits.items():
+            # 1 where this is what bounds the blocks on a multiprocessor.
+            put(f"occupancy_limited_by.{what}", least, limit, "ratio")
+    put(
+        "achieved_over_possible_occupancy",
+        value("sm__warps_active.avg.pct_of_peak_sustained_active"),
+        value("sm__maximum_warps_per_active_cycle_pct"),
+    )
+    return found
+
+
+def _quantity(text: str, unit: str) -> Quantity | None:
+    """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules compare."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    scale, base = _SCALES.get(unit[:1]), unit[1:]
+    if scale is not None and base in _BASES:
+        return Quantity(value=value * scale, unit=base)
+    return Quantity(value=value, unit=unit)
