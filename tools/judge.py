@@ -37,6 +37,7 @@ from tools.screen import screen
 from tools.statistics import Objective, corrected, decide, least_pairs
 
 Emit = Callable[[str, Mapping[str, str]], None]
+Framework = Literal["eager", "compile", "max_autotune"]
 REPORTED = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
@@ -213,7 +214,13 @@ class Judge:
                 return cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
             chosen = cases.cases(self.task, self.hidden, seed, against_baseline=baseline is not None)
-            return CorrectnessRequest(task=self.task, libraries=dict(libraries), cases=chosen, call_limit_s=self.policy.call_limit_s)  # type: ignore[arg-type]
+            return CorrectnessRequest(
+                task=self.task,
+                libraries=dict(libraries),  # type: ignore[arg-type]
+                cases=chosen,
+                call_limit_s=self.policy.call_limit_s,
+                device=self.language.device,
+            )
 
         def payload(request: CorrectnessRequest, result: CorrectnessResult) -> Artifact:
             evidence.check_correctness(request, result)
@@ -247,15 +254,19 @@ class Judge:
     def benchmark(
         self,
         contestants: Mapping[str, Candidate],
-        frameworks: tuple[Literal["eager", "compile"], ...] = ("eager", "compile"),
+        frameworks: tuple[Framework, ...] = ("eager", "compile"),
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
         """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `evidence.Contest`.
 
+        On a GPU torch.compile also runs with its longest search, max-autotune.
+
         `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
         """
         rounds = rounds or max(self.policy.benchmark_rounds, self._least())
+        if "compile" in frameworks and self.language.device != "cpu":
+            frameworks = (*frameworks, "max_autotune")
         return self._contest("benchmark", contestants, frameworks, rounds, attempt)
 
     # ------------------------------------------------------------ inside
@@ -281,6 +292,7 @@ class Judge:
                 workloads=self._timed(named, pairs, warm_pairs),
                 order_seed=cases.draw(self.secret, *named, "order"),
                 call_limit_s=self.policy.call_limit_s,
+                device=self.language.device,
             )
 
         def payload(request: TimingRequest, result: TimingResult) -> Artifact:
@@ -291,9 +303,7 @@ class Judge:
 
         return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
 
-    def _contest(
-        self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[Literal["eager", "compile"], ...], rounds: int, attempt: int
-    ) -> Record:
+    def _contest(self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[Framework, ...], rounds: int, attempt: int) -> Record:
         asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
         named = (kind, *(c.id for c in kernels.values()), attempt)
 
@@ -305,6 +315,7 @@ class Judge:
                 contestants=tuple(contestants),
                 workloads=self._timed(named, rounds, 0),
                 order_seed=cases.draw(self.secret, *named, "order"),
+                device=self.language.device,
             )
 
         def payload(request: ContestRequest, result: ContestResult) -> Artifact:
@@ -340,9 +351,9 @@ class Judge:
                 )
             if library in files.values():
                 # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
-                library = self.records.blobs.put(self.records.blobs.get(library) + b"\0" * len(files))
-            files[f"{contestant}.so"] = library
-        put = request({path.removesuffix(".so"): path for path in files})
+                library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
+            files[f"{contestant}.so" if self.language.device == "cpu" else f"{contestant}{self.language.suffix}"] = library
+        put = request({path.split(".")[0]: path for path in files})
         needs = Needs(device=self.language.device, exclusive=exclusive)
         job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
         result = answer(self.executor.run(job), self.records.blobs, answer_type)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.artifacts import Artifact, Dims, DType, Role, Task
+from tools.artifacts import Artifact, DeviceKind, Dims, DType, Role, Task
 
 PROTOCOL = 1
 
@@ -112,6 +112,9 @@ class CorrectnessRequest(Artifact):
     """Name -> path in the job."""
     cases: tuple[Case, ...]
     call_limit_s: float = 30.0
+    device: DeviceKind = "cpu"
+    device_index: int = 0
+    """Among the devices of that kind that the harness can see."""
 
 
 class CaseResult(Artifact):
@@ -160,10 +163,13 @@ class TimingRequest(Artifact):
     workloads: tuple[TimedWorkload, ...]
     order_seed: int
     call_limit_s: float = 30.0
+    device: DeviceKind = "cpu"
+    device_index: int = 0
+    """Among the devices of that kind that the harness can see."""
 
 
 class TimedPair(Artifact):
-    """Seconds a call of the two kernels, measured one right after the other in random order."""
+    """Seconds a call of the two kernels, measured one right after the other in random order; on a GPU without the launch."""
 
     incumbent_s: float
     candidate_s: float
@@ -185,6 +191,29 @@ class TimingOfWorkload(Artifact):
     culprit: Literal["incumbent", "candidate"] | None = None
     repeated: int = 0
     """Dirty pairs (machine disturbed by others) that were measured again."""
+    dirty: int = 0
+    """Pairs that were dirty all the same when no repeat was left."""
+    launched_incumbent_s: float | None = None
+    launched_candidate_s: float | None = None
+    """On a GPU: seconds a call with the launches included, by the supervisor's clock."""
+
+
+class GpuTelemetry(Artifact):
+    """State of the GPU before and after a batch, as NVML reports it; None where it does not."""
+
+    source: Literal["pynvml", "nvidia-smi", "absent"]
+    sm_mhz_before: float | None = None
+    sm_mhz_after: float | None = None
+    memory_mhz_before: float | None = None
+    memory_mhz_after: float | None = None
+    celsius_before: float | None = None
+    celsius_after: float | None = None
+    watts_before: float | None = None
+    watts_after: float | None = None
+    slowed_by: tuple[str, ...] = ()
+    """Reasons for lower clocks that were seen: power cap, thermal …"""
+    foreign_processes: int = 0
+    """Processes of others that computed on it."""
 
 
 class Telemetry(Artifact):
@@ -195,6 +224,7 @@ class Telemetry(Artifact):
     foreign_cpu_fraction: float
     """CPU time that other processes took meanwhile, over cores x wall time."""
     seconds: float
+    gpu: GpuTelemetry | None = None
 
 
 class TimingResult(Artifact):
@@ -212,8 +242,8 @@ class Contestant(Artifact):
     """One program in a process of its own."""
 
     name: str
-    kind: Literal["library", "eager", "compile"]
-    """A kernel library, the reference under torch eager, or under torch.compile."""
+    kind: Literal["library", "eager", "compile", "max_autotune"]
+    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its longest search."""
     library: str | None = None
 
 
@@ -227,6 +257,9 @@ class ContestRequest(Artifact):
     """`pairs` is the number of rounds."""
     order_seed: int
     call_limit_s: float = 120.0
+    device: DeviceKind = "cpu"
+    device_index: int = 0
+    """Among the devices of that kind that the harness can see."""
 
 
 class ContestOfWorkload(Artifact):
@@ -236,6 +269,12 @@ class ContestOfWorkload(Artifact):
     rounds: tuple[dict[str, float], ...]
     """Contestant name -> seconds a call, one dict a round."""
     calls_per_sample: dict[str, int] = Field(default_factory=dict)
+    repeated: int = 0
+    """Dirty rounds that were measured again."""
+    dirty: int = 0
+    """Rounds that were dirty all the same when no repeat was left."""
+    device_rounds: tuple[dict[str, float], ...] = ()
+    """On a GPU: the same rounds by the device's events."""
 
 
 class ContestResult(Artifact):
@@ -247,6 +286,8 @@ class ContestResult(Artifact):
     """Contestant -> why it could not run (torch.compile without a compiler, say)."""
     problem: str | None = None
     culprit: str | None = None
+    executed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """On a GPU: kernel library (all but the first) -> names of what it executed, as the profiler saw them."""
     telemetry: Telemetry
 
 

@@ -106,6 +106,29 @@ class Shared:
         os.close(self.fd)
 
 
+class HostInputs:
+    """The inputs' file, which the oracle has mapped too."""
+
+    def __init__(self, oracle, plan: Inputs):
+        self.plan = plan
+        self.offsets = plan.offsets
+        self.shared = Shared(plan.total)
+        self.size, self.fd = self.shared.size, self.shared.fd
+        oracle.call("attach", size=self.size, lane=None, fds=[self.fd])
+
+    def exchange(self, pairs: list[tuple[int, int, int]]) -> list[bool]:
+        """Exchange elements at pairs of offsets (offset, other, bytes each); True where they differed. The pairs are disjoint."""
+        memory, differ = self.shared.memory, []
+        for i, j, size in pairs:
+            first, second = memory[i : i + size], memory[j : j + size]
+            memory[i : i + size], memory[j : j + size] = second, first
+            differ.append(first != second)
+        return differ
+
+    def close(self) -> None:
+        self.shared.close()
+
+
 class Slots:
     """The outputs' file with its poison and guard pattern."""
 
@@ -115,20 +138,34 @@ class Slots:
         self.shared = Shared(self.plan.total)
         self.pattern = os.urandom(4 * PAGE)
         # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.
-        self.poison = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]
+        self.bytes = [0xFF if f else chance.randrange(0x41, 0x7F) for f in floating]
         for guards in self.plan.guards:
             for start, end in guards:
                 self.shared.memory[start:end] = self.pattern[: end - start]
 
-    def poison_slot(self, slot: int) -> None:
-        for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.poison, strict=True):
-            self.shared.fill(start, size, byte)
+    @staticmethod
+    def bytes_each(sizes: list[int]) -> int:
+        """About what one slot takes."""
+        return sum(size + 3 * PAGE for size in sizes) or PAGE
+
+    def poison(self, slots: list[int]) -> None:
+        for slot in slots:
+            for start, size, byte in zip(self.plan.offsets[slot], self.plan.sizes, self.bytes, strict=True):
+                self.shared.fill(start, size, byte)
+
+    def intact(self, slots: list[int]) -> list[bool]:
+        """Are the guards of these slots as they were laid?"""
+        return [self.guards_intact(slot) for slot in slots]
+
+    def fingerprints(self, slots: list[int], places: list[float]) -> list[bytes]:
+        """What lies at secret places of each slot, to tell a write that comes after the call."""
+        return [self.fingerprint(slot, places) for slot in slots]
 
     def guards_intact(self, slot: int) -> bool:
         return all(self.shared.memory[start:end] == self.pattern[: end - start] for start, end in self.plan.guards[slot])
 
     def fingerprint(self, slot: int, places: list[float]) -> bytes:
-        """The bytes at secret places (fractions of each output), to tell a write that comes after the call."""
+        """The bytes at secret places (fractions of each output)."""
         memory, found = self.shared.memory, bytearray()
         for start, size in zip(self.plan.offsets[slot], self.plan.sizes, strict=True):
             last = max(size - 8, 0)

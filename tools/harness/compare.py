@@ -9,6 +9,8 @@ from contract import Arg, Contract, ContractError
 
 BLOCK = 1 << 18
 """Elements worked on at a time, so that temporaries stay in the cache."""
+DEVICE_BLOCK = 1 << 25
+"""The same on a GPU: enough to fill it, and temporaries of a few hundred megabytes."""
 SENTINEL = 0x7FF8_5EED_0BAD_F00D
 """A float64 NaN with this payload marks elements that the reference does not write."""
 
@@ -40,7 +42,7 @@ class Expected:
             finite = torch.isfinite(rows)
             if self.written is not None:
                 finite &= self.written.view(-1, self.columns)
-            total = torch.linalg.vector_norm(torch.where(finite, rows, torch.zeros((), dtype=rows.dtype)), dim=1)
+            total = torch.linalg.vector_norm(torch.where(finite, rows, torch.zeros((), dtype=rows.dtype, device=rows.device)), dim=1)
             scale = finite.sum(1).clamp(min=1).to(rows.dtype)
         return total / scale.sqrt()
 
@@ -62,7 +64,7 @@ class Expected:
         return {"error": None, "problem": f"{count} of {self.count} integers differ", **self._seen(out, where)}
 
     def _floating_error(self, out: torch.Tensor) -> dict:
-        rows_at_once = max(BLOCK // self.columns, 1)
+        rows_at_once = max((BLOCK if self.values.device.type == "cpu" else DEVICE_BLOCK) // self.columns, 1)
         worst, where = 0.0, 0
         for start in range(0, self.count, rows_at_once * self.columns):
             end = min(start + rows_at_once * self.columns, self.count)

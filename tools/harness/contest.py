@@ -4,37 +4,41 @@ import math
 import random
 import time
 
-import telemetry
+import executed
+import place
+from devicekernels import WATCHED_S
 from kernels import Kernel, KernelError
 from pairs import BrokenRuleError, Calm, Meter, Session, baseline_errors, make_sets, ring_size
-from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError, kinds
+from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
-GO_S = 5e-3
-"""One go takes at least this long, so that the message there and back does not count."""
 LONGEST_TRAIN = 5000
 PIECES = 8
 """A kernel's train is told in at most this many pieces of as many calls as there are slots."""
-DIRTY_SHARE, DIRTY_S = 0.10, 200e-6
-SLOT_BYTES = 256 << 20
+DIRTY_S = 200e-6
+SLOT_ROOM = 256 << 20
 
 
 class Library:
     """A kernel library in a child of the nursery; its outputs are checked after each round."""
 
-    def __init__(self, supervisor, request: dict, contestant: dict, lane: int):
-        self.name, self.lane, self.request = contestant["name"], lane, request
-        path = supervisor.library(contestant["library"])
-        self.kernel: Kernel = supervisor.kernel(kinds(request["task"]), {self.name: path}, request["call_limit_s"])
+    def __init__(self, where: place.Host, request: dict, contestant: dict, lane: int):
+        self.name, self.lane, self.request, self.place = contestant["name"], lane, request, where
+        self.kernel: Kernel = where.kernel({self.name: contestant["library"]})
+        self.kernel.spin = False
         try:
             loaded = self.kernel.load(self.name)
         except KernelError as error:
             raise BrokenRuleError(self.name, str(error)) from error
         self.calm = Calm(self.kernel, loaded["flags"], loaded["omp"])
         self.session: Session | None = None
+        self.order_s = 0.0
+        """What an order without calls takes on a GPU: no part of a train."""
+        self.device_s = 0.0
+        """Of the last go, by the device's own events."""
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
         self.finish()
-        slots = max(min(ring.addresses, SLOT_BYTES // Ring.slot_bytes(ring.made[0])), 1)
+        slots = self.place.contest_slots(ring.addresses, self.place.slot_bytes(Ring.output_bytes(ring.made[0])))
         own = ring.beside(self.lane, slots)
         self.session = Session(self.kernel, own, self.request["task"]["numeric"], widen, flush=0, calm=None)
         self.slots = slots
@@ -44,12 +48,14 @@ class Library:
 
     def go(self, train: list[int]) -> float:
         """Seconds by the supervisor's clock. No call finds its slot already holding an output: between pieces all are poisoned."""
-        wall = 0.0
+        wall = self.device_s = 0.0
         for start in range(0, len(train), self.slots):
             piece = train[start : start + self.slots]
             if start:
                 self.ready()
-            wall += self.session.sample(self.name, piece, list(range(len(piece)))).wall
+            sample = self.session.sample(self.name, piece, list(range(len(piece))))
+            wall += max(sample.wall - self.order_s, sample.wall / 2)
+            self.device_s += sample.seconds
         return wall
 
     def longest(self) -> int:
@@ -59,6 +65,8 @@ class Library:
         """After the first call its pool of threads is there; from now on the process may not change."""
         self.calm.settle()
         self.session.calm = self.calm
+        if self.kernel.launches:
+            self.order_s = min(self.session.order(self.name, [], []).wall for _ in range(9))
 
     def verify(self) -> None:
         self.session.verify()
@@ -74,8 +82,15 @@ class Library:
             return False
         return True
 
-    def waited(self) -> float:
-        return self.kernel.waited()
+    def pid(self) -> int:
+        return self.kernel.pid
+
+    def executed(self) -> dict:
+        """What the device ran in one call, under the profiler; {} where kernels are not launched."""
+        if not self.kernel.launches:
+            return {}
+        self.ready()
+        return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]))
 
     def finish(self) -> None:
         if self.session:
@@ -90,23 +105,36 @@ class Library:
 class Torch:
     """The reference under eager or compile."""
 
-    def __init__(self, supervisor, request: dict, contestant: dict, lane: int):
-        self.name, self.limit_s = contestant["name"], request["call_limit_s"]
-        self.process = supervisor.torch_process("torchhost.py")
+    def __init__(self, where: place.Host, request: dict, contestant: dict, lane: int):
+        self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
+        self.process = where.supervisor.torch_process("torchhost.py")
+        self.order_s = self.device_s = 0.0
         task = request["task"]
-        self.process.call("begin", reference=task["reference"], precision=task["numeric"]["precision"], mode=contestant["kind"])
+        self.process.call(
+            "begin",
+            reference=task["reference"],
+            precision=task["numeric"]["precision"],
+            mode=contestant["kind"],
+            device=request.get("device", "cpu"),
+        )
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
-        self.process.call("attach", arguments=arguments, offsets=ring.plan.offsets, size=ring.shared.size, fds=[ring.shared.fd])
+        inputs = ring.inputs
+        self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd])
+        if self.place.launched:
+            self.order_s = 0.0
+            self.order_s = min(self.go([]) for _ in range(9))
 
     def ready(self) -> None:
         pass
 
     def go(self, train: list[int]) -> float:
         start = time.perf_counter()
-        self.process.call("run", limit_s=self.limit_s, train=train)
-        return time.perf_counter() - start
+        answer = self.process.call("run", limit_s=self.limit_s, watched_s=WATCHED_S if self.place.launched else 0.0, train=train)
+        wall = time.perf_counter() - start
+        self.device_s = answer.get("seconds", 0.0)
+        return max(wall - self.order_s, wall / 2)
 
     def verify(self) -> None:
         pass
@@ -114,8 +142,8 @@ class Torch:
     def longest(self) -> int:
         return LONGEST_TRAIN
 
-    def waited(self) -> float:
-        return telemetry.run_delay(self.process.process.pid)
+    def pid(self) -> int:
+        return self.process.process.pid
 
     def finish(self) -> None:
         pass
@@ -125,22 +153,24 @@ class Torch:
 
 
 def answer(supervisor, request: dict) -> dict:
-    supervisor.oracle().call("begin", task=request["task"])
-    meter = Meter(supervisor, time.perf_counter)
+    where = place.of(supervisor, request)
+    meter = Meter(where, time.perf_counter)
     unavailable: dict[str, str] = {}
     field: dict[str, Library | Torch] = {}
-    found, problem, culprit = [], None, None
+    found, ran, problem, culprit = [], {}, None, None
     order = random.Random(request["order_seed"])
     try:
         for lane, contestant in enumerate(request["contestants"], start=1):
             kind = Library if contestant["kind"] == "library" else Torch
             try:
-                field[contestant["name"]] = kind(supervisor, request, contestant, lane)
+                field[contestant["name"]] = kind(where, request, contestant, lane)
             except (WorkloadError, InfraError) as error:
                 if kind is Library:
                     raise
                 unavailable[contestant["name"]] = str(error)
-        found.extend(one(supervisor, request, workload, field, unavailable, order) for workload in request["workloads"])
+        where.settled()
+        for workload in request["workloads"]:
+            one(where, request, workload, field, unavailable, order, found, ran)
     except BrokenRuleError as error:
         problem, culprit = f"the {error.culprit} {error}", error.culprit
     except WorkloadError as error:
@@ -152,32 +182,52 @@ def answer(supervisor, request: dict) -> dict:
         "kind": "contest",
         "workloads": found,
         "unavailable": unavailable,
+        "executed": ran,
         "problem": problem,
         "culprit": culprit,
         "telemetry": meter.read(),
     }
 
 
-def one(supervisor, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random) -> dict:
-    oracle = supervisor.oracle()
+def one(
+    where: place.Host, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random, found: list, ran: dict
+) -> None:
+    """One workload's rounds to `found`; on a GPU, what each kernel but the first executed to `ran`."""
+    oracle = where.oracle
     oracle.call("drop")
     first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
-    memory = min(supervisor.memory, telemetry.available_memory())
-    size = Ring.set_bytes(first)
-    distinct, addresses, _ = ring_size(size, telemetry.last_level_cache(), 1, memory)
-    supervisor.room(addresses * size + len(field) * (SLOT_BYTES + size))
-    ring = Ring(oracle, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
+    size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
+    distinct, addresses, _ = ring_size(size, where.cache(), 1, where.memory())
+    where.room(addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size))
+    ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
     try:
-        widen = baseline_errors(supervisor, {"libraries": {}, **request}, ring)
+        widen = baseline_errors({"libraries": {}, **request}, ring)
         calls = warm_up(field, unavailable, ring, widen)
-        rounds = play(field, calls, ring, workload["pairs"], order)
+        played = play(field, calls, ring, workload["pairs"], order)
         if not ring.inputs_intact():
             raise InfraError("the inputs changed during a contest")
-        return {"workload": workload["name"], "rounds": rounds, "calls_per_sample": calls}
+        found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
+        for contestant in [c for c in field.values() if isinstance(c, Library)][1:]:
+            look_at(contestant, ran)
     finally:
         for contestant in field.values():
             contestant.finish()
         ring.close()
+
+
+def look_at(contestant: Library, ran: dict) -> None:
+    """Note what a kernel executed on the device; BrokenRuleError unless that was its own."""
+    seen = contestant.executed()
+    if not seen:
+        return
+    if "unavailable" in seen:
+        ran.setdefault(contestant.name, []).append(f"not known: {seen['unavailable']}")
+        return
+    known = ran.setdefault(contestant.name, [])
+    known += [name for name in dict.fromkeys(seen["kernels"]) if name not in known]
+    said = executed.complaint(seen, contestant.kernel.source(contestant.name))
+    if said:
+        raise BrokenRuleError(contestant.name, said)
 
 
 def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
@@ -185,7 +235,7 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
 
     The first library is the one that was accepted before: it alone says whether inputs may be exchanged, for all.
     """
-    calls, exchange = {}, None
+    calls, exchange, go_s = {}, None, ring.place.go_s
     for name, contestant in list(field.items()):
         try:
             contestant.prepare(ring, widen)
@@ -215,34 +265,38 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
             field.pop(name).close()
             continue
         guess = max(min(seconds), 1e-6)
-        train = [at % ring.addresses for at in range(min(math.ceil(GO_S / guess), contestant.longest()))]
+        train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
         contestant.ready()
         guess = contestant.go(train) / len(train)
         contestant.verify()
-        calls[name] = min(max(math.ceil(GO_S / max(guess, 1e-7)), 1), contestant.longest())
+        calls[name] = min(max(math.ceil(go_s / max(guess, 1e-7)), 1), contestant.longest())
     return calls
 
 
-def play(field: dict, calls: dict[str, int], ring: Ring, wanted: int, order: random.Random) -> list[dict[str, float]]:
-    rounds: list[dict[str, float]] = []
-    spare = max(wanted // 2, 2)
+def play(field: dict, calls: dict[str, int], ring: Ring, wanted: int, order: random.Random) -> dict:
+    where, rounds, on_device = ring.place, [], []
+    spare, repeated, dirty = max(wanted // 2, 2), 0, 0
     while len(rounds) < wanted:
         names = list(calls)
         order.shuffle(names)
-        seconds, dirty = {}, False
+        seconds, device, disturbed = {}, {}, False
         for name in names:
             field[name].ready()
         for name in names:
             start = order.randrange(ring.addresses)
             train = [(start + i) % ring.addresses for i in range(calls[name])]
-            waited = field[name].waited()
+            before = where.disturbance([field[name].pid()])
             wall = field[name].go(train)
-            dirty |= field[name].waited() - waited > DIRTY_SHARE * wall + DIRTY_S
+            disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)
             seconds[name] = wall / calls[name]
+            device[name] = field[name].device_s / calls[name]
         for name in names:
             field[name].verify()
-        if dirty and spare:
-            spare -= 1
-        else:
-            rounds.append(seconds)
-    return rounds
+        if disturbed and repeated < spare:
+            repeated += 1
+            continue
+        dirty += disturbed
+        rounds.append(seconds)
+        on_device.append(device)
+    played = {"rounds": rounds, "repeated": repeated, "dirty": dirty}
+    return played | ({"device_rounds": on_device} if where.launched else {})

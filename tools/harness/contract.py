@@ -18,6 +18,12 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FILE = "reference.py"
 
 
+def set_precision(precision: str) -> None:
+    """float32 products at the task's precision: IEEE, or TF32 or bfloat16 where the hardware has them; nothing else in torch decides."""
+    torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high", "bf16": "medium"}[precision])
+    torch.backends.cudnn.allow_tf32 = precision != "ieee"
+
+
 class ContractError(Exception):
     """One sentence for the user, and the traceback where there is one."""
 
@@ -27,7 +33,7 @@ class ContractError(Exception):
 
 
 class Arg:
-    """One argument of one input set: a CPU tensor, or a number."""
+    """One argument of one input set: a tensor, or a number."""
 
     def __init__(self, name: str, value, dtype: str, role: str = ""):
         self.name = name
@@ -102,6 +108,8 @@ class Contract:
             raise ContractError("reference.py has no function `reference`; define reference(**kwargs) that returns or writes the outputs")
         self.has_make_inputs = callable(getattr(self.module, "make_inputs", None))
         self.takes = self._takes()
+        self.device = "cpu"
+        """Where the arguments are made, or moved to."""
         self.returns = False
         """Known after the first call: the outputs are returned, so what is in the output arguments does not matter."""
 
@@ -150,8 +158,16 @@ class Contract:
             return None
         return None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
 
+    def _takes_device(self) -> bool:
+        """make_inputs(dims, seed, device="cpu") makes its tensors where they are needed, which is quicker than moving them."""
+        try:
+            return "device" in inspect.signature(self.module.make_inputs).parameters
+        except (TypeError, ValueError):
+            return False
+
     def _made(self, dims: dict, seed: int) -> list[Arg]:
-        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, dict(dims), seed)
+        there = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
+        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, dict(dims), seed, **there)
         if not isinstance(made, dict) or not made:
             raise ContractError("reference.py: make_inputs must return a dict of every argument by name, in the kernel's order")
         args = []
@@ -159,7 +175,7 @@ class Contract:
             if isinstance(value, torch.Tensor):
                 if value.dtype not in NAMES:
                     raise ContractError(f"reference.py: make_inputs gave {name!r} the dtype {value.dtype}; use one of {', '.join(DTYPES)}")
-                args.append(Arg(name, value.detach().to("cpu").contiguous(), NAMES[value.dtype]))
+                args.append(Arg(name, value.detach().to(self.device).contiguous(), NAMES[value.dtype]))
             elif isinstance(value, (bool, int, float)):
                 kind = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
                 args.append(Arg(name, value, "int64" if kind == "int32" and not -(2**31) <= value < 2**31 else kind))
@@ -175,7 +191,8 @@ class Contract:
         args = []
         for p in parameters:
             if p["pointer"]:
-                args.append(Arg(p["name"], guarded(f"the buffer {p['name']}", filled, count, DTYPES[p["dtype"]], generator), p["dtype"]))
+                buffer = guarded(f"the buffer {p['name']}", filled, count, DTYPES[p["dtype"]], generator)
+                args.append(Arg(p["name"], buffer.to(self.device), p["dtype"]))
             elif p["name"] in dims:
                 value = dims[p["name"]]
                 args.append(Arg(p["name"], bool(value) if p["dtype"] == "bool" else value, p["dtype"]))

@@ -1,30 +1,29 @@
 """Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
 
+import place
 from kernels import Kernel, KernelError
 from workload import InfraError, Ring, Verdict, WorkloadError, spoken
-from workload import kinds as kinds_of
 
 
 class Runner:
     """Keeps one process per library over the cases and starts a new one after a death."""
 
-    def __init__(self, supervisor, request: dict):
-        self.supervisor = supervisor
+    def __init__(self, where: place.Host, request: dict):
+        self.place = where
         self.request = request
         self.running: dict[str, Kernel] = {}
 
     def run(self, name: str, ring: Ring) -> None:
         """One call on set 0 and slot 0; KernelError when the kernel or its manners fail."""
-        ring.slots.poison_slot(0)
+        ring.slots.poison([0])
         kernel = self.running.pop(name, None)
         if kernel is None:
-            path = self.supervisor.library(self.request["libraries"][name])
-            kernel = self.supervisor.kernel(kinds_of(self.request["task"]), {name: path}, self.request["call_limit_s"])
+            kernel = self.place.kernel({name: self.request["libraries"][name]})
             kernel.load(name)
-        kernel.map(ring.shared, ring.plan, ring.slots)
-        kernel.run(name, kernel.pack(ring.arguments(0), 0, 0), 1, names=ring.names)
+        kernel.map(ring)
+        kernel.run(name, kernel.train(ring, [0], [0]), 1, names=ring.names)
         self.running[name] = kernel
-        if not ring.slots.guards_intact(0):
+        if not ring.slots.intact([0])[0]:
             raise KernelError("wrote outside its output (the guard band beside it is changed)")
         if not ring.inputs_intact():
             raise KernelError("changed its inputs")
@@ -35,12 +34,11 @@ class Runner:
 
 
 def answer(supervisor, request: dict) -> dict:
-    runner = Runner(supervisor, request)
+    runner = Runner(place.of(supervisor, request), request)
     cases = []
     try:
-        supervisor.oracle().call("begin", task=request["task"])
         for case in request["cases"]:
-            cases.append(one(supervisor, runner, request, case))
+            cases.append(one(runner, request, case))
             if cases[-1]["status"] == "failed":
                 break
     finally:
@@ -48,12 +46,12 @@ def answer(supervisor, request: dict) -> dict:
     return {"kind": "correctness", "cases": cases}
 
 
-def one(supervisor, runner: Runner, request: dict, case: dict) -> dict:
-    oracle = supervisor.oracle()
+def one(runner: Runner, request: dict, case: dict) -> dict:
+    where = runner.place
     try:
-        made = oracle.call("make", id=0, dims=case["dims"], seed=case["seed"], distribution=case["distribution"])["args"]
-        supervisor.room(2 * Ring.set_bytes(made))
-        ring = Ring(oracle, [made], 1, 1)
+        made = where.oracle.call("make", id=0, dims=case["dims"], seed=case["seed"], distribution=case["distribution"])["args"]
+        where.room(2 * Ring.set_bytes(made))
+        ring = Ring(where, [made], 1, 1)
     except WorkloadError as error:
         said = "hidden workload: the reference cannot compute it; dims_range may be too wide" if case["hidden"] else str(error)
         if case["required"]:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import buffers
 import sandbox
-import telemetry
 import trampoline
 import wire
 from workload import InfraError
@@ -31,16 +30,17 @@ class KernelError(Exception):
 class Nursery:
     """Handle of the nursery process, started when first needed."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()):
         ours, theirs = wire.pair()
+        self.log = folder / f"nursery{'.'.join(('', *arguments))}.log"
         self.process = subprocess.Popen(
-            [sys.executable, "-I", str(HERE / "nursery.py"), str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-I", str(HERE / "nursery.py"), str(theirs.fileno()), str(os.getpid()), *arguments],
             pass_fds=[theirs.fileno()],
-            env=sandbox.environment(),
+            env=environment or sandbox.environment(),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=(folder / "nursery.log").open("w"),
+            stderr=self.log.open("w"),
             start_new_session=True,
         )
         theirs.close()
@@ -48,7 +48,10 @@ class Nursery:
 
     def spawn(self, theirs: socket.socket) -> int:
         self.channel.send({"op": "spawn"}, [theirs.fileno()])
-        return self.channel.recv(30)[0]["pid"]
+        answer = self.channel.recv(150)[0]
+        if answer.get("said"):
+            raise InfraError(f"a process for kernels did not start: {answer['said'][-600:]}")
+        return answer["pid"]
 
     def reap(self, pid: int, patience: float) -> dict:
         self.channel.send({"op": "reap", "pid": pid, "patience": patience})
@@ -71,10 +74,21 @@ class Sample:
         self.calls = calls
         self.flags = (answer["before"], answer["after"])
         self.omp = answer["omp"]
+        self.told = self.seconds
+        """How much of `wall` the process's own clocks account for."""
+        self.starved = False
+        """A device ran dry before the train was launched, so that `seconds` holds launches too."""
+        self.left = 0.0
+        """Seconds for which a device went on after the train's last event."""
+        self.enqueue = 0.0
+        """Seconds that launching took, as the kernel's process says."""
 
 
 class Kernel:
     """One process with one or two libraries in it."""
+
+    launches = False
+    """A call only launches the work; how long that takes is measured for itself."""
 
     def __init__(
         self, nursery: Nursery, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
@@ -115,8 +129,11 @@ class Kernel:
             raise KernelError(answer["error"])
         return answer
 
-    def map(self, shared: buffers.Shared, plan: buffers.Inputs, slots: buffers.Slots) -> None:
+    def map(self, ring) -> None:
+        """Have the ring's inputs and slots at hand; those of before go."""
+        shared, slots = ring.inputs.shared, ring.slots
         readable = shared.read_only()
+        plan = ring.inputs.plan
         self.plan, self.slots = plan, slots
         slots.clear_fault()
         message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": plan.gaps}
@@ -124,6 +141,10 @@ class Kernel:
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
         self.inputs, self.outputs = answer["inputs"], answer["outputs"]
+
+    def train(self, ring, at: list[int], slots: list[int]) -> bytes:
+        """The arguments of a train of calls over these addresses and slots."""
+        return b"".join(self.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
 
     def pack(self, arguments: list[dict], set_index: int, slot: int) -> bytes:
         """The arguments of one call, 8 bytes each; `arguments` in ABI order with scalars' values."""
@@ -157,9 +178,6 @@ class Kernel:
             return sum(1 for _ in Path(f"/proc/{self.pid}/task").iterdir())
         except OSError:
             return 0
-
-    def waited(self) -> float:
-        return telemetry.run_delay(self.pid)
 
     def close(self) -> None:
         """End the process and whatever it left behind."""

@@ -1,6 +1,8 @@
 """Parent of the kernels' processes: has imported what they need, has never computed, and holds no secret and no oracle data.
 
-It answers on the descriptor named in argv: `spawn` (with the child's end of its channel), `reap`, and nothing else.
+It answers on the descriptor named in argv: `spawn` (with the child's end of its channel), `reap`, and nothing else. With `device` and a
+compute capability behind, its children are those of a GPU: some are kept with their context made, on `warm`; `bury` leaves one that was
+killed for later; `settled` waits for all that are starting or ending.
 """
 
 import ctypes  # noqa: F401  (imported here so that no child has to)
@@ -12,17 +14,92 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import kernelhost
 import sandbox
 import wire
 
 
-def spawn(channel: wire.Channel, fds: list[int]) -> int:
+class Cpu:
+    """Children that start when they are wanted."""
+
+    def __init__(self):
+        import kernelhost
+
+        self.serve = kernelhost.serve
+
+    def spawn(self, channel: wire.Channel, fds: list[int]) -> dict:
+        pid = fork(channel, lambda parent: self.serve(socket.socket(fileno=fds[0]), parent))
+        for fd in fds:
+            os.close(fd)
+        return {"pid": pid}
+
+
+class Device:
+    """Children that make their context first and wait until they are wanted."""
+
+    def __init__(self, capability: int):
+        import devicehost
+
+        self.serve = devicehost.serve
+        self.spares: list[tuple[int, wire.Channel, dict]] = []
+        devicehost.prepare_parent(capability)
+
+    def warm(self, channel: wire.Channel, count: int) -> None:
+        while len(self.spares) < count:
+            ours, theirs = wire.pair()
+
+            def live(parent: int, ours=ours, theirs=theirs) -> None:
+                ours.close()
+                for _, other, _ in self.spares:
+                    other.close()
+                self.serve(theirs, parent)
+
+            pid = fork(channel, live)
+            theirs.close()
+            self.spares.append((pid, wire.Channel(ours), {}))
+
+    def settled(self) -> dict:
+        """Wait for all that are starting; what one said when it could not."""
+        self.clear()
+        for pid, outlet, state in self.spares:
+            if self._wait(outlet, state)["said"]:
+                self.spares = [spare for spare in self.spares if spare[0] != pid]
+                return state
+        return {"said": ""}
+
+    def clear(self) -> None:
+        """Wait for all that were killed."""
+        for pid in ENDING.copy():
+            reap(pid, 30.0)
+
+    @staticmethod
+    def _wait(outlet: wire.Channel, state: dict) -> dict:
+        if not state:
+            try:
+                state |= outlet.recv(120)[0]
+            except (wire.ClosedError, wire.LateError) as error:
+                state["said"] = f"it ended or hung before it had a context ({type(error).__name__})"
+        return state
+
+    def spawn(self, channel: wire.Channel, fds: list[int]) -> dict:
+        """Hand the channel to the spare that has waited longest."""
+        self.warm(channel, 1)
+        pid, outlet, state = self.spares.pop(0)
+        answer = self._wait(outlet, state)
+        if not answer["said"]:
+            outlet.send({}, fds)
+            answer = {"pid": pid}
+        outlet.close()
+        for fd in fds:
+            os.close(fd)
+        return answer
+
+
+def fork(channel: wire.Channel, live) -> int:
+    """A child of its own session that lives `live(parent)` and ends."""
     parent = os.getpid()
     child = os.fork()
     if child:
-        for fd in fds:
-            os.close(fd)
+        LIVE.add(child)
         return child
     code = 1
     try:
@@ -30,7 +107,7 @@ def spawn(channel: wire.Channel, fds: list[int]) -> int:
         sandbox.die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         channel.close()
-        kernelhost.serve(socket.socket(fileno=fds[0]), parent)
+        live(parent)
         code = 0
     except BaseException:
         import traceback
@@ -61,6 +138,8 @@ def reap(pid: int, patience: float) -> dict:
                 os.waitpid(stray, 0)
             except OSError:
                 continue
+    LIVE.discard(pid)
+    ENDING.discard(pid)
     return {
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "exit": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
@@ -71,6 +150,8 @@ def reap(pid: int, patience: float) -> dict:
 
 LIVE: set[int] = set()
 """Children that were spawned and not yet reaped; the strays are all the others."""
+ENDING: set[int] = set()
+"""Those among them that were killed and need not be waited for at once: a context takes a while to go."""
 
 
 def children() -> list[int]:
@@ -86,19 +167,25 @@ def main() -> None:
     sandbox.become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = wire.Channel(socket.socket(fileno=int(sys.argv[1])))
+    parent = Device(int(sys.argv[4])) if sys.argv[3:4] == ["device"] else Cpu()
     while True:
         try:
             message, fds = channel.recv()
         except wire.ClosedError:
             break
         if message["op"] == "spawn":
-            pid = spawn(channel, fds)
-            LIVE.add(pid)
-            channel.send({"pid": pid})
+            channel.send(parent.spawn(channel, fds))
+        elif message["op"] == "warm":
+            parent.warm(channel, message["count"] if len(parent.spares) < message["least"] else 0)
+            channel.send({})
+            parent.clear()
+        elif message["op"] == "bury":
+            ENDING.add(message["pid"])
+            channel.send({})
+        elif message["op"] == "settled":
+            channel.send(parent.settled())
         else:
-            answer = reap(message["pid"], message["patience"])
-            LIVE.discard(message["pid"])
-            channel.send(answer)
+            channel.send(reap(message["pid"], message["patience"]))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ MUCH = 0.05
 """Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
 
 
+VERBS = ("probe", "begin", "make", "attach", "place", "intact", "check", "forget", "drop")
+ON_DEVICE = ("arena", "exchange", "poison", "guards", "fingerprints")
+
+
 class InputSet:
     """One set of arguments, its expected outputs (when first needed), and torch's own error on them."""
 
@@ -47,6 +51,9 @@ class Oracle:
         self.loaded = None
         self.sets: dict[int, InputSet] = {}
         self.verified: dict[str, list] = {}
+        self.device = "cpu"
+        self.memory = None
+        """Where buffers lie on a GPU: the arenas there. `inputs` and `outputs` are then tensors of bytes over them."""
         self.inputs: mmap.mmap | None = None
         self.outputs: dict[int, mmap.mmap] = {}
 
@@ -65,11 +72,17 @@ class Oracle:
         identity = hashlib.sha256(task["reference"].encode()).hexdigest()
         if self.loaded is None or self.loaded[0] != identity:
             self.loaded = identity, self.contract.Contract(task["reference"])
+        self.device = message.get("device", "cpu")
+        self.loaded[1].device = self.device
+        if self.device != "cpu" and self.memory is None:
+            import devicememory
+
+            self.memory = devicememory.DeviceMemory(self.torch)
         self.task = task
         self.roles = {a["name"]: a["role"] for a in task["arguments"]}
         self.parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
-        self.torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high", "bf16": "medium"}[task["numeric"]["precision"]])
-        return {}
+        self.contract.set_precision(task["numeric"]["precision"])
+        return self.memory.facts() if self.device != "cpu" else {}
 
     def make(self, message: dict, fds) -> dict:
         """One input set; its arguments with shapes and scalars' values."""
@@ -90,11 +103,37 @@ class Oracle:
             self.outputs[message["lane"]] = mapped
         return {}
 
+    def arena(self, message: dict, fds) -> dict:
+        """Device memory for the inputs (lane None) or the slots of a lane; the answer carries a descriptor of it."""
+        lane = message["lane"]
+        arena, descriptor = self.memory.open(lane, message)
+        if lane is None:
+            self.inputs = arena.bytes
+        else:
+            self.outputs[lane] = arena.bytes
+        return {"size": arena.size, "fds": [descriptor]}
+
+    def exchange(self, message: dict, fds) -> dict:
+        return {"differ": self.memory.exchange(message["pairs"])}
+
+    def poison(self, message: dict, fds) -> dict:
+        self.memory.lanes[message["lane"]].poison(message["slots"])
+        self.torch.cuda.synchronize()
+        return {}
+
+    def guards(self, message: dict, fds) -> dict:
+        return {"intact": self.memory.lanes[message["lane"]].intact(message["slots"])}
+
+    def fingerprints(self, message: dict, fds) -> dict:
+        return {"seen": self.memory.lanes[message["lane"]].fingerprints(message["slots"], message["places"])}
+
     def place(self, message: dict, fds) -> dict:
         """Copy a set's inputs to the offsets given."""
         tensors = self._inputs(message["id"])
         for tensor, offset in zip(tensors, message["offsets"], strict=True):
             self._view(self.inputs, tensor.dtype, tensor.numel(), offset).copy_(tensor.reshape(-1))
+        if self.memory:
+            self.torch.cuda.synchronize()
         return {}
 
     def intact(self, message: dict, fds) -> dict:
@@ -138,6 +177,8 @@ class Oracle:
         self.verified.clear()
         self.inputs = None
         self.outputs.clear()
+        if self.memory:
+            self.memory.drop()
         return {}
 
     def _nearly(self, a, b) -> bool:
@@ -179,9 +220,11 @@ class Oracle:
             for t, dtype, offset in zip(outputs, dtypes, slot["offsets"], strict=True)
         ]
 
-    def _view(self, memory: mmap.mmap, dtype, count: int, offset: int):
+    def _view(self, memory, dtype, count: int, offset: int):
         if count == 0:
-            return self.torch.empty(0, dtype=dtype)
+            return self.torch.empty(0, dtype=dtype, device=self.device)
+        if self.device != "cpu":
+            return memory[offset : offset + count * dtype.itemsize].view(dtype)
         return self.torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
 
     def _bits(self, tensor):
@@ -211,8 +254,8 @@ def transform(torch, args, distribution: str, seed: int) -> None:
         elif distribution == "shifted":
             x = x + sign * chance.uniform(3.0, 20.0) * (spread or 1.0)
         elif distribution == "outliers":
-            generator = torch.Generator().manual_seed(seed + 1)
-            chosen = torch.rand(x.shape, generator=generator) < max(1e-3, 1.5 / x.numel())
+            generator = torch.Generator(device=x.device).manual_seed(seed + 1)
+            chosen = torch.rand(x.shape, generator=generator, device=x.device) < max(1e-3, 1.5 / x.numel())
             x = torch.where(chosen, x * chance.uniform(20.0, 60.0), x)
         elif distribution == "near_zero":
             x = x * 1e-4
@@ -232,7 +275,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = wire.Channel(socket.socket(fileno=int(sys.argv[1])))
     oracle = Oracle()
-    verbs = {name: getattr(oracle, name) for name in ("probe", "begin", "make", "attach", "place", "intact", "check", "forget", "drop")}
+    verbs = {name: getattr(oracle, name) for name in (*VERBS, *ON_DEVICE)}
     while True:
         try:
             message, fds = channel.recv()
@@ -248,7 +291,10 @@ def main() -> None:
             asked = "allocate" in str(error) or "memory" in str(error)
             said = "the workload does not fit in memory; make its dims smaller" if asked else f"the oracle failed: {error}"
             answer = {"error" if asked else "infra": said, "log": traceback.format_exc()[-4000:]}
-        channel.send(answer)
+        carried = answer.pop("fds", [])
+        channel.send(answer, carried)
+        for fd in carried:
+            os.close(fd)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 
 import telemetry
 from kernels import Kernel, KernelError, Sample
-from workload import CHANCE, SWAPS, Ring, Verdict, kinds
+from workload import CHANCE, SWAPS, Ring, Verdict
 
 PLACES = 256
 """Secret places of each output that are read right after a call and again at the end."""
@@ -15,6 +15,8 @@ SAMPLED = 0.15
 """Share of the calls whose outputs are compared with a reference of exactly their inputs, whatever the rest looks like."""
 SLACK_S, SLACK_SHARE = 3e-4, 0.25
 """How much more the supervisor's clock may show beyond the kernel's own for the candidate than for the incumbent, in the median."""
+LEFT_S, LEFT_SHARE = 3e-5, 0.05
+"""How long a device may go on after the last event of a train, in the median."""
 COLD = 2
 """The ring and what lies between two uses of a buffer exceed this many times the last-level cache."""
 
@@ -32,7 +34,7 @@ class BrokenRuleError(Exception):
 class Call:
     """One call made: where, with which exchanges, and what its output looked like right afterwards."""
 
-    def __init__(self, name: str, at: int, slot: int, swaps: list, seen: bytes):
+    def __init__(self, name: str, at: int, slot: int, swaps: list, seen):
         self.name, self.at, self.slot, self.swaps, self.seen = name, at, slot, swaps, seen
 
 
@@ -78,18 +80,19 @@ class Session:
         self.places = [CHANCE.random() for _ in range(PLACES)]
         self.calls: list[Call] = []
         self.clocks: dict[str, list[tuple[float, float]]] = {}
+        self.left: dict[str, list[float]] = {}
         self.max_error = 0.0
         self.tolerance: float | None = None
         self.exchange = True
         self.swaps = SWAPS
-        kernel.map(ring.shared, ring.plan, ring.slots)
+        kernel.map(ring)
 
     def sample(self, name: str, at: list[int], slots: list[int], *, flush: bool = True, keep: bool = True) -> Sample:
         """A train of calls over `at` addresses, each writing to its own of `slots`."""
         ring, swaps = self.ring, {}
         if keep and self.exchange:
-            swaps = {address: ring.swap(address, self.swaps) for address in sorted(set(at))}
-        packed = b"".join(self.kernel.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
+            swaps = ring.swap(sorted(set(at)), self.swaps)
+        packed = self.kernel.train(ring, at, slots)
         try:
             if flush and self.flush:
                 self.kernel.flush(self.flush)
@@ -97,25 +100,38 @@ class Session:
         except KernelError as error:
             raise BrokenRuleError(name, str(error)) from error
         finally:
-            for address, done in swaps.items():
-                ring.unswap(address, done)
+            ring.unswap(swaps)
         if keep:
             written = dict(zip(slots, at, strict=True))  # a slot used twice holds the last call
-            self.clocks.setdefault(name, []).append((result.wall, result.seconds))
+            self.clocks.setdefault(name, []).append((result.wall, result.told))
             self.calls = [call for call in self.calls if call.slot not in written]
-            self.calls += [Call(name, a, s, swaps.get(a, []), ring.slots.fingerprint(s, self.places)) for s, a in written.items()]
+            self.left.setdefault(name, []).append(result.left)
+            seen = ring.slots.fingerprints(list(written), self.places)
+            self.calls += [Call(name, a, s, swaps.get(a, []), print_) for (s, a), print_ in zip(written.items(), seen, strict=True)]
         if self.calm:
             self.calm.check(name, result)
         return result
+
+    def order(self, name: str, at: list[int], slots: list[int]) -> Sample:
+        """A train with its launches in sight, whose outputs are not looked at; an empty one shows what the order itself costs."""
+        before, self.kernel.spin = self.kernel.spin, False
+        try:
+            return self.kernel.run(name, self.kernel.train(self.ring, at, slots), len(at), self.ring.names)
+        except KernelError as error:
+            raise BrokenRuleError(name, str(error)) from error
+        finally:
+            self.kernel.spin = before
 
     def verify(self) -> None:
         """Check every call made since the last time; BrokenRuleError names the one to blame."""
         ring, calls = self.ring, self.calls
         self.calls = []
-        for call in calls:
-            if ring.slots.fingerprint(call.slot, self.places) != call.seen:
+        slots = [call.slot for call in calls]
+        now, intact = ring.slots.fingerprints(slots, self.places), ring.slots.intact(slots)
+        for call, seen, whole in zip(calls, now, intact, strict=True):
+            if seen != call.seen:
                 raise BrokenRuleError(call.name, "went on writing its output after it had returned")
-            if not ring.slots.guards_intact(call.slot):
+            if not whole:
                 raise BrokenRuleError(call.name, "wrote outside its output (the guard band beside it is changed)")
         entries = [
             {
@@ -138,6 +154,9 @@ class Session:
 
     def clocks_agree(self) -> None:
         """The process's own times against the supervisor's clock: what lies between must be alike for both kernels."""
+        left = statistics.median(self.left.get("candidate", [0.0]))
+        if left > LEFT_S + LEFT_SHARE * statistics.median(own for _, own in self.clocks.get("candidate", [(0.0, 0.0)])):
+            raise BrokenRuleError("candidate", f"left work running on another stream for {left:.2g} s after the one given was done")
         beyond = {name: statistics.median(wall - own for wall, own in seen) for name, seen in self.clocks.items()}
         if set(beyond) < {"incumbent", "candidate"}:
             return
@@ -153,8 +172,7 @@ class Session:
     def clear(self, slots: int) -> None:
         """Poison the first `slots`; what was noted about them is void."""
         self.calls = [call for call in self.calls if call.slot >= slots]
-        for slot in range(slots):
-            self.ring.slots.poison_slot(slot)
+        self.ring.slots.poison(list(range(slots)))
 
 
 def make_sets(oracle, dims: dict, seed: int, distinct: int, first: list[dict]) -> list[list[dict]]:
@@ -180,18 +198,17 @@ def pick(order: random.Random, addresses: int, calls: int) -> tuple[list[int], l
     return [a[i % len(a)] for i in range(calls)], [b[i % len(b)] for i in range(calls)]
 
 
-def baseline_errors(supervisor, request: dict, ring: Ring) -> list | None:
+def baseline_errors(request: dict, ring: Ring) -> list | None:
     """The frozen baseline's own errors on address 0, which widen the tolerance; None without one or when it fails."""
     if "baseline" not in request["libraries"]:
         return None
-    path = supervisor.library(request["libraries"]["baseline"])
     try:
-        kernel = supervisor.kernel(kinds(request["task"]), {"baseline": path}, request["call_limit_s"])
+        kernel = ring.place.kernel({"baseline": request["libraries"]["baseline"]})
         try:
             kernel.load("baseline")
-            kernel.map(ring.shared, ring.plan, ring.slots)
-            ring.slots.poison_slot(0)
-            kernel.run("baseline", kernel.pack(ring.arguments(0), 0, 0), 1)
+            kernel.map(ring)
+            ring.slots.poison([0])
+            kernel.run("baseline", kernel.train(ring, [0], [0]), 1)
         finally:
             kernel.close()
     except KernelError:
@@ -203,10 +220,10 @@ def baseline_errors(supervisor, request: dict, ring: Ring) -> list | None:
 class Meter:
     """Telemetry of a batch: load, and the CPU time that others took."""
 
-    def __init__(self, supervisor, clock):
-        self.supervisor, self.clock = supervisor, clock
+    def __init__(self, where, clock):
+        self.place, self.supervisor, self.clock = where, where.supervisor, clock
         self.load = telemetry.load()
-        self.start, self.busy, self.own = clock(), telemetry.busy(), supervisor.own_cpu()
+        self.start, self.busy, self.own = clock(), telemetry.busy(), self.supervisor.own_cpu()
 
     def read(self) -> dict:
         """Call when the kernels' processes have ended, so that their time is counted as ours."""
@@ -218,4 +235,5 @@ class Meter:
             "load_after": telemetry.load(),
             "foreign_cpu_fraction": min(max(taken / max(seconds * cores, 1e-9), 0.0), 1.0),
             "seconds": seconds,
+            **self.place.telemetry(),
         }

@@ -15,8 +15,14 @@ from pathlib import Path
 CLONE_NEWNET, CLONE_NEWUSER, CLONE_NEWIPC = 0x40000000, 0x10000000, 0x08000000
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
 SIGKILL = 9
-FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
+FS_EXECUTE, FS_READ_FILE, FS_READ_DIR, FS_WRITE_FILE, FS_IOCTL = 1 << 0, 1 << 2, 1 << 3, 1 << 1, 1 << 15
+FS_FILES = 0b111_1111_1111_1111 & ~(1 << 6 | 1 << 11)
+"""Everything that can be done to files and folders, but no device nodes."""
+ON_FILES = FS_EXECUTE | FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL | 1 << 14
 READABLE = ("/usr", "/lib", "/lib64", "/opt", "/nix/store", "/etc/ld.so.cache", "/sys/devices/system", "/proc/cpuinfo", "/proc/stat")
+PSEUDO = ("/proc/self", "/proc/driver", "/proc/meminfo", "/proc/modules", "/proc/devices", "/proc/version", "/sys")
+"""Read by CUDA's driver and by CUPTI."""
+GPU_FILE_BYTES = 1 << 30
 PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
@@ -43,12 +49,12 @@ def threads() -> int:
     return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
 
 
-def limit(address_space: int, cpu_s: int) -> dict[str, object]:
+def limit(address_space: int, cpu_s: int, file_bytes: int = 1 << 20) -> dict[str, object]:
     """Set resource limits; 0 leaves one as it is."""
     wanted = {
         "RLIMIT_AS": address_space,
         "RLIMIT_CPU": cpu_s,
-        "RLIMIT_FSIZE": 1 << 20,
+        "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": 1024,
         "RLIMIT_NPROC": 4096 + 16 * (os.cpu_count() or 1),
     }
@@ -76,8 +82,9 @@ def no_network(libc) -> str:
     return f"not isolated ({os.strerror(ctypes.get_errno())})"
 
 
-def landlock(libc, readable) -> str:
-    """Restrict the file system to reading `readable`, forbid TCP, abstract sockets and signals to others. Returns the ABI or why not."""
+def landlock(libc, readable, more: dict[str, int] | None = None) -> str:
+    """Restrict the file system to reading `readable` and what `more` allows (path -> rights); forbid TCP, abstract sockets and signals
+    to others. Returns the ABI or why not."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
         return f"not available ({os.strerror(ctypes.get_errno())})"
@@ -87,12 +94,14 @@ def landlock(libc, readable) -> str:
     if ruleset < 0:
         return f"refused ({os.strerror(ctypes.get_errno())})"
     rules = [(path, FS_READ_FILE) for path in readable] + [("/dev/null", FS_READ_FILE | FS_WRITE_FILE), ("/dev/urandom", FS_READ_FILE)]
+    rules += (more or {}).items()
     for path, access in rules:
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        wanted = access | (FS_READ_DIR if Path(path).is_dir() else 0)
+        folder = Path(path).is_dir()
+        wanted = handled & (access | FS_READ_DIR if folder else access & ON_FILES)
         libc.syscall(445, ctypes.c_int(ruleset), ctypes.c_int(1), struct.pack("=Qi", wanted, handle), ctypes.c_uint(0))
         os.close(handle)
     refused = libc.syscall(446, ctypes.c_int(ruleset), ctypes.c_uint(0))
@@ -113,6 +122,24 @@ def shut_in(readable, address_space: int, cpu_s: int, parent: int) -> dict[str, 
     report["network"] = no_network(libc)
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     report["landlock"] = landlock(libc, (*READABLE, *(p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p), *readable))
+    report["capabilities"] = drop_capabilities(libc)
+    die_with_parent(parent)  # last: a change of credentials clears it
+    return report
+
+
+def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
+    """Limits, no new privileges, no files but those that torch, Triton and the driver read, its own cache, and the GPU's nodes."""
+    report: dict[str, object] = {"limits": limit(0, hello["cpu_s"], GPU_FILE_BYTES)}
+    report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    look = FS_READ_FILE | FS_EXECUTE
+    more = dict.fromkeys((*READABLE, *hello["readable"], "/bin", "/sbin"), look)
+    more |= {path: look for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
+    more |= dict.fromkeys(PSEUDO, FS_READ_FILE)
+    more |= {str(Path(module.__file__).parent): look for name in ("torch", "triton", "numpy") if (module := sys.modules.get(name))}
+    more[hello["cache"]] = FS_FILES
+    nodes = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
+    more |= {str(path): nodes for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
+    report["landlock"] = landlock(libc, (), more)
     report["capabilities"] = drop_capabilities(libc)
     die_with_parent(parent)  # last: a change of credentials clears it
     return report

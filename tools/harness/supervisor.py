@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import contest
 import correctness
+import devicekernels
 import kernels
 import sandbox
 import telemetry
@@ -61,11 +62,15 @@ class TorchProcess:
         theirs.close()
         self.channel = wire.Channel(ours)
 
-    def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), **message) -> dict:
-        """One verb; WorkloadError for the reference's fault, InfraError for the machine's."""
+    def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), watched_s: float = 0.0, **message) -> dict:
+        """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake for so long."""
         try:
             self.channel.send({"op": op, **message}, fds)
-            answer = self.channel.recv(limit_s)[0]
+            if watched_s:
+                self.channel.watch(watched_s)
+            answer, carried = self.channel.recv(limit_s)
+            if carried:
+                answer["fds"] = carried
         except (wire.ClosedError, wire.LateError) as error:
             self.close()
             late = isinstance(error, wire.LateError)
@@ -102,14 +107,41 @@ class Supervisor:
         self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
         self._oracle: TorchProcess | None = None
         self._nursery: kernels.Nursery | None = None
+        self._device_nursery: devicekernels.DeviceNursery | None = None
+        self._caches: devicekernels.Caches | None = None
+        self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        """The GPU of all our processes: what was visible to us, until a request chooses one."""
+
+    def choose(self, index: int) -> None:
+        """Use the GPU with this index among those visible to us; processes that see another one are ended."""
+        listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+        if listed and index >= len(listed):
+            raise InfraError(f"there is no device {index}; CUDA_VISIBLE_DEVICES lists {len(listed)}")
+        chosen = listed[index] if listed else str(index)
+        if chosen != self.visible:
+            self.restart()
+            self.visible = chosen
 
     def oracle(self) -> TorchProcess:
         if self._oracle is None or not self._oracle.alive:
-            self._oracle = TorchProcess("oracle.py", self.scratch, KEEP_MEMORY)
+            self._oracle = TorchProcess("oracle.py", self.scratch, KEEP_MEMORY | self._visible())
         return self._oracle
 
     def torch_process(self, script: str) -> TorchProcess:
-        return TorchProcess(script, self.scratch)
+        return TorchProcess(script, self.scratch, self._visible())
+
+    def _visible(self) -> dict[str, str]:
+        return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible else {}
+
+    def device_nursery(self, capability: int) -> devicekernels.DeviceNursery:
+        """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of its architecture."""
+        if self._device_nursery is None or self._device_nursery.process.poll() is not None:
+            self._device_nursery = devicekernels.DeviceNursery(self.scratch, devicekernels.environment(self.visible), capability)
+        return self._device_nursery
+
+    def caches(self) -> devicekernels.Caches:
+        self._caches = self._caches or devicekernels.caches_in(self.scratch)
+        return self._caches
 
     def nursery(self) -> kernels.Nursery:
         if self._nursery is None or self._nursery.process.poll() is not None:
@@ -126,17 +158,10 @@ class Supervisor:
             raise InfraError(f"the job has no file {relative}")
         return str(path)
 
-    def room(self, wanted: int) -> None:
-        """Refuse what cannot be had, in words."""
-        if wanted > min(self.memory, telemetry.available_memory()):
-            raise WorkloadError(
-                f"its buffers need {wanted:,} bytes, more than the {min(self.memory, telemetry.available_memory()):,} available"
-            )
-
     def own_cpu(self) -> float:
         """CPU seconds of this process, of its children and of those that they have ended."""
         pids = [os.getpid()]
-        pids += [child.process.pid for child in (self._oracle, self._nursery) if child is not None]
+        pids += [child.process.pid for child in (self._oracle, self._nursery, self._device_nursery) if child is not None]
         return sum(telemetry.used(pid) for pid in pids)
 
     def handle(self, folder: Path) -> None:
@@ -156,6 +181,8 @@ class Supervisor:
         part = folder / "result.json.part"
         part.write_text(json.dumps(result))
         part.rename(folder / "result.json")
+        if self._device_nursery is not None:
+            self._device_nursery.warm()  # between jobs, so that no context is made while a kernel is timed
 
     def answer(self, request: dict) -> dict:
         kind = request["kind"]
@@ -171,10 +198,10 @@ class Supervisor:
 
     def restart(self) -> None:
         """After a failure of our own nothing is trusted: the children are started anew when next needed."""
-        for child in (self._oracle, self._nursery):
+        for child in (self._oracle, self._nursery, self._device_nursery):
             if child is not None:
                 child.close()
-        self._oracle = self._nursery = None
+        self._oracle = self._nursery = self._device_nursery = None
 
     def close(self) -> None:
         self.restart()

@@ -2,33 +2,30 @@
 
 import math
 import random
+import statistics
 import time
 
-import telemetry
+import place
 from kernels import Kernel, KernelError
 from pairs import BrokenRuleError, Calm, Meter, Session, baseline_errors, make_sets, pick, ring_size
-from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError, kinds
+from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
-SHORT_S = 50e-6
-"""Kernels below this run as trains."""
-SAMPLE_S = 120e-6
-LONGEST_TRAIN = 1000
-CHUNK_BYTES = 128 << 20
-DIRTY_SHARE, DIRTY_S = 0.10, 100e-6
-"""A pair is dirty when its threads had to wait for a core for longer than this share of it plus these seconds."""
+DIRTY_S = 100e-6
+"""A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
+LAUNCHED_S = 2e-3
+"""A train that is timed with its launches included takes about this long."""
 BOTH = ("incumbent", "candidate")
 
 
 def answer(supervisor, request: dict) -> dict:
-    oracle = supervisor.oracle()
-    oracle.call("begin", task=request["task"])
-    meter = Meter(supervisor, time.perf_counter)
+    where = place.of(supervisor, request)
+    meter = Meter(where, time.perf_counter)
     order = random.Random(request["order_seed"])
     found, kernel = [], None
     try:
-        kernel, calm = load(supervisor, request)
+        kernel, calm = load(where, request)
         for workload in request["workloads"]:
-            found.append(one(supervisor, request, workload, kernel, calm, order))
+            found.append(one(where, request, workload, kernel, calm, order))
             if found[-1]["problem"]:
                 break
     except BrokenRuleError as error:
@@ -41,11 +38,10 @@ def answer(supervisor, request: dict) -> dict:
     return {"kind": "timing", "workloads": found, "telemetry": meter.read()}
 
 
-def load(supervisor, request: dict) -> tuple[Kernel, Calm]:
+def load(where: place.Host, request: dict) -> tuple[Kernel, Calm]:
     """Both libraries in one process, with what each may not change noted."""
-    paths = {name: supervisor.library(request["libraries"][name]) for name in BOTH}
     culprit = "incumbent"
-    kernel = supervisor.kernel(kinds(request["task"]), paths, request["call_limit_s"])
+    kernel = where.kernel({name: request["libraries"][name] for name in BOTH})
     try:
         first = kernel.load("incumbent")
         culprit = "candidate"
@@ -59,17 +55,18 @@ def load(supervisor, request: dict) -> tuple[Kernel, Calm]:
     return kernel, Calm(kernel, first["flags"], first["omp"] or second["omp"])
 
 
-def one(supervisor, request: dict, workload: dict, kernel: Kernel, calm: Calm, order: random.Random) -> dict:
+def one(where: place.Host, request: dict, workload: dict, kernel: Kernel, calm: Calm, order: random.Random) -> dict:
     """One workload: warm up, size the trains, then the pairs in chunks."""
-    oracle = supervisor.oracle()
+    oracle = where.oracle
     oracle.call("drop")
     made = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
-    timed = Timed(supervisor, request, workload, kernel, calm, order, made)
+    timed = Timed(where, request, workload, kernel, calm, order, made)
     try:
         timed.prepare()
         timed.cold_pairs()
         timed.session.clocks_agree()
         timed.warm()
+        timed.launches()
         timed.session.inputs_intact("candidate")
         return timed.result()
     except BrokenRuleError as error:
@@ -85,14 +82,14 @@ def failed(name: str, error: BrokenRuleError) -> dict:
 class Timed:
     """The measurement of one workload."""
 
-    def __init__(self, supervisor, request, workload, kernel, calm, order, made):
-        self.supervisor, self.request, self.workload = supervisor, request, workload
+    def __init__(self, where, request, workload, kernel, calm, order, made):
+        self.place, self.request, self.workload = where, request, workload
         self.kernel, self.calm, self.order, self.made = kernel, calm, order, made
-        self.cache = telemetry.last_level_cache()
         self.calls = 1
-        self.repeated = 0
+        self.repeated = self.dirty = 0
         self.pairs: list[dict] = []
         self.warm_pairs: list[dict] = []
+        self.launched: dict[str, float] = {}
         self.ring: Ring | None = None
         self.session: Session | None = None
         self.slots = 0
@@ -101,27 +98,27 @@ class Timed:
         """Lay out the ring; warm both kernels up; where they are short, lay it out again for trains."""
         self.lay_out()
         per_call = self.warm_up()
-        if min(per_call) < SHORT_S:
-            self.calls = min(math.ceil(SAMPLE_S / max(min(per_call), 1e-8)), LONGEST_TRAIN)
+        if min(per_call) < self.place.short_s:
+            self.calls = min(math.ceil(self.place.sample_s / max(min(per_call), 1e-8)), self.place.longest)
             self.lay_out()
             self.warm_up()
 
     def lay_out(self) -> None:
-        memory = min(self.supervisor.memory, telemetry.available_memory())
-        set_bytes, slot_bytes = Ring.set_bytes(self.made), Ring.slot_bytes(self.made)
-        distinct, addresses, flush = ring_size(set_bytes, self.cache, self.calls, memory)
-        budget = min(max(CHUNK_BYTES, 4 * self.cache), memory // 4)
+        where = self.place
+        set_bytes, slot_bytes = Ring.set_bytes(self.made), where.slot_bytes(Ring.output_bytes(self.made))
+        distinct, addresses, flush = ring_size(set_bytes, where.cache(), self.calls, where.memory())
         pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
         # At least one pair's slots; a train whose slots do not fit uses them again.
-        self.slots = max(min(2 * self.calls * pairs, budget // slot_bytes), 2)
-        self.supervisor.room(addresses * set_bytes + self.slots * slot_bytes)
+        self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)
+        where.room(addresses * set_bytes + self.slots * slot_bytes)
         if self.ring:
             self.ring.close()
-        oracle = self.supervisor.oracle()
-        first = oracle.call("make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given")["args"]
-        made = make_sets(oracle, self.workload["dims"], self.workload["seed"], distinct, first)
-        self.ring = Ring(oracle, made, addresses, self.slots)
-        widen = self.session.widen if self.session else baseline_errors(self.supervisor, self.request, self.ring)
+            first = where.oracle.call("make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given")
+            self.made = first["args"]
+        made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
+        self.ring = Ring(where, made, addresses, self.slots)
+        widen = self.session.widen if self.session else baseline_errors(self.request, self.ring)
+        where.settled()
         self.session = Session(self.kernel, self.ring, self.request["task"]["numeric"], widen, flush=flush, calm=None)
 
     def warm_up(self) -> list[float]:
@@ -133,7 +130,7 @@ class Timed:
             train = [0] * self.calls
             slots = [slot] * self.calls
             seen = [session.sample(name, train, slots, keep=False).seconds]
-            if seen[0] < 10 * SHORT_S:
+            if seen[0] < 10 * self.place.short_s:
                 seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
             session.clear(2)
             session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS
@@ -152,7 +149,7 @@ class Timed:
             if name != "incumbent" or not session.exchange or not error.wrong:
                 raise
             session.exchange = False
-            self.supervisor.oracle().call("forget")
+            self.place.oracle.call("forget")
             session.clear(2)
             session.sample(name, [0], [0])
             session.verify()
@@ -170,19 +167,21 @@ class Timed:
                 if dirty and self.repeated < spare:
                     self.repeated += 1
                 else:
+                    self.dirty += dirty
                     self.pairs.append(pair)
 
     def pair(self, at: int) -> tuple[dict, bool]:
         first = self.order.random() < 0.5
         names = BOTH[::-1] if first else BOTH
         places = pick(self.order, self.ring.addresses, self.calls)
-        seconds, before = {}, self.kernel.waited()
+        samples, before = {}, self.place.disturbance([self.kernel.pid])
         for turn, (name, addresses) in enumerate(zip(names, places, strict=True)):
             base = (2 * at + turn) * self.calls
             slots = [(base + i) % self.slots for i in range(self.calls)]
-            seconds[name] = self.session.sample(name, addresses, slots).seconds
-        waited = self.kernel.waited() - before
-        dirty = waited > DIRTY_SHARE * sum(seconds.values()) + DIRTY_S
+            samples[name] = self.session.sample(name, addresses, slots)
+        seconds = {name: sample.seconds for name, sample in samples.items()}
+        after = self.place.disturbance([self.kernel.pid])
+        dirty = self.place.disturbed(before, after, sum(seconds.values()), list(samples.values()), DIRTY_S)
         return pair_of(seconds, self.calls, first), dirty
 
     def warm(self) -> None:
@@ -194,10 +193,32 @@ class Timed:
                 train, slots = [0] * self.calls, [slot] * self.calls
                 self.session.clear(2)
                 self.session.sample(name, train, slots, flush=False, keep=False)
-                self.session.ring.slots.poison_slot(slot)
+                self.session.ring.slots.poison([slot])
                 seconds[name] = self.session.sample(name, train, slots, flush=False).seconds
                 self.session.verify()
             self.warm_pairs.append(pair_of(seconds, self.calls, first))
+
+    def launches(self) -> None:
+        """Where calls are launched: seconds a call by the supervisor's clock with the launches included, which must agree with the rest."""
+        if not self.kernel.launches:
+            return
+        for name, which in zip(BOTH, ("incumbent_s", "candidate_s"), strict=True):
+            alone = statistics.median(pair[which] for pair in self.pairs)
+            calls = min(math.ceil(LAUNCHED_S / alone), self.place.longest)
+            train = [i % self.ring.addresses for i in range(calls)]
+            slots = [i % self.slots for i in range(calls)]
+            empty, walls, told = [], [], []
+            for _ in range(5):
+                empty.append(self.session.order(name, [], []).wall)
+                sample = self.session.order(name, train, slots)
+                walls.append((sample.wall - min(empty)) / calls)
+                told.append(max(alone, sample.enqueue / calls))
+            self.session.clear(self.slots)
+            self.launched[f"launched_{name}_s"] = seen = statistics.median(walls)
+            if name == "candidate" and seen > 1.3 * statistics.median(told) + 300e-6 / calls:
+                raise BrokenRuleError(
+                    name, f"took {seen:.3g} s a call by the supervisor's clock, but its device events say {alone:.3g} s a call"
+                )
 
     def result(self) -> dict:
         session = self.session
@@ -211,6 +232,8 @@ class Timed:
             "problem": None,
             "culprit": None,
             "repeated": self.repeated,
+            "dirty": self.dirty,
+            **self.launched,
         }
 
     def close(self) -> None:

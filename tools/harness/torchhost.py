@@ -13,6 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import sandbox
 import wire
 
+MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
+"""Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
+
 
 class Host:
     def __init__(self):
@@ -26,8 +29,15 @@ class Host:
         self.calls: list[dict] = []
 
     def begin(self, message: dict, fds) -> dict:
-        torch = self.torch
-        torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high", "bf16": "medium"}[message["precision"]])
+        self.contract.set_precision(message["precision"])
+        self.device, self.arena = message["device"], None
+        if self.device != "cpu":
+            import cuda
+
+            self.torch.cuda.init()
+            self.torch.zeros(1, device="cuda")
+            self.driver, self.cuda = cuda.Driver(), cuda
+            self.events = self.driver.event(), self.driver.event()
         self.reference = self.contract.Contract(message["reference"])
         self.function = self.reference.function
         self.mode = message["mode"]
@@ -36,7 +46,7 @@ class Host:
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Tensors over the shared inputs, one set of keyword arguments an address."""
         torch = self.torch
-        memory = mmap.mmap(fds[0], message["size"], access=mmap.ACCESS_READ)
+        view = self._mapped(fds[0], message["size"])
         os.close(fds[0])
         self.calls = []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
@@ -46,21 +56,43 @@ class Host:
                 if a["role"] == "scalar":
                     given[a["name"]] = a["value"]
                 elif a["role"] == "output":
-                    given[a["name"]] = torch.zeros(a["shape"], dtype=dtype)
+                    given[a["name"]] = torch.zeros(a["shape"], dtype=dtype, device=self.device)
                 else:
-                    flat = torch.frombuffer(memory, dtype=dtype, count=max(torch.Size(a["shape"]).numel(), 0), offset=next(places))
-                    given[a["name"]] = flat.view(a["shape"])
+                    given[a["name"]] = view(dtype, torch.Size(a["shape"]).numel(), next(places)).view(a["shape"])
             takes = self.reference.takes
             self.calls.append(given if takes is None else {name: value for name, value in given.items() if name in takes})
-        if self.mode == "compile":
+        if self.mode in MODES:
             torch._dynamo.reset()
-            self.function = torch.compile(self.reference.function, dynamic=False)
+            self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
         return {}
 
+    def _mapped(self, fd: int, size: int):
+        """view(dtype, count, offset) of the inputs, which this process cannot write."""
+        torch = self.torch
+        if self.device == "cpu":
+            memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+            return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
+        self.calls = []
+        if self.arena:
+            torch.cuda.synchronize()
+            self.driver.unmap(*self.arena)
+        handle = self.driver.adopt(fd)
+        address = self.driver.map(handle, size, self.cuda.READ)
+        self.driver.release(handle)
+        self.arena = address, size
+        return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(dtype)
+
     def run(self, message: dict, fds) -> dict:
+        if self.device == "cpu":
+            for at in message["train"]:
+                self.function(**self.calls[at])
+            return {}
+        self.driver.record(self.events[0], None)
         for at in message["train"]:
             self.function(**self.calls[at])
-        return {}
+        self.driver.record(self.events[1], None)
+        self.driver("cuCtxSynchronize")
+        return {"seconds": self.driver.elapsed(*self.events)}
 
 
 def main() -> None:

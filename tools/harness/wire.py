@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import select
 import socket
 import struct
 import time
@@ -63,6 +64,14 @@ class Channel:
             raise ForgedError("a message without the right signature")
         self.received += 1
         return json.loads(body), fds
+
+    def watch(self, seconds: float):
+        """Return when something has come, or after so many seconds. Never sleeps: waking up would be part of what is clocked."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while not poll.poll(0) and time.monotonic() < deadline:
+            pass
 
     def close(self):
         self.sock.close()

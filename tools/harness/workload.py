@@ -33,8 +33,9 @@ def count(shape: list[int]) -> int:
 class Ring:
     """`values` input sets (ids known to the oracle) laid out at `addresses` places, and `slots` output slots."""
 
-    def __init__(self, oracle, made: list[list[dict]], addresses: int, slots: int):
-        self.oracle = oracle
+    def __init__(self, place, made: list[list[dict]], addresses: int, slots: int):
+        self.place = place
+        self.oracle = place.oracle
         self.lane = 0
         self.made = made
         first = made[0]
@@ -43,16 +44,14 @@ class Ring:
         self.names = [a["name"] for a in self.ins]
         if any([a["shape"] for a in args] != [a["shape"] for a in first] for args in made):
             raise WorkloadError("reference.py: make_inputs gives other shapes for other seeds; make them depend on dims alone")
-        self.plan = buffers.Inputs([self._bytes(a) for a in self.ins], addresses)
-        self.shared = buffers.Shared(self.plan.total)
-        oracle.call("attach", size=self.shared.size, lane=None, fds=[self.shared.fd])
+        self.inputs = place.inputs([self._bytes(a) for a in self.ins], addresses)
         self._open(slots)
-        for at, offsets in enumerate(self.plan.offsets):
-            oracle.call("place", id=self.value(at), offsets=offsets)
+        for at, offsets in enumerate(self.inputs.offsets):
+            self.oracle.call("place", id=self.value(at), offsets=offsets)
 
     def _open(self, slots: int) -> None:
-        self.slots = buffers.Slots([self._bytes(a) for a in self.outs], [a["dtype"] in FLOATING for a in self.outs], slots)
-        self.oracle.call("attach", size=self.slots.shared.size, lane=self.lane, fds=[self.slots.shared.fd])
+        floating = [a["dtype"] in FLOATING for a in self.outs]
+        self.slots = self.place.slots(self.lane, [self._bytes(a) for a in self.outs], floating, slots)
 
     def beside(self, lane: int, slots: int) -> "Ring":
         """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others' outputs."""
@@ -66,8 +65,8 @@ class Ring:
         return sum(Ring._bytes(a) for a in args if a["role"] != "scalar")
 
     @staticmethod
-    def slot_bytes(args: list[dict]) -> int:
-        return sum(Ring._bytes(a) + 3 * buffers.PAGE for a in args if a["role"] == "output") or buffers.PAGE
+    def output_bytes(args: list[dict]) -> list[int]:
+        return [Ring._bytes(a) for a in args if a["role"] == "output"]
 
     @staticmethod
     def _bytes(argument: dict) -> int:
@@ -75,7 +74,7 @@ class Ring:
 
     @property
     def addresses(self) -> int:
-        return len(self.plan.offsets)
+        return len(self.inputs.offsets)
 
     def value(self, at: int) -> int:
         """Which values lie at an address."""
@@ -84,29 +83,37 @@ class Ring:
     def arguments(self, at: int) -> list[dict]:
         return self.made[self.value(at)]
 
-    def swap(self, at: int, pairs: int) -> list[tuple[int, int, int]]:
-        """Exchange `pairs` of elements of the floating inputs at an address, so that nobody can know the answer from before."""
-        done = []
+    def swap(self, addresses: list[int], pairs: int) -> dict[int, list[tuple[int, int, int]]]:
+        """Exchange `pairs` of elements of the floating inputs at each address, so that nobody can know the answer from before.
+
+        Address -> the (input, element, element) that were exchanged and differed.
+        """
+        chosen = [(at, *pair) for at in addresses for pair in self._choose(pairs)]
+        differed = self.inputs.exchange([self._places(*one) for one in chosen])
+        done: dict[int, list[tuple[int, int, int]]] = {at: [] for at in addresses}
+        for (at, *pair), differs in zip(chosen, differed, strict=True):
+            if differs:
+                done[at].append(tuple(pair))
+        return done
+
+    def unswap(self, done: dict[int, list[tuple[int, int, int]]]) -> None:
+        self.inputs.exchange([self._places(at, *pair) for at, pairs in done.items() for pair in pairs])
+
+    def _choose(self, pairs: int) -> list[tuple[int, int, int]]:
+        """Disjoint pairs of elements, so that their order does not matter."""
+        found = []
         for which, argument in enumerate(self.ins):
             elements = count(argument["shape"])
             if argument["dtype"] not in FLOATING or elements < 2:
                 continue
-            drawn = [(which, CHANCE.randrange(elements), CHANCE.randrange(elements)) for _ in range(pairs)]
-            done += [pair for pair in drawn if self._exchange(at, *pair)]
-        return done
+            picked = CHANCE.sample(range(elements), 2 * min(pairs, elements // 2))
+            found += [(which, i, j) for i, j in zip(picked[::2], picked[1::2], strict=True)]
+        return found
 
-    def unswap(self, at: int, swaps: list[tuple[int, int, int]]) -> None:
-        for swap in reversed(swaps):
-            self._exchange(at, *swap)
-
-    def _exchange(self, at: int, which: int, i: int, j: int) -> bool:
+    def _places(self, at: int, which: int, i: int, j: int) -> tuple[int, int, int]:
         size = buffers.BYTES[self.ins[which]["dtype"]]
-        start = self.plan.offsets[at][which]
-        memory = self.shared.memory
-        a, b = slice(start + i * size, start + (i + 1) * size), slice(start + j * size, start + (j + 1) * size)
-        first, second = memory[a], memory[b]
-        memory[a], memory[b] = second, first
-        return first != second
+        start = self.inputs.offsets[at][which]
+        return start + i * size, start + j * size, size
 
     def check(self, entries: list[dict]) -> list[dict]:
         """The oracle's answers; an entry is {at, slot, swaps, tag, full}."""
@@ -125,13 +132,13 @@ class Ring:
 
     def inputs_intact(self) -> bool:
         return all(
-            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.plan.offsets)
+            not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.inputs.offsets)
         )
 
     def close(self) -> None:
         if self.lane == 0:
             self.oracle.call("drop")
-            self.shared.close()
+            self.inputs.close()
         self.slots.close()
 
 

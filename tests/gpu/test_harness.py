@@ -1,0 +1,209 @@
+"""The harness on a GPU with real Triton kernels: honest ones pass, and each way of being wrong is told from the others."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+_place = Path(__file__).with_name("bench.py")
+_specification = importlib.util.spec_from_file_location("gpu_bench", _place)
+assert _specification and _specification.loader
+gpu = importlib.util.module_from_spec(_specification)
+sys.modules["gpu_bench"] = gpu
+_specification.loader.exec_module(gpu)
+HONEST, case, kernel = gpu.HONEST, gpu.case, gpu.kernel
+
+WIDE = {"M": 4096, "N": 4096}
+SMALL = {"M": 512, "N": 1024}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gpu.GpuBench]:
+    made = gpu.GpuBench(tmp_path_factory.mktemp("harness"))
+    yield made
+    made.close()
+
+
+def test_an_honest_kernel_passes_every_distribution(bench: gpu.GpuBench) -> None:
+    distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
+    cases = [case(seed=i, distribution=d, required=d == "as_given") for i, d in enumerate(distributions)]
+    answer = bench.check(kernel(), *cases, case({"M": 1, "N": 1}), case(WIDE), baseline=kernel(tag="baseline"))
+    assert [r["status"] for r in answer["cases"]] == ["passed"] * 7, answer
+    assert all(0 <= r["max_error"] <= r["tolerance"] for r in answer["cases"])
+    assert 0 < answer["cases"][0]["max_error"] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (kernel(HONEST + "    poke[(1,)](out, 3 * N + 7, 0.5)\n"), ["relative error", "out[3, 7]", "expected"]),
+        (kernel("    pass\n"), ["NaN", "out[0, 0]"]),
+        (kernel("    softmax(x, out, M - 1, N)\n"), ["never written", "out[36, 0]"]),
+        (kernel(HONEST + "    poke[(1,)](out, M * N, 1.0)\n"), ["outside its output"]),
+        (kernel(HONEST + "    poke[(1,)](out, -1, 1.0)\n"), ["outside its output"]),
+        (kernel(HONEST + "    poke[(1,)](x, 5, 1.0)\n"), ["illegal memory access", "read-only"]),
+        (kernel("    raise ValueError('no luck')\n"), ["raised ValueError: no luck"]),
+        (kernel("    import os; os._exit(3)\n"), ["called exit(3)"]),
+        (kernel(HONEST + "    import time; time.perf_counter = lambda: 0.0\n"), ["replaced time.perf_counter"]),
+        (kernel(HONEST, "torch.cuda.synchronize = lambda *_: None\n"), ["replaced torch.cuda.synchronize"]),
+        (kernel(HONEST + "    torch.backends.cuda.matmul.allow_tf32 = True\n"), ["changed torch's"]),
+        (kernel(HONEST, "def broken(:\n"), ["cannot be imported: SyntaxError"]),
+        ("import triton\n", ["has no function `run_kernel`"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_each_fault_has_its_sentence(bench: gpu.GpuBench, source: str, words: list[str]) -> None:
+    answer = bench.check(source, case(), case(seed=4), baseline=kernel(tag="baseline"))
+    results = answer.get("cases", [])
+    assert [r["status"] for r in results] == ["failed"], answer
+    for word in [*words, "workload w", "M=37 N=61"]:
+        assert word in results[0]["reason"], results[0]["reason"]
+
+
+def test_an_import_that_sleeps_is_stopped(bench: gpu.GpuBench) -> None:
+    answer = bench.check(kernel(before="import time\ntime.sleep(60)\n"), limit_s=2.0)
+    assert "did not return within 2 s while being imported" in answer["cases"][0]["reason"], answer
+
+
+def test_the_sandbox_holds(bench: gpu.GpuBench) -> None:
+    body = """
+    bad = 0
+    for path, mode in (("/etc/passwd", "r"), ("/tmp/kernel-was-here", "w"), ("request.json", "r")):
+        try:
+            open(path, mode).close()
+            bad = 1
+        except OSError:
+            pass
+    import os
+    if "HOME" in os.environ:
+        bad = 2
+    softmax(x, out, M, N)
+    if bad:
+        poke[(1,)](out, 0, 100.0 + bad)
+"""
+    answer = bench.check(kernel(body))
+    assert answer["cases"][0]["status"] == "passed", answer
+
+
+def test_a_kernel_against_itself(bench: gpu.GpuBench) -> None:
+    answer = bench.time(kernel(), kernel(tag="copy"), WIDE, pairs=16, warm=3)
+    timed = answer["workloads"][0]
+    assert timed["problem"] is None, answer
+    assert len(timed["pairs"]) == 16 and len(timed["warm_pairs"]) == 3
+    assert 0.8 < statistics.median(p["incumbent_s"] / p["candidate_s"] for p in timed["pairs"]) < 1.25
+    assert {p["candidate_first"] for p in timed["pairs"]} == {True, False}
+    assert timed["max_error"] <= timed["tolerance"]
+    assert timed["launched_candidate_s"] > 0
+    assert answer["telemetry"]["gpu"]["source"] in ("pynvml", "nvidia-smi", "absent")
+
+
+def test_short_kernels_run_as_trains(bench: gpu.GpuBench) -> None:
+    timed = bench.time(kernel(), kernel(tag="copy"), SMALL)["workloads"][0]
+    assert timed["problem"] is None, timed
+    assert timed["calls_per_sample"] > 1
+
+
+def test_a_slower_kernel_is_seen_as_slower(bench: gpu.GpuBench) -> None:
+    timed = bench.time(kernel(), kernel(HONEST + HONEST), WIDE)["workloads"][0]
+    assert timed["problem"] is None, timed
+    assert statistics.median(p["candidate_s"] / p["incumbent_s"] for p in timed["pairs"]) > 1.5
+
+
+BY_ADDRESS = """
+    kept = seen.get(x.data_ptr())
+    if kept is None:
+        softmax(x, out, M, N)
+        seen[x.data_ptr()] = out.clone()
+    else:
+        out.copy_(kept)
+"""
+SIDE = """
+    with torch.cuda.stream(side):
+        softmax(x, out, M, N)
+"""
+TIMER = """
+    softmax(x, out, M, N)
+    calls.append(1)
+    if len(calls) > 6:
+        import time
+        time.perf_counter = lambda: 0.0
+"""
+FLAGS = """
+    softmax(x, out, M, N)
+    calls.append(1)
+    if len(calls) > 6:
+        torch.backends.cudnn.allow_tf32 = not torch.backends.cudnn.allow_tf32
+"""
+EVIL = [
+    (BY_ADDRESS, "seen = {}\n", "wrong on a timed call"),
+    ("    calls.append(1)\n    if len(calls) < 9: softmax(x, out, M, N)\n", "calls = []\n", "wrong on a timed call"),
+    (SIDE, "side = torch.cuda.Stream()\n", "another stream"),
+    (TIMER, "calls = []\n", "replaced time.perf_counter"),
+    (FLAGS, "calls = []\n", "cudnn.allow_tf32"),
+    (HONEST + "    poke[(1,)](out, M * N + 3, 0.0)\n", "", "outside its output"),
+]
+
+
+@pytest.mark.parametrize(("body", "before", "words"), EVIL, ids=["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"])
+def test_timed_calls_are_checked_calls(bench: gpu.GpuBench, body: str, before: str, words: str) -> None:
+    timed = bench.time(kernel(), kernel(body, before), {"M": 1024, "N": 2048}, pairs=16)["workloads"][0]
+    assert timed["culprit"] == "candidate", timed
+    assert words in timed["problem"]
+
+
+def contestants(*names: str) -> list[dict[str, str | None]]:
+    return [{"name": name, "kind": "library", "library": f"{name}.py"} for name in names]
+
+
+def test_contestants_run_apart(bench: gpu.GpuBench) -> None:
+    field = [
+        *contestants("incumbent", "candidate"),
+        {"name": "eager", "kind": "eager", "library": None},
+        {"name": "compile", "kind": "compile", "library": None},
+    ]
+    files = {"incumbent.py": kernel(HONEST * 3), "candidate.py": kernel()}
+    answer = bench.contest(field, files, WIDE)
+    assert answer["problem"] is None, answer
+    rounds = answer["workloads"][0]["rounds"]
+    assert len(rounds) == 6 and all({"incumbent", "candidate", "eager"} <= set(r) for r in rounds)
+    assert statistics.median(r["incumbent"] / r["candidate"] for r in rounds) > 1.5
+    assert "softmax_kernel" in answer["executed"]["candidate"], answer["executed"]
+
+
+def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
+    body = "    softmax(x, out, 1, N)\n    torch.softmax(x, dim=-1, out=out)\n"
+    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE)
+    assert answer["culprit"] == "candidate", answer
+    assert "a kernel that is not its own" in answer["problem"]
+
+
+BUSY = "import torch\nx = torch.ones(1 << 26, device='cuda')\nprint('on', flush=True)\nwhile True:\n    x.add_(1)\n"
+
+
+def test_another_process_on_the_gpu_is_noted(bench: gpu.GpuBench) -> None:
+    other = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        answer = bench.time(kernel(), kernel(tag="copy"), WIDE)
+    finally:
+        other.kill()
+        other.wait()
+    seen = answer["telemetry"]["gpu"]
+    if seen["source"] != "pynvml":
+        pytest.skip("NVML has no Python binding here")
+    timed = answer["workloads"][0]
+    assert seen["foreign_processes"] == 1, seen
+    assert timed["repeated"] + timed["dirty"] > 0, timed

@@ -1,0 +1,161 @@
+"""The few calls of the CUDA driver that the harness makes itself, bound once: memory that processes share, events, whole-device waits.
+
+Works on the primary context that torch has made current on the calling thread.
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_ushort, c_void_p
+
+READ, READ_WRITE = 1, 3
+NOT_READY = 600
+_FILE_DESCRIPTOR = 1
+_PINNED = 1
+_ON_DEVICE = 1
+
+
+class CudaError(Exception):
+    """A call of the driver failed; the text names it and the error."""
+
+
+class _Location(ctypes.Structure):
+    _fields_ = [("type", c_int), ("id", c_int)]
+
+
+class _Flags(ctypes.Structure):
+    _fields_ = [("compression", c_ubyte), ("rdma", c_ubyte), ("usage", c_ushort), ("reserved", c_ubyte * 4)]
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = [("type", c_int), ("handles", c_int), ("location", _Location), ("windows", c_void_p), ("flags", _Flags)]
+
+
+class _Access(ctypes.Structure):
+    _fields_ = [("location", _Location), ("flags", c_int)]
+
+
+_CALLS = {
+    "cuMemGetAllocationGranularity": [POINTER(c_size_t), POINTER(_Properties), c_int],
+    "cuMemCreate": [POINTER(c_ulonglong), c_size_t, POINTER(_Properties), c_ulonglong],
+    "cuMemRelease": [c_ulonglong],
+    "cuMemExportToShareableHandle": [POINTER(c_int), c_ulonglong, c_int, c_ulonglong],
+    "cuMemImportFromShareableHandle": [POINTER(c_ulonglong), c_void_p, c_int],
+    "cuMemAddressReserve": [POINTER(c_ulonglong), c_size_t, c_size_t, c_ulonglong, c_ulonglong],
+    "cuMemAddressFree": [c_ulonglong, c_size_t],
+    "cuMemMap": [c_ulonglong, c_size_t, c_size_t, c_ulonglong, c_ulonglong],
+    "cuMemUnmap": [c_ulonglong, c_size_t],
+    "cuMemSetAccess": [c_ulonglong, c_size_t, POINTER(_Access), c_size_t],
+    "cuEventCreate": [POINTER(c_void_p), c_uint],
+    "cuEventRecord": [c_void_p, c_void_p],
+    "cuEventQuery": [c_void_p],
+    "cuEventSynchronize": [c_void_p],
+    "cuEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
+    "cuCtxSynchronize": [],
+    "cuStreamCreate": [POINTER(c_void_p), c_uint],
+    "cuStreamSynchronize": [c_void_p],
+    "cuMemcpyDtoHAsync_v2": [c_void_p, c_ulonglong, c_size_t, c_void_p],
+}
+
+
+class Driver:
+    """libcuda with its functions bound, so that nothing that is changed later changes them."""
+
+    def __init__(self, device: int = 0):
+        self.device = device
+        library = ctypes.CDLL("libcuda.so.1")
+        self._name = library.cuGetErrorName
+        self._bound = {}
+        for name, types in _CALLS.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = types, c_int
+            self._bound[name] = function
+        self.record = self._bound["cuEventRecord"]
+        self.query = self._bound["cuEventQuery"]
+        self.wait = self._bound["cuEventSynchronize"]
+        self.wait_for_all = self._bound["cuCtxSynchronize"]
+
+    def __call__(self, name: str, *arguments) -> None:
+        self.check(self._bound[name](*arguments), name)
+
+    def check(self, result: int, what: str) -> None:
+        if result:
+            said = c_char_p()
+            self._name(result, byref(said))
+            raise CudaError(f"{what}: {(said.value or b'?').decode()}")
+
+    def event(self) -> c_void_p:
+        made = c_void_p()
+        self("cuEventCreate", byref(made), 0)
+        return made
+
+    def stream(self) -> c_void_p:
+        """A stream that waits for no other."""
+        made = c_void_p()
+        self("cuStreamCreate", byref(made), 1)
+        return made
+
+    def elapsed(self, start: c_void_p, end: c_void_p) -> float:
+        """Seconds of the device between two events that have come."""
+        milliseconds = c_float()
+        self("cuEventElapsedTime", byref(milliseconds), start, end)
+        return milliseconds.value * 1e-3
+
+    # ------------------------------------------------------------ memory
+
+    def _properties(self) -> _Properties:
+        wanted = _Properties()
+        wanted.type, wanted.handles = _PINNED, _FILE_DESCRIPTOR
+        wanted.location.type, wanted.location.id = _ON_DEVICE, self.device
+        return wanted
+
+    def granularity(self) -> int:
+        unit = c_size_t()
+        self("cuMemGetAllocationGranularity", byref(unit), byref(self._properties()), 0)
+        return unit.value
+
+    def create(self, size: int) -> int:
+        """Handle of `size` bytes (a multiple of the granularity) of device memory."""
+        handle = c_ulonglong()
+        self("cuMemCreate", byref(handle), size, byref(self._properties()), 0)
+        return handle.value
+
+    def export(self, handle: int) -> int:
+        """A descriptor through which another process can map the memory."""
+        descriptor = c_int()
+        self("cuMemExportToShareableHandle", byref(descriptor), handle, _FILE_DESCRIPTOR, 0)
+        return descriptor.value
+
+    def adopt(self, descriptor: int) -> int:
+        handle = c_ulonglong()
+        self("cuMemImportFromShareableHandle", byref(handle), c_void_p(descriptor), _FILE_DESCRIPTOR)
+        return handle.value
+
+    def map(self, handle: int, size: int, access: int) -> int:
+        """Address of the memory in this process."""
+        address = c_ulonglong()
+        self("cuMemAddressReserve", byref(address), size, 0, 0, 0)
+        self("cuMemMap", address.value, size, 0, handle, 0)
+        allowed = _Access()
+        allowed.location.type, allowed.location.id, allowed.flags = _ON_DEVICE, self.device, access
+        self("cuMemSetAccess", address.value, size, byref(allowed), 1)
+        return address.value
+
+    def unmap(self, address: int, size: int) -> None:
+        self("cuMemUnmap", address, size)
+        self("cuMemAddressFree", address, size)
+
+    def release(self, handle: int) -> None:
+        self("cuMemRelease", handle)
+
+
+class Window:
+    """Bytes of device memory, as torch.as_tensor takes them."""
+
+    def __init__(self, address: int, size: int):
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3, "strides": None}
+
+
+def tensor(torch, address: int, size: int):
+    """A uint8 tensor over memory that torch does not own."""
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8, device="cuda")
+    return torch.as_tensor(Window(address, size), device="cuda")

@@ -1,0 +1,224 @@
+"""The supervisor's side of kernels' processes on a GPU: their nursery, their caches of compiled code, and the same verbs as on a CPU."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import kernels
+import sandbox
+import wire
+from kernels import KernelError, Sample
+from workload import InfraError
+
+SPARES, LEAST = 4, 2
+"""Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""
+START_S = 120.0
+WATCHED_S = 0.5
+"""A train that the supervisor clocks is waited for awake for so long."""
+
+
+class DeviceNursery(kernels.Nursery):
+    """Its children have torch and triton; spare ones have their context too, made when nothing is measured."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], capability: int):
+        self.base = folder / "triton"
+        self.base.mkdir(exist_ok=True)
+        extra = {"TRITON_CACHE_DIR": str(self.base), "TRITON_DEFAULT_FP_FUSION": "1", "TMPDIR": str(self.base)}
+        super().__init__(folder, environment | extra, ("device", str(capability)))
+        self.warm()
+
+    def warm(self) -> None:
+        """Start what is missing of the spare processes; returns before they are ready."""
+        self.channel.send({"op": "warm", "count": SPARES, "least": LEAST})
+        self.channel.recv(START_S)
+
+    def bury(self, pid: int) -> None:
+        """A child that was killed: to be waited for later."""
+        self.channel.send({"op": "bury", "pid": pid})
+        self.channel.recv(30)
+
+    def settled(self) -> None:
+        """Wait until no process is still starting or ending."""
+        self.channel.send({"op": "settled"})
+        answer = self.channel.recv(START_S)[0]
+        if answer["said"]:
+            raise InfraError(f"a process for kernels on the GPU did not start: {answer['said'][-600:]}")
+
+
+class Caches:
+    """Folders of compiled kernels, by the source's hash: what each candidate's own process left, copied for its later ones."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.kept: dict[str, Path] = {}
+
+    def open(self, nursery: DeviceNursery, sources: dict[str, bytes]) -> Path:
+        """A new folder for a process with these sources, filled with what is known; the incumbent's and the baseline's come last."""
+        made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
+        order = sorted(sources, key=lambda name: name != "candidate")
+        for source in [nursery.base, *(self.kept.get(digest(sources[name])) for name in order)]:
+            if source is not None:
+                shutil.copytree(source, made, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tmp*"))
+                for group in source.glob("*/__grp__*.json"):
+                    # Triton notes there where a kernel's files lie.
+                    moved = group.read_text(errors="replace").replace(str(source), str(made))
+                    (made / group.relative_to(source)).write_text(moved)
+        return made
+
+    def close(self, made: Path, sources: dict[str, bytes]) -> None:
+        """The process has ended: keep its folder when it had a single source that was not known."""
+        identity = digest(*sources.values())
+        if len(sources) == 1 and identity not in self.kept:
+            self.kept[identity] = made
+        else:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def digest(*sources: bytes) -> str:
+    return hashlib.sha256(b"\0".join(source.rstrip() for source in sources)).hexdigest()
+
+
+class DeviceKernel:
+    """One process with one or two kernels' modules in it."""
+
+    launches = True
+
+    def __init__(self, nursery: DeviceNursery, caches: Caches, libraries: dict[str, str], limit_s: float):
+        self.nursery, self.caches, self.libraries, self.limit_s = nursery, caches, libraries, limit_s
+        self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
+        self.cache = caches.open(nursery, self.sources)
+        self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
+        self.spin = True
+        ours, theirs = wire.pair()
+        self.pid = nursery.spawn(theirs)
+        theirs.close()
+        key = secrets.token_bytes(32)
+        hello = {
+            "key": key.hex(),
+            "readable": [*libraries.values(), sys.prefix, sys.base_prefix],
+            "cache": str(self.cache),
+            "cpu_s": 3600 * (os.cpu_count() or 1),
+        }
+        wire.Channel(ours).send(hello, [self.log.fileno()])
+        self.channel = wire.Channel(ours, key)
+        self.sandbox = self._answer("did not start", START_S)["sandbox"]
+        self.affinity = os.sched_getaffinity(self.pid)
+
+    def source(self, name: str) -> str:
+        return self.sources[name].decode(errors="replace")
+
+    def load(self, name: str) -> dict:
+        """Import one of the modules; KernelError when it cannot be had."""
+        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
+        answer = self._answer("while being imported", self.limit_s)
+        self._refuse(answer, "while being imported")
+        return {"flags": 0, "omp": 0}
+
+    def map(self, ring) -> None:
+        """Have the ring's inputs and slots at hand; those of before go."""
+        self.channel.send(
+            {
+                "op": "map",
+                "sizes": [ring.inputs.size, ring.slots.size],
+                "sets": ring.made,
+                "inputs": ring.inputs.offsets,
+                "outputs": ring.slots.plan.offsets,
+            },
+            [ring.inputs.fd, ring.slots.fd],
+        )
+        self._refuse(self._answer("while its buffers were mapped", 60), "while its buffers were mapped")
+
+    def train(self, ring, at: list[int], slots: list[int]) -> list[tuple[int, int]]:
+        """The arguments of a train of calls over these addresses and slots."""
+        return list(zip(at, slots, strict=True))
+
+    def run(self, name: str, packed: list[tuple[int, int]], calls: int, names: list[str] = ()) -> Sample:
+        """A train of calls; KernelError when it does not come back, raises, or changed what it may not."""
+        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin})
+        self._refuse(self._answer("between calls", 60), "")
+        start = time.perf_counter()
+        self.channel.send({"op": "run"})
+        if not self.spin:
+            self.channel.watch(WATCHED_S)
+        answer = self._answer("", self.limit_s)
+        wall = time.perf_counter() - start
+        self._refuse(answer, "")
+        self.channel.send({"op": "inspect"})
+        self._refuse(self._answer("between calls", 60), "")
+        return DeviceSample(answer, wall, calls)
+
+    def profile(self, name: str, packed: list[tuple[int, int]]) -> dict:
+        """What one call executes: {kernels, streams, stream} or {unavailable}."""
+        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": False})
+        self._refuse(self._answer("between calls", 60), "")
+        self.channel.send({"op": "profile"})
+        answer = self._answer("under the profiler", max(self.limit_s, 60))
+        self._refuse(answer, "under the profiler")
+        return answer
+
+    def flush(self, size: int) -> None:
+        """Walk through `size` bytes of other memory."""
+        self.channel.send({"op": "flush", "bytes": size})
+        self._refuse(self._answer("between calls", 60), "")
+
+    def threads(self) -> int:
+        return kernels.Kernel.threads(self)
+
+    def close(self) -> None:
+        """End the process and whatever it left behind; what it compiled may be kept."""
+        if self.pid:
+            pid, self.pid = self.pid, 0
+            self.channel.close()
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            self.nursery.bury(pid)
+            self.log.close()
+            self.caches.close(self.cache, self.sources)
+
+    def _refuse(self, answer: dict, moment: str) -> None:
+        if "error" in answer:
+            self.close()
+            raise KernelError(f"{answer['error']} {moment}".strip())
+
+    def _answer(self, moment: str, limit_s: float) -> dict:
+        return kernels.Kernel._answer(self, moment, limit_s)
+
+    def _death(self, moment: str, names: list[str]) -> str:
+        said = kernels.Kernel._death(self, moment, names)
+        shutil.rmtree(self.cache, ignore_errors=True)
+        return said
+
+    def _where(self, names: list[str]) -> str:
+        return ""
+
+    def _last_words(self) -> str:
+        return kernels.Kernel._last_words(self)
+
+
+class DeviceSample(Sample):
+    """One train of calls on a GPU."""
+
+    def __init__(self, answer: dict, wall: float, calls: int):
+        super().__init__({"ns": answer["device_s"] * 1e9, "before": 0, "after": 0, "omp": 0}, wall, calls)
+        self.enqueue = answer["enqueue_s"]
+        self.told = max(answer["spin_s"], self.enqueue) + self.seconds if answer["spin_s"] else max(self.enqueue, self.seconds)
+        self.starved = answer["starved"]
+        self.left = answer["left_s"]
+
+
+def caches_in(folder: Path) -> Caches:
+    (folder / "caches").mkdir(exist_ok=True)
+    return Caches(folder / "caches")
+
+
+def environment(visible: str) -> dict[str, str]:
+    """What processes on the GPU `visible` (an index or a UUID) see."""
+    passed = {name: os.environ[name] for name in ("CC", "CXX", "CUDA_HOME", "CUDA_PATH") if name in os.environ}
+    return sandbox.environment() | passed | {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
