@@ -11,13 +11,13 @@ workloads = (
 dims_range = {"M": (256, 2048), "V": (8192, 65536)}
 
 
-def make_inputs(dims: dict, seed: int) -> dict:
+def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     """Arguments of run_kernel by name."""
     rows, vocabulary = dims["M"], dims["V"]
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(rows, vocabulary, generator=generator)
-    targets = torch.randint(0, vocabulary, (rows,), generator=generator)
-    return {"logits": logits, "targets": targets, "loss": torch.empty(rows), "M": rows, "V": vocabulary}
+    generator = torch.Generator(device).manual_seed(seed)
+    logits = torch.randn(rows, vocabulary, generator=generator, device=device)
+    targets = torch.randint(0, vocabulary, (rows,), generator=generator, device=device)
+    return {"logits": logits, "targets": targets, "loss": torch.empty(rows, device=device), "M": rows, "V": vocabulary}
 
 
 def reference(logits: torch.Tensor, targets: torch.Tensor, loss: torch.Tensor, M: int, V: int) -> torch.Tensor:

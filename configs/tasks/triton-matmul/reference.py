@@ -11,15 +11,15 @@ workloads = (
 dims_range = {"M": (256, 4096), "N": (256, 4096), "K": (256, 4096)}
 
 
-def make_inputs(dims: dict, seed: int) -> dict:
+def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     """Arguments of run_kernel by name."""
     rows, columns, depth = dims["M"], dims["N"], dims["K"]
-    generator = torch.Generator().manual_seed(seed)
-    a = torch.randn(rows, depth, generator=generator).to(torch.float16)
+    generator = torch.Generator(device).manual_seed(seed)
+    a = torch.randn(rows, depth, generator=generator, device=device).to(torch.float16)
     # Scaled so that sums over a row stay within float16.
-    b = (torch.randn(depth, columns, generator=generator) / depth**0.5).to(torch.float16)
-    bias = torch.randn(columns, generator=generator).to(torch.float16)
-    out = torch.empty(rows, columns, dtype=torch.float16)
+    b = (torch.randn(depth, columns, generator=generator, device=device) / depth**0.5).to(torch.float16)
+    bias = torch.randn(columns, generator=generator, device=device).to(torch.float16)
+    out = torch.empty(rows, columns, dtype=torch.float16, device=device)
     return {"a": a, "b": b, "bias": bias, "out": out, "M": rows, "N": columns, "K": depth}
 
 

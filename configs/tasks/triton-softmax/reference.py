@@ -11,10 +11,10 @@ workloads = (
 dims_range = {"M": (1024, 16384), "N": (128, 8192)}
 
 
-def make_inputs(dims: dict, seed: int) -> dict:
+def make_inputs(dims: dict, seed: int, device: str = "cpu") -> dict:
     """Arguments of run_kernel by name."""
     rows, columns = dims["M"], dims["N"]
-    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    x = torch.randn(rows, columns, generator=torch.Generator(device).manual_seed(seed), device=device)
     return {"x": x, "out": torch.empty_like(x), "M": rows, "N": columns}
 
 
