@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 EXIT = """exit codes: 0 finished (also without gain; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
 4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped)"""
+
+FAILURES = {"refused": ("error:", 2), "disk_full": ("error:", 2), "machine": ("machine:", 4), "interrupted": ("interrupted;", 130)}
+"""Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,23 +60,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     foreign = foreign_packages()
     if foreign:
-        print(f"error: {foreign}", file=sys.stderr)
-        return 2
-    from tools.errors import InfrastructureError, SettingsError
+        return _failed(arguments, "refused", foreign, None)
+    from tools.errors import DiskFullError, InfrastructureError, SettingsError
 
     try:
         return dispatch(arguments)
+    except DiskFullError as error:
+        workspace = _left(arguments, error.workspace)
+        remedy = f"then `python -m graph resume {workspace}`" if workspace else "then run the command again"
+        return _failed(arguments, "disk_full", f"{error}, {remedy}", workspace)
     except SettingsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return _failed(arguments, "refused", str(error), _left(arguments, error.workspace))
     except InfrastructureError as error:
-        print(f"machine: {error}", file=sys.stderr)
-        return 4
+        return _failed(arguments, "machine", str(error), _left(arguments, error.workspace))
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
-        remedy = f"`python -m graph resume {interrupt}` goes on where it stopped" if interrupt.args else "run the command again"
-        print(f"interrupted; {remedy}", file=sys.stderr)
-        return 130
+        workspace = _left(arguments, Path(str(interrupt)) if interrupt.args else None)
+        remedy = f"`python -m graph resume {workspace}` goes on where it stopped" if workspace else "run the command again"
+        return _failed(arguments, "interrupted", remedy, workspace)
+
+
+def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
+    """The workspace that is there after a failure: the one that the run made, or the one that it was told to work on."""
+    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "verify", "mask", "unmask") else None
+    found = made or asked
+    return found if found is not None and found.is_dir() else None
+
+
+def _failed(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None) -> int:
+    """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code."""
+    word, code = FAILURES[status]
+    _complain(f"{word} {reason}")
+    if getattr(arguments, "json", False):
+        _say(json.dumps({"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}))
+    return code
 
 
 def foreign_packages() -> str | None:
@@ -96,7 +117,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "check":
         from graph.check import check
 
-        print(check(_settings(arguments)))
+        _say(check(_settings(arguments)), alone=True)
         return 0
     if arguments.verb == "verify":
         from graph.verify import verify
@@ -105,16 +126,16 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb in ("mask", "unmask"):
         from graph.versions import mask
 
-        print(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
+        _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
     if arguments.verb == "report":
         from graph.run import write_report
 
-        print(write_report(arguments.workspace))
+        _say(write_report(arguments.workspace))
         return 0
     from graph.report.summary import show
 
-    print(show(arguments.workspace, as_json=arguments.json))
+    _say(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
 
 
@@ -154,9 +175,9 @@ def _optimise(arguments: argparse.Namespace) -> int:
             state, workspace = restart(arguments.workspace, arguments.version, observers)
     summary = summarise(workspace, state)
     if not arguments.quiet:
-        print(summary.sentence())
+        _say(summary.sentence())
     if arguments.json:
-        print(summary.model_dump_json())
+        _say(summary.model_dump_json())
     return 3 if summary.stop_reason == "budget" else 0
 
 
@@ -172,12 +193,12 @@ class _Progress:
         self.live: console.Live | None = None
         if self.quiet:
             return ()
-        if sys.stdout.isatty():
+        if sys.stdout is not None and sys.stdout.isatty():
             from rich.console import Console
 
             self.live = console.Live(Console()).__enter__()
             return (self.live,)
-        return (console.Plain(lambda text: print(text, flush=True)),)
+        return (console.Plain(_say),)
 
     def __exit__(self, *_: object) -> None:
         if self.live is not None:
@@ -192,10 +213,43 @@ def _verified(results: Sequence[object], *, as_json: bool) -> int:
     worst = next((outcome for outcome in ("disagree", "inconclusive") if outcome in outcomes), "agree")
     for result in found:
         if not as_json:
-            print(result.sentence())
+            _say(result.sentence())
     if as_json:
-        print(json.dumps({"outcome": worst, "versions": [result.model_dump(mode="json") for result in found]}))
+        _say(json.dumps({"outcome": worst, "versions": [result.model_dump(mode="json") for result in found]}))
     return {"agree": 0, "disagree": 1, "inconclusive": 5}[worst]
+
+
+def _say(text: str, *, alone: bool = False) -> None:
+    """Print to stdout. Where nobody reads it any more, or it is full, the work goes on without it and keeps its exit code.
+
+    `alone`: the text is all that the command is for, so that a stdout that cannot be written is a SettingsError.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _abandon(1)
+    except OSError as error:
+        _abandon(1)
+        lost = f"stdout: cannot be written ({error.strerror}); send it somewhere else"
+        if alone:
+            from tools.errors import SettingsError
+
+            raise SettingsError(lost) from error
+        _complain(f"{lost} (the work itself goes on)")
+
+
+def _complain(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(2)
+
+
+def _abandon(descriptor: int) -> None:
+    """Send what is still in the buffer, and all that follows, nowhere: Python would fail on it again when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

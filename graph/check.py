@@ -30,7 +30,7 @@ def check(settings: Settings) -> str:
             language = open_language(task.language)
             agents = open_agents(settings, records, lambda kind, details: None)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-            compiled(task, language, executor, records.blobs)
+            compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
             checked = None
             if task.baseline and language.name == "triton" and all(d.kind != language.device for d in executor.devices()):
                 checked = interpret(task, task.baseline, executor, records.blobs)

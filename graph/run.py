@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -23,9 +23,9 @@ from graph.state import State
 from graph.workspace import Workspace
 from tools import gate, rules
 from tools.artifacts import Candidate, Record
-from tools.errors import DiskFullError, SettingsError, StorageError, WorkspaceError
+from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
-from tools.records import Blobs, key
+from tools.records import Blobs, disk_full, key, without_room
 from tools.task import Loaded
 
 LONGEST_GAP_S = 60.0
@@ -52,19 +52,19 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
 
     workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
-    events.emit("start", {"state": "started"})
     with ExitStack() as stack:
         stack.callback(workspace.close)
         try:
+            events.emit("start", {"state": "started"})
             executor = stack.enter_context(_executor(settings, workspace, events))
             loaded = load(executor, workspace.records.blobs)
             tasks.freeze(loaded.task, workspace.task_folder)
             services = assemble(settings, workspace, loaded, executor, events)
-        except (SettingsError, KeyboardInterrupt):
+            workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
+        except BaseException:
+            # Without the task's record there is nothing that could be resumed.
             stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
             raise
-        # From here on the workspace can be resumed.
-        workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
         return drive(services), workspace.root
     raise AssertionError("unreachable")
 
@@ -181,35 +181,61 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
 
 
 def drive(services: Services) -> State:
-    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
+    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts.
+
+    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could be lost.
+    """
+    root, path = services.workspace.root, services.workspace.private / "checkpoint.sqlite"
+    try:
+        with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+            return _to_the_end(services, connection)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(str(root)) from None
+    except (sqlite3.DatabaseError, InfrastructureError) as error:
+        failure = _machine_failure(error, path)
+        failure.workspace = root
+        raise failure from error
+    except (DiskFullError, WorkspaceError) as error:
+        error.workspace = root
+        raise
+    except SettingsError as error:
+        if stored_state(services.workspace).get("baseline"):
+            error.workspace = root
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+        raise
+
+
+def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     from graph.build import build
 
-    path = services.workspace.private / "checkpoint.sqlite"
-    connection = sqlite3.connect(path, check_same_thread=False)
     search = services.settings.search
     limit = 10 + (search.iterations + 1) * (NODES_PER_ITERATION + 3 * search.repair_rounds)
     # One judge at a time: candidates compiled or timed side by side would disturb each other's measurements.
     config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
-    try:
-        graph = build(services.settings, SqliteSaver(connection))
-        known = graph.get_state(config)  # type: ignore[arg-type]
-        if known.values and not known.next:
-            return cast(State, known.values)
-        _make_ready(services)
-        begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
-        for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
-            pass
-        return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(str(services.workspace.root)) from None
-    except sqlite3.OperationalError as error:
-        if "full" in str(error):
-            raise DiskFullError(f"{path}: no space left on the disk; free some space, then resume (nothing finished is lost)") from error
-        raise StorageError(f"{path}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace") from error
-    finally:
-        connection.close()
+    graph = build(services.settings, SqliteSaver(connection))
+    known = graph.get_state(config)  # type: ignore[arg-type]
+    if known.values and not known.next:
+        return cast(State, known.values)
+    _make_ready(services)
+    begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
+    for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]
+        pass
+    return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
+
+
+def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
+    """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
+    full = without_room(checkpoint.parent)
+    if full is not None:
+        return full
+    if isinstance(error, InfrastructureError):
+        return error
+    if "full" in str(error):
+        return disk_full(checkpoint.parent)
+    return StorageError(f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace")
 
 
 def _make_ready(services: Services) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.judge import Policy as JudgePolicy
+from tools.validation import sentence
 
 
 class Section(BaseModel):
@@ -121,6 +122,10 @@ class Settings(Section):
         choice = self.models.get(role) or self.models.get("default") or ModelChoice()
         return choice.model_dump()
 
+    def sources(self, suffix: str) -> Sources:
+        """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
+        return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
+
 
 ROLES = {"default", "planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"}
 
@@ -134,7 +139,8 @@ def load(path: Path) -> Settings:
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such config file; give a YAML file such as configs/quickstart.yaml") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read ({error}); give a readable UTF-8 YAML file") from error
+        why = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
+        raise SettingsError(f"{path}: cannot be read ({why}); give a readable UTF-8 YAML file") from error
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -151,29 +157,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(f"{origin}: {_sentence(error)}") from None
+        raise SettingsError(f"{origin}: {sentence(error, Settings)}") from None
     paths = {"task", "kernel", "reference", "gpu_wiki_path"}
     given = {name: getattr(settings, name) for name in paths}
     return settings.model_copy(update={name: str((base / value).resolve()) for name, value in given.items() if value})
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first problem as one sentence that names the key, what is allowed and what to do."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        allowed = sorted(_section(first["loc"][:-1]).model_fields)
-        near = difflib.get_close_matches(str(first["loc"][-1]), allowed, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "remove it."
-        return f"{key}: unknown key; {hint} Allowed here: {', '.join(allowed)}"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}; mend this value" if key else message
-
-
-def _section(location: tuple[int | str, ...]) -> type[BaseModel]:
-    section: type[BaseModel] = Settings
-    for part in location:
-        annotation = section.model_fields[str(part)].annotation if str(part) in section.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section = annotation
-    return section

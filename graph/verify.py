@@ -286,7 +286,8 @@ def _settings(copy: Path) -> Settings:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise SettingsError(f"{path.name} cannot be read ({error})") from error
+        why = error.strerror if isinstance(error, OSError) else "not valid YAML"
+        raise SettingsError(f"{path.name} of that version cannot be read ({why}); verify another one") from error
     return parse(data, origin=path.name, base=copy)
 
 

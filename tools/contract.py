@@ -11,6 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from tools.artifacts import Argument, NumericPolicy
+from tools.dims import beyond
 from tools.errors import SettingsError
 from tools.protocol import EVERYTHING, Parameter, ProbeResult, SeenArgument, SeenWorkload
 
@@ -34,7 +35,9 @@ def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Source
     if all(parameter.pointer is None for parameter in parameters):
         parameters = _by_name(parameters, first.arguments, files)
     _agree(parameters, first.arguments, files)
-    found, notes = [], []
+    for workload in probe.workloads:
+        _scalars_fit(parameters, workload, files)
+    found, notes = [], _partly_compared(probe.workloads)
     for position, (parameter, seen) in enumerate(zip(parameters, first.arguments, strict=True)):
         name = f"`{seen.name}`"
         if parameter.name != seen.name:
@@ -101,6 +104,27 @@ def _mismatch(parameter: Parameter, seen: SeenArgument) -> str:
     if seen.dtype in _FLOATS and parameter.dtype not in _FLOATS:
         return f"`{seen.name}` is a floating-point number in the reference and {parameter.dtype} in the kernel"
     return ""
+
+
+def _scalars_fit(parameters: Sequence[Parameter], workload: SeenWorkload, files: Sources) -> None:
+    """Refuse a value that its C type cannot hold: it would reach the kernel as another one."""
+    for parameter, seen in zip(parameters, workload.arguments, strict=True):
+        dtype = parameter.dtype or seen.dtype
+        outside = "" if parameter.pointer or seen.value is None else beyond(seen.value, dtype)
+        if outside:
+            raise SettingsError(
+                f"workload {workload.name}: {seen.name}={outside}, as {files.kernel} takes it; give another value or declare a wider type"
+            )
+
+
+def _partly_compared(workloads: Sequence[SeenWorkload]) -> list[str]:
+    """Which outputs the reference defines in part only: the rest of such a buffer is never looked at."""
+    return [
+        f"`{seen.name}`: {seen.compared:,} of {prod(seen.shape):,} elements are compared ({workload.name}), those that reference() defines."
+        for workload in workloads
+        for seen in workload.arguments
+        if seen.compared is not None and seen.compared < prod(seen.shape)
+    ]
 
 
 def _declared(parameter: Parameter) -> str:

@@ -14,9 +14,14 @@ A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`),
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class KernelwrightError(Exception):
     """Root of every error that this project raises on purpose."""
+
+    workspace: Path | None = None
+    """Of the run that it ended, where that can be taken up again."""
 
 
 class SettingsError(KernelwrightError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from tools.artifacts import Artifact, Finished, Job, Limits, Needs, digest
-from tools.errors import HarnessError
+from tools.errors import DiskFullError, HarnessError
 from tools.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, ProbeRequest, TimingRequest
 from tools.records import Blobs
 
@@ -38,7 +40,10 @@ def harness_job(
 
 
 def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
-    """The harness's typed answer. HarnessError when it died, ran out of time, failed, or answered something else."""
+    """The harness's typed answer.
+
+    DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something else.
+    """
     complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
     if finished.timed_out:
         raise HarnessError(f"the harness did not end within its limit (judge.job_limit_s); {complaint}".rstrip("; "))
@@ -48,6 +53,10 @@ def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
         result = RESULT.validate_json(blobs.get(finished.files["result.json"]))
     except ValidationError as error:
         raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
+    if isinstance(result, HarnessFailure) and os.strerror(errno.ENOSPC) in result.error:
+        raise DiskFullError(
+            "the harness found no space left on the disk; nothing finished is lost, free some space where it works (see TMPDIR)"
+        )
     if isinstance(result, HarnessFailure):
         raise HarnessError(f"the harness failed: {result.error}")
     if not isinstance(result, expected):

@@ -423,12 +423,16 @@ def compile_kernel(task: Task, candidate: Candidate, language: Language, executo
     )
 
 
-def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs) -> str:
-    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not compile."""
+def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs, *, name: str = "") -> str:
+    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not compile.
+
+    `name`: how the user calls the file.
+    """
     if task.baseline is None:
         raise SettingsError(f"task {task.name}: there is no kernel to compile, only a reference")
-    kernel = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline})
-    made = compile_kernel(task, kernel, language, executor, blobs)
+    built_as = f"kernel{language.suffix}"
+    made = compile_kernel(task, Candidate(language=task.language, files={built_as: task.baseline}), language, executor, blobs)
     if made.library is None:
-        raise SettingsError(f"kernel{language.suffix} does not compile with {made.compiler}; mend it and run again:\n{made.log}")
+        name = name or built_as
+        raise SettingsError(f"{name} does not compile with {made.compiler}; mend it and run again:\n{made.log.replace(built_as, name)}")
     return made.library

@@ -59,6 +59,10 @@ class SeenArgument(Artifact):
     role: Role
     dtype: DType
     shape: tuple[int, ...]
+    value: bool | int | float | None = None
+    """Of a scalar."""
+    compared: int | None = None
+    """Of an output: the elements that the reference defines at these dims, which are those that are checked."""
 
 
 class SeenWorkload(Artifact):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from tools.errors import DiskFullError, StorageError
 
 LARGE_BLOB = 1 << 20
 """Bytes above which a blob stays out of git."""
+LEAST_FREE = 16 << 20
+"""Bytes of free disk below which a failure says nothing about what failed: compilers and harness need that much to work."""
 
 
 class Blobs:
@@ -156,5 +159,25 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 def unwritable(path: Path, error: OSError) -> DiskFullError | StorageError:
     """What a failed write to `path` means: the user can free some space, or the folder is at fault."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"{path.parent}: no space left on the disk; free some space, then resume (nothing finished is lost)")
+        return disk_full(path.parent)
     return StorageError(f"{path} cannot be written ({error.strerror}); check the folder and resume")
+
+
+def disk_full(folder: Path) -> DiskFullError:
+    """The one sentence for a disk without room."""
+    return DiskFullError(f"{folder}: no space left on the disk; nothing finished is lost, free some space")
+
+
+def without_room(*folders: Path) -> DiskFullError | None:
+    """What something that failed while it wrote below `folders` means where one of their disks has less than LEAST_FREE, else None.
+
+    A program that runs out of disk dies in many ways, and few of them say why; the disk can be asked.
+    """
+    for folder in folders:
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError:
+            continue
+        if free < LEAST_FREE:
+            return disk_full(folder)
+    return None

@@ -25,6 +25,7 @@ from tools.languages.base import LANGUAGES, Language
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
 from tools.records import Blobs, write_atomically
 from tools.registry import load
+from tools.validation import sentence
 
 REFERENCE = "reference.py"
 PROBE_LIMIT_S = 300.0
@@ -240,10 +241,7 @@ def _declared(path: Path) -> Declared:
     try:
         return Declared.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "the file"
-        allowed = ", ".join(Declared.model_fields)
-        raise SettingsError(f"{path}: {key}: {first['msg'].lower()}; allowed keys are {allowed}") from None
+        raise SettingsError(f"{path}: {sentence(error, Declared)}") from None
 
 
 # ---------------------------------------------------------------- the workspace's copy

@@ -28,9 +28,10 @@ ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32":
 
 
 def preflight(state: State, services: Services) -> State:
-    """The environment with its fixes, and the roofs measured on this device."""
+    """The environment with its fixes, whether the kernel is sound, and the roofs measured on this device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
     services.workspace.write("env_check.md", environment.to_markdown())
+    _sound_baseline(services)
     roofs = services.roofs
     missing = [item.name for item in environment.items if item.status != "ok" and not item.optional]
     summary = f"{len(roofs)} roofs measured" + (f"; missing: {', '.join(missing)}" if missing else "")
@@ -59,27 +60,37 @@ def retrieve_specs(state: State, services: Services) -> State:
 
 
 def establish_baseline(state: State, services: Services) -> State:
-    """v0: the user's kernel must compile, be right and be timed before anything is compared with it."""
-    task = services.task
-    if task.baseline is None:
-        raise SettingsError(f"{task.name}: no kernel is given; add kernel{services.language.suffix} beside reference.py")
-    baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
+    """v0: the user's kernel must compile, be right (both known since preflight) and be timed before anything is compared with it."""
+    baseline = _sound_baseline(services)
     services.keep_candidate(baseline)
-    failed = evidence.build_failure(services.judge.build(baseline))
-    if failed is not None:
-        raise SettingsError(f"kernel{services.language.suffix} does not compile; mend it and run again:\n{failed.log}")
-    checked = services.judge.correctness(baseline, None, "baseline")
-    failed = evidence.correctness_failure(checked, ())
-    if failed is not None:
-        raise SettingsError(f"the kernel and reference.py disagree: {failed.reason}; mend the one that is wrong and run again")
     calibration = services.judge.calibrate(baseline)
     failed = evidence.timing_failure(calibration, ())
     if failed is not None:
-        raise SettingsError(f"the kernel and reference.py disagree when timed: {failed.reason}; mend the kernel and run again")
+        kernel, reference = services.settings.sources(services.language.suffix)
+        reason = failed.reason.rstrip(".")
+        raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; mend the kernel and run again")
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     total = sum(weight * time for weight, time in objective(services, calibration))
     summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
     return State(baseline=baseline.id, incumbent=baseline.id, noise_floor=noise, speedup=1.0, summary=summary)
+
+
+def _sound_baseline(services: Services) -> Candidate:
+    """The user's kernel, compiled and compared with its reference; asked again, the records answer. SettingsError names their files."""
+    task = services.task
+    kernel, reference = services.settings.sources(services.language.suffix)
+    if task.baseline is None:
+        raise SettingsError(f"{task.name}: no kernel is given; add {kernel} beside {reference}")
+    baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
+    failed = evidence.build_failure(services.judge.build(baseline))
+    if failed is not None:
+        log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
+        raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
+    failed = evidence.correctness_failure(services.judge.correctness(baseline, None, "baseline"), ())
+    if failed is not None:
+        reason = failed.reason.rstrip(".")
+        raise SettingsError(f"{kernel} and {reference} disagree: {reason}; mend the one that is wrong and run again")
+    return baseline
 
 
 def objective(services: Services, calibration: Record) -> tuple[tuple[float, float], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,8 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from graph import run as runs
 from graph.__main__ import main
-from tests.graph.conftest import QUICK, TASK
+from graph.events import Event
+from graph.settings import load
+from tests.graph.conftest import QUICK, ROOT, TASK
+from tools.errors import SettingsError
 
 KERNEL = (TASK / "kernel.cpp").read_text()
 REFERENCE = (TASK / "reference.py").read_text()
@@ -94,6 +99,69 @@ def test_kernel_that_does_not_compile(tmp_path: Path, task: Path, capsys: pytest
     spoiled(task, "kernel.cpp", "float total = 0;", "float total = nowhere;")
     said = refused(capsys, "run", str(configured(tmp_path)))
     assert "does not compile" in said and "nowhere" in said
+    assert nothing_is_left(tmp_path)
+
+
+def own_names(folder: Path, task: Path) -> Path:
+    """A config of the same kernel and reference under names of the user's own."""
+    kernel, reference = task / "mine.cpp", task / "good.py"
+    (task / "kernel.cpp").rename(kernel)
+    (task / "reference.py").rename(reference)
+    return configured(folder, task=None, kernel=str(kernel), reference=str(reference))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("float total = 0;", "float total = nowhere;", ["mine.cpp does not compile", "mine.cpp:", "nowhere"]),
+        ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; mend the one that is wrong"]),
+        ("float total = 0;", "float total = *(volatile int*)0;", ["mine.cpp and good.py disagree", "crashed"]),
+        ("/ total;", "/ total; result[(long)rows * columns] = 1;", ["mine.cpp and good.py disagree", "outside its output"]),
+    ],
+)
+def test_a_refused_kernel_is_named_before_any_roof_and_leaves_nothing(
+    tmp_path: Path, task: Path, old: str, new: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoiled(task, "kernel.cpp", old, new)
+    config = own_names(tmp_path, task)
+    told: list[Event] = []
+    with pytest.raises(SettingsError) as caught:
+        runs.start(load(config), (told.append,))
+    said = str(caught.value)
+    assert all(word in said for word in words), said
+    assert "kernel.cpp" not in said and "reference.py" not in said and ".;" not in said
+    kept = [event.details["kind"] for event in told if event.kind == "record"]
+    assert "build" in kept and "roof" not in kept
+    assert nothing_is_left(tmp_path)
+    if "compile" in words[0]:
+        assert words[0] in refused(capsys, "check", str(config))
+
+
+def test_json_is_printed_of_a_refusal_too(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoiled(task, "kernel.cpp", "float total = 0;", "float total = nowhere;")
+    assert main(["run", str(configured(tmp_path)), "--json"]) == 2
+    printed = capsys.readouterr()
+    found = json.loads(printed.out.splitlines()[-1])
+    assert found["status"] == "refused" and found["workspace"] is None
+    assert printed.err.strip() == f"error: {found['reason']}"
+    assert main(["verify", str(tmp_path), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "refused" and found["workspace"] == str(tmp_path)
+
+
+def test_a_failed_machine_is_said_in_json_and_leaves_no_unusable_workspace(
+    tmp_path: Path, task: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiler that answers and builds nothing: found before the task's record exists."""
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\ncase $* in *--version*) echo 1.0;; *) exit 1;; esac\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert main(["run", str(configured(tmp_path)), "--json"]) == 4
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["status"] == "machine" and str(compiler.name) in found["reason"]
+    assert found["workspace"] is None or (Path(found["workspace"]) / "task" / "task.json").exists()
+    assert nothing_is_left(tmp_path) == (found["workspace"] is None)
 
 
 def test_reference_that_raises(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +174,8 @@ def test_reference_that_raises(tmp_path: Path, task: Path, capsys: pytest.Captur
 def test_reference_and_kernel_that_disagree(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoiled(task, "kernel.cpp", "/ total;", "/ total + 1e-3f;")
     said = refused(capsys, "run", str(configured(tmp_path)))
-    assert "disagree" in said and "small" in said
+    assert "kernel.cpp and reference.py disagree" in said and "small" in said
+    assert nothing_is_left(tmp_path)
 
 
 def test_dims_beyond_memory(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,3 +237,62 @@ def test_a_full_disk_is_named(tmp_path: Path, task: Path) -> None:
         pytest.skip("this host does not let a test mount a file system")
     assert done.returncode == 2, done.stderr
     assert str(small) in done.stderr and "free some space" in done.stderr and "Traceback" not in done.stderr
+
+
+FILLED = """
+mount -t tmpfs -o size=80m none {small} || exit 99
+{python} -m graph run {config} --json > {out}/run.json 2> {out}/run.err &
+run=$!
+until grep -q '"write"' {small}/*/.kernelwright/events.jsonl 2> /dev/null; do kill -0 $run || break; sleep 0.05; done
+dd if=/dev/zero of={small}/filler bs=64k 2> /dev/null
+wait $run; echo $? > {out}/run.code
+rm {small}/filler
+{python} -m graph resume {small}/bad-* --json > {out}/resume.json 2> {out}/resume.err
+echo $? > {out}/resume.code
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_during_a_run(tmp_path: Path, task: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    config = configured(tmp_path, workspaces=str(small))
+    script = FILLED.format(small=small, out=tmp_path, python=sys.executable, config=config)
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this host does not let a test mount a file system")
+
+    def text(name: str) -> str:
+        return (tmp_path / name).read_text().strip()
+
+    assert text("run.code") == "2", text("run.err")
+    said = text("run.err")
+    assert "no space left on the disk" in said and "python -m graph resume" in said and "\n" not in said
+    found = json.loads(text("run.json").splitlines()[-1])
+    assert found["status"] == "disk_full" and found["workspace"].startswith(str(small))
+    assert text("resume.code") == "0", text("resume.err")
+    assert json.loads(text("resume.json").splitlines()[-1])["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_run_whose_reader_is_gone_goes_on(tmp_path: Path, task: Path) -> None:
+    command = f"{sys.executable} -m graph run {configured(tmp_path)} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    (root,) = (tmp_path / "workspaces").iterdir()
+    assert (root / "report.md").exists()
+
+
+def test_a_stdout_that_cannot_be_written_is_said(tmp_path: Path, task: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this host has no /dev/full")
+    spoiled(task, "kernel.cpp", "/ total;", "/ total + 1e-3f;")
+    config = str(configured(tmp_path))
+    for verb, says in (("check", []), ("run", ["disagree"])):
+        with Path("/dev/full").open("w") as full:
+            command = [sys.executable, "-m", "graph", verb, config, *(["--json"] if verb == "run" else [])]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 2, done.stderr
+        assert all(word in done.stderr for word in ["stdout: cannot be written", *says]) and "Traceback" not in done.stderr, done.stderr

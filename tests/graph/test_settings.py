@@ -37,6 +37,12 @@ def test_every_role_has_the_default_model(tmp_path: Path) -> None:
         (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),
         (GOOD + "judge: {pears: 3}\n", ["judge.pears", "pairs"]),
         (GOOD + "models: {coder: {provider: 3}}\n", ["models.coder.provider", "string"]),
+        (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
+        (GOOD + "search: {iterations: 0}\n", ["search.iterations: must be greater than or equal to 1, not 0; change it"]),
+        (GOOD + "models: {coder: 3}\n", ["models.coder: must hold keys and values", "provider"]),
+        (GOOD + "models: 3\n", ["models: must be keys and values", "not 3"]),
+        (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
+        (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue' or 'stop', not 'maybe'"]),
         (GOOD + "models: {painter: {}}\n", ["models.painter", "planner"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
@@ -52,11 +58,17 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
     message = str(caught.value)
     assert all(word in message for word in says), message
     assert "\n" not in message
+    assert "Input should" not in message and "valid dictionary" not in message and "Errno" not in message
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.yaml: no such config file"):
         load(tmp_path / "nowhere.yaml")
+
+
+def test_a_folder_is_no_config(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot be read \(Is a directory\); give a readable UTF-8 YAML file"):
+        load(tmp_path)
 
 
 def test_other_encoding_is_named(tmp_path: Path) -> None:

@@ -272,12 +272,85 @@ def test_the_seed_files_load(stage: Stage) -> None:
         ("M=4.5 N=100 eps=1", "M=4.5 must be an integer"),
         ("M=10000000 N=10000000 eps=1e-5", "needs about"),
         ("M=0 N=0 eps=1e-5", "no buffer size"),
+        ("M=-5 N=-2 eps=1e-5", "M=-5 is negative"),
+        ("M=3000000000 N=1 eps=1e-5", "M=3000000000 does not fit int32"),
+        ("M=48 N=100 eps=1e60", "does not fit float32"),
     ],
 )
 def test_seed_dims_are_checked_before_anything_is_allocated(stage: Stage, dims: str, words: str) -> None:
     with pytest.raises(SettingsError, match="dims: ") as caught:
         tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *stage)
     assert words in str(caught.value)
+
+
+def test_a_negative_fraction_is_no_size(stage: Stage) -> None:
+    assert tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *stage).task.workloads[0].dims["eps"] == -1e-5
+
+
+def test_a_pointer_size_leaves_scalars_to_their_types(stage: Stage) -> None:
+    with pytest.raises(SettingsError, match="M=3000000000 does not fit int32"):
+        tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=3000000000 N=1 eps=1e-5", *stage, pointer_elements=10)
+
+
+def test_scalars_of_make_inputs_are_checked_on_every_workload(stage: Stage, tmp_path: Path) -> None:
+    large = REFERENCE.replace('"M": rows, "N": columns', '"M": rows + (3 * 10**9 if rows == 512 else 0), "N": columns')
+    assert large != REFERENCE
+    with pytest.raises(SettingsError, match=r"workload 512x1000: M=3000000512 does not fit int32") as caught:
+        tasks.load_folder(folder(tmp_path / "t", large), *stage)
+    assert "kernel.cpp" in str(caught.value)
+
+
+COPY = 'extern "C" void solve(const float* x, float* y, int M, int N) {}'
+
+
+def seed_files(path: Path, reference: str, kernel: str = COPY) -> tuple[Path, Path]:
+    (path / "copy.cpp").write_text(kernel)
+    (path / "good.py").write_text(reference)
+    return path / "copy.cpp", path / "good.py"
+
+
+@pytest.mark.parametrize(
+    ("result", "elements", "compared"),
+    [("return x.view(M, N).sum(1)", 0, 8), ("return x.sum()", 0, 1), ("y[:N] = x[:N]", 0, 6), ("return x[:M * N]", 100, 48)],
+)
+def test_what_is_compared_of_a_larger_buffer_is_said(stage: Stage, tmp_path: Path, result: str, elements: int, compared: int) -> None:
+    files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
+    loaded = tasks.load_files(*files, "M=8 N=6", *stage, pointer_elements=elements)
+    assert loaded.workloads[0].arguments[1].compared == compared
+    assert any(f"`y`: {compared} of {elements or 48} elements are compared" in said for said in loaded.task.inferred)
+
+
+def test_a_whole_output_needs_no_remark(stage: Stage, tmp_path: Path) -> None:
+    loaded = tasks.load_files(*seed_files(tmp_path, "def reference(x, y, M, N):\n    return 2 * x\n"), "M=8 N=6", *stage)
+    assert loaded.workloads[0].arguments[1].compared == 48
+    assert not any("are compared" in said for said in loaded.task.inferred)
+
+
+@pytest.mark.parametrize(
+    ("result", "elements", "words"),
+    [
+        ("return x[:37]", 0, ["good.py", "37 of the 48 elements", "no product of the dims M=8 N=6"]),
+        ("return torch.zeros(M * N)", 10, ["48 elements", "--ptr-size 48"]),
+    ],
+)
+def test_counts_that_no_dims_make_are_refused(stage: Stage, tmp_path: Path, result: str, elements: int, words: list[str]) -> None:
+    files = seed_files(tmp_path, f"import torch\ndef reference(x, y, M, N):\n    {result}\n")
+    with pytest.raises(SettingsError) as caught:
+        tasks.load_files(*files, "M=8 N=6", *stage, pointer_elements=elements)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parameter_without_a_name_is_told_by_its_place(stage: Stage, tmp_path: Path) -> None:
+    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", 'extern "C" void solve(const float* x, float* y, int) {}')
+    with pytest.raises(SettingsError, match=r"copy\.cpp: parameter 3 of the kernel has no name"):
+        tasks.load_files(*files, "M=8", *stage)
+
+
+def test_a_signature_that_does_not_parse_is_told_by_its_line(stage: Stage, tmp_path: Path) -> None:
+    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", '\nextern "C" void solve(const float* x,\n float* y, int N,) {}')
+    with pytest.raises(SettingsError, match=r"^copy\.cpp:3 does not parse"):
+        tasks.load_files(*files, "M=8", *stage)
 
 
 def folder(path: Path, reference: str | bytes | None = None, kernel: str | None = KERNEL, declared: str = "") -> Path:
@@ -302,7 +375,7 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": "  \n"}, ["reference.py", "empty"]),
         ({"reference": b"\xff\xfe"}, ["reference.py", "UTF-8"]),
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
-        ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "allowed keys"]),
+        ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "Allowed here"]),
         ({"reference": REFERENCE, "declared": "precision: fp8\n"}, ["task.yaml", "precision"]),
         ({"reference": REFERENCE, "declared": "language: cobol\n"}, ["task.yaml: language", "'cobol'"]),
         ({"reference": REFERENCE, "declared": "a: [\n"}, ["task.yaml", "not valid YAML"]),

@@ -7,7 +7,6 @@ that this starts dies with this process, however it ends: jobs hang on a launche
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -28,7 +27,7 @@ from tools.errors import DeviceBusyError, DiskFullError, HarnessError, Infrastru
 from tools.executors.base import NAMES, Executor
 from tools.executors.machine import describe_cpu
 from tools.executors.nvidia import Driver, descends_from
-from tools.records import Blobs
+from tools.records import Blobs, unwritable, without_room
 
 PASSED_ON = (
     *("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CC", "CXX", "CPATH", "LIBRARY_PATH", "ZIG_GLOBAL_CACHE_DIR"),
@@ -91,7 +90,19 @@ class Local(Executor):
                 stack.enter_context(device_lock(device.kind, device.index, self.lock_wait_s))
                 self._refuse_company(device)
             folder = Path(stack.enter_context(_folder(self.scratch)))
-            return self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
+            try:
+                finished = self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
+            except HarnessError as error:
+                raise self._without_room() or error from error
+            failed = finished.exit_code != 0 or finished.timed_out
+            # A compiler without room for its output fails like one that was given a wrong program.
+            full = self._without_room() if failed else None
+            if full is not None:
+                raise full
+            return finished
+
+    def _without_room(self) -> DiskFullError | None:
+        return without_room(self.scratch, Path(tempfile.gettempdir()))
 
     def _gpus(self) -> tuple[Device, ...]:
         gpus = self.driver.devices()
@@ -179,7 +190,9 @@ class Local(Executor):
             except _ServerDied as died:
                 self._forget(identity, server)
                 if attempt == 2:
-                    raise HarnessError(f"the harness died twice on one job ({died}); see `env check`") from died
+                    raise HarnessError(
+                        f"the harness died twice on one job ({died}); `python -m tools env` shows what this machine lacks"
+                    ) from died
                 continue
             if timed_out:
                 self._forget(identity, server)
@@ -416,8 +429,9 @@ def _disk_errors(scratch: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"{scratch}: no space left on the disk; free some space, then resume (nothing finished is lost)") from error
+        refused = unwritable(scratch / "job", error)
+        if isinstance(refused, DiskFullError):
+            raise refused from error
         raise InfrastructureError(f"{error.filename or scratch}: {error.strerror}; a job could not be run") from error
 
 

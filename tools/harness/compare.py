@@ -27,6 +27,8 @@ class Expected:
         self.dtype = dtype
         self.shape = tuple(values.shape)
         self.count = values.numel()
+        self.compared = self.count if written is None else int(written.sum())
+        """Elements that the reference defines."""
         self.floating = values.dtype.is_floating_point
         self.values = values.reshape(-1)
         self.written = written.reshape(-1) if written is not None else None
@@ -147,6 +149,11 @@ def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
         )
     for tensor, a in zip(returned, outputs, strict=True):
         flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
+        if not flat_ok and not contract.has_make_inputs and tensor.numel() > a.value.numel():
+            raise ContractError(
+                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose buffer has "
+                f"{a.value.numel():,}; give --ptr-size {tensor.numel()} or more"
+            )
         if tensor.shape != a.value.shape and not flat_ok:
             raise ContractError(
                 f"reference.py: reference(...) returned shape {tuple(tensor.shape)} for output {a.name!r}, "

@@ -1,7 +1,9 @@
 """Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
 
+import math
+
 import torch
-from compare import copied, expect, mark
+from compare import Expected, copied, expect, mark
 from contract import Arg, Contract, ContractError, size_of, spoken
 from flops import Counter
 
@@ -28,18 +30,24 @@ def probe(request: dict) -> dict:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops = run_once(contract, args, first=at == 0, inferred=inferred)
+        flops, compared = run_once(contract, args, dims, first=at == 0, inferred=inferred)
         answer["workloads"].append(
             {
                 "name": name,
                 "dims": dims,
                 "weight": weight,
-                "arguments": [{k: v for k, v in a.json().items() if k != "value"} for a in args],
+                "arguments": [seen(a, compared.get(a.name)) for a in args],
                 "flops": flops,
                 "unique_bytes": size_of(args),
             }
         )
     return answer | {"inferred": inferred}
+
+
+def seen(a: Arg, compared: int | None) -> dict:
+    """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
+    told = a.json() | {"compared": compared}
+    return told | {"value": a.value if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value)) else None}
 
 
 def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float]]:
@@ -142,8 +150,11 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
         a.role = roles[a.name] if a.is_tensor else "scalar"
 
 
-def run_once(contract: Contract, args: list[Arg], *, first: bool, inferred: list[str]) -> float | None:
-    """Run the reference (its outputs are checked by `expect`), count its operations; on the first dims look for read-write outputs."""
+def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, inferred: list[str]) -> tuple[float | None, dict[str, int]]:
+    """Run the reference as often as is needed to count its operations and the elements that it defines of each output.
+
+    The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as well.
+    """
     counter = Counter()
     own = copied(args)
     try:
@@ -160,13 +171,32 @@ def run_once(contract: Contract, args: list[Arg], *, first: bool, inferred: list
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not same(a.value, b.value):
             raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
-    if first:
-        if returned is None:
-            look_for_read_outputs(contract, args, own)
-        note = expect(contract, args)[1]
-        if note:
-            inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
-    return counter.total or None
+    if first and returned is None:
+        look_for_read_outputs(contract, args, own)
+    if not first and contract.has_make_inputs:
+        return counter.total or None, {}
+    expected, note = expect(contract, args)
+    if first and note:
+        inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    for found in expected:
+        check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
+    return counter.total or None, {found.name: found.compared for found in expected}
+
+
+def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:
+    """Seed style: a reference that returns less than the buffer holds must return as much as some of the sizes make."""
+    count = found.count
+    if contract.has_make_inputs or not contract.returns or count == allocated:
+        return
+    sizes = [v for v in dims.values() if isinstance(v, int) and v > 1]
+    products = {1}
+    for size in sizes * 2:
+        products |= {product * size for product in products if count % (product * size) == 0}
+    if count not in products:
+        raise ContractError(
+            f"reference.py: reference(...) returned {count:,} of the {allocated:,} elements of output {found.name!r}, which is no "
+            f"product of the dims {spoken(dims)}; return the whole output, name its sizes in --dims, or define make_inputs(dims, seed)"
+        )
 
 
 def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:

@@ -39,6 +39,8 @@ DTYPES = {
 MOST = 16
 """Distinct specialisations compiled for one kernel file."""
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+FILE_BYTES = 256 << 20
+"""A kernel that spills leaves megabytes of intermediate code."""
 WALL_S = 120.0
 
 
@@ -265,7 +267,7 @@ def answer(folder: Path) -> int:
 def shut_in() -> None:
     """No network, no new privileges, bounded files and time, and an end with the parent."""
     libc = ctypes.CDLL(None, use_errno=True)
-    sandbox.limit(0, int(WALL_S))
+    sandbox.limit(0, int(WALL_S), FILE_BYTES)
     sandbox.no_network(libc)
     libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     sandbox.drop_capabilities(libc)

@@ -42,7 +42,7 @@ _PARALLEL_LOOP = """int main() {
 """
 _NO_COMPILER = (
     "no C++ compiler was found (looked for $CXX, g++, clang++); install one: `apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` "
-    "(Fedora), `pacman -S gcc` (Arch), or `pip install 'kernelwright[zig]'`"
+    "(Fedora), `pacman -S gcc` (Arch), or `pip install -e '.[zig]'` in Kernelwright's folder"
 )
 _NO_OBJDUMP = "objdump was not found, so that machine code cannot be shown; install binutils (Debian, Fedora, Arch: package `binutils`)"
 _ALLOWED_FLAG = re.compile(r"-(O\w*|f[a-z].*|m[a-z].*|std=.+|W[a-z].*|[DUIlL].+|g\d?|pthread|pipe|isystem.+)")

@@ -197,6 +197,7 @@ def _parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[P
     assert declarator is not None, "only nodes with one were collected"
     listed = declarator.child_by_field_name("parameters")
     assert listed is not None, "a function declarator has a parameter list"
+    _check_list(listed, file)
     groups: list[list[str]] = [[]]
     depth = 0
     for token in _tokens(listed)[1:-1]:
@@ -208,6 +209,18 @@ def _parameters(node: Node, aliases: dict[str, list[str]], file: str) -> tuple[P
     if groups == [[]] or groups == [["void"]]:
         raise SettingsError(f"{file}: `{ENTRY}` has no parameters; it must take its inputs, outputs and sizes: {SHAPE}")
     return tuple(_parameter(tokens, position, aliases, file) for position, tokens in enumerate(groups))
+
+
+def _check_list(listed: Node, file: str) -> None:
+    """Refuse, by its line, a parameter list that cannot be parsed or leaves a parameter without a name."""
+    for node in reversed(_walk(listed)):
+        if node.type == "ERROR" or node.is_missing:
+            near = " ".join(text(node).split())[:60]
+            lacking = "a parameter" if node.type.isidentifier() else f"`{node.type}`"
+            what = f"at `{near}`" if near else f"where {lacking} is missing"
+            raise SettingsError(
+                f"{file}:{node.start_point[0] + 1} does not parse {what}, in the parameters of `{ENTRY}`; write them as in {SHAPE}"
+            )
 
 
 def _parameter(tokens: list[str], position: int, aliases: dict[str, list[str]], file: str) -> Parameter:

@@ -79,6 +79,10 @@ def test_signatures_are_read(source: str, expected: list[str]) -> None:
     ("source", "words"),
     [
         ('extern "C" void run(float* x) {}', ["no function `solve`"]),
+        ('\nextern "C" void solve(float* x, int N {}', ["kernel.cpp:2 does not parse", "`)` is missing"]),
+        ('extern "C" void solve(float* x,\n float* y,\n int N,) {}', ["kernel.cpp:3 does not parse", "a parameter is missing"]),
+        ('extern "C" void solve(float* x,, int N) {}', ["kernel.cpp:1 does not parse", "`,`"]),
+        ('extern "C" void solve(const float* x float* y, int N) {}', ["kernel.cpp:1 does not parse"]),
         ("", ["no function `solve`"]),
         ("void solve(float* x, int n) {}", ['not extern "C"']),
         ('extern "C" int solve(float* x, int n) { return 0; }', ["returns int", "void"]),
@@ -238,7 +242,7 @@ def test_no_compiler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     try:
         found = Cpp().toolchain()
     except SettingsError as error:
-        assert all(word in str(error) for word in ("apt install g++", "gcc-c++", "pacman", "[zig]"))
+        assert all(word in str(error) for word in ("apt install g++", "gcc-c++", "pacman", "pip install -e '.[zig]'"))
     else:
         assert found.name == "zig c++"
     monkeypatch.setenv("CXX", "no-such-compiler")
