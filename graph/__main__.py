@@ -148,7 +148,11 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if arguments.config is not None:
         if given:
             raise SettingsError("give either a config file or --kernel with --ref and --dims, not both; put the files into the config")
-        return load(arguments.config)
+        if arguments.ptr_size:
+            raise SettingsError("--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config")
+        settings = load(arguments.config)
+        name = getattr(arguments, "name", None)
+        return settings.model_copy(update={"name": name}) if name else settings
     if not given:
         raise SettingsError(
             "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py --dims M=512"

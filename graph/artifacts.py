@@ -126,19 +126,22 @@ class Standing(Artifact):
     contestant: str
     workload: str
     seconds: float | None
-    """Median; None: not available."""
+    """The baseline's median; for the others what their paired ratios make of it (`tools.ranking`). None: not available."""
     against_best: Interval | None
-    """contestant / best: above 1 the best kernel is faster."""
+    """contestant / best: above 1 the best kernel is faster. None: it is the best kernel itself."""
     note: str = ""
 
 
 class FinalBenchmark(Artifact):
     """The last comparison, each contestant in a process of its own."""
 
+    best: Literal["baseline", "best"] = "best"
+    """The contestant that is the best kernel: the baseline where no version was accepted."""
     standings: tuple[Standing, ...]
     overall: dict[str, Interval]
     """Contestant -> its objective time / the best kernel's."""
     objective_s: dict[str, float]
+    """Contestant -> objective time; quotients of two are the ratios of `overall`."""
     unavailable: dict[str, str]
     wall_s: float
     """Wall time of the run up to here, over all its processes."""

@@ -71,7 +71,9 @@ def _timed(name: str, work: Node) -> Any:
         update = work(state, services)
         details = {"node": name, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"}
         summary = update.pop("summary", "")
-        services.emit("node", {**details, "iteration": str(update.get("iteration", iteration)), "summary": summary})
+        # A node that gives its iteration back (`plan` with nothing left) has still worked for that one.
+        worked_for = str(max(int(iteration), update.get("iteration", 0)))
+        services.emit("node", {**details, "iteration": worked_for, "summary": summary})
         return update
 
     node.__name__ = name

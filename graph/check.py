@@ -18,7 +18,6 @@ def check(settings: Settings) -> str:
     Raises SettingsError for whatever `run` would refuse before its first measurement.
     """
     from knowledge_base.wiki import Wiki
-    from tools import screen
     from tools.interpreter import interpret
     from tools.judge import compiled
 
@@ -43,5 +42,4 @@ def check(settings: Settings) -> str:
                 pages=len(wiki.pages),
                 checked=checked,
                 device=language.device,
-                warnings=screen.screen(task.baseline, task.language) if task.baseline else (),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,17 @@ def line(event: Event) -> str | None:
     """The finished line that an event is worth, or None."""
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
-        return f"{details['iteration']:>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}"
+        return f"{_iteration(details):>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}"
     if event.kind == "candidate":
         return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "verdict":
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     return None
+
+
+def _iteration(details: Mapping[str, str]) -> str:
+    """The number in front of a node's line; none for the end, which is about all iterations."""
+    return "" if details["node"] == "finalise" else details["iteration"]
 
 
 class Plain:
@@ -66,7 +71,8 @@ class Live:
     def _running(event: Event) -> str | None:
         details = event.details
         if event.kind == "node" and details.get("state") == "started":
-            return f"v{details['iteration']} {details['node']}"
+            iteration = _iteration(details)
+            return f"v{iteration} {details['node']}" if iteration else details["node"]
         if event.kind == "judge":
             return f"judging {details.get('candidate', '')}: {details.get('stage', '')}"
         return None

@@ -44,7 +44,7 @@ def start(settings: Settings, observers: Sequence[Observer] = ()) -> tuple[State
 
 def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
     """A new run of a task that was probed before (`restart`)."""
-    return _begin(settings, observers, lambda executor, blobs: loaded)
+    return _begin(settings, observers, lambda executor, blobs: _screened(loaded, settings.linked_to or "kernel"))
 
 
 def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Executor, Blobs], Loaded]) -> tuple[State, Path]:
@@ -74,13 +74,28 @@ def _executor(settings: Settings, workspace: Workspace, events: Events) -> Meter
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
-    """The task that the settings name, probed."""
+    """The task that the settings name, probed. SettingsError for a kernel that no candidate made from it could get past the screen."""
     from tools import task as tasks
 
     if settings.task is not None:
-        return tasks.load_folder(Path(settings.task), executor, blobs)
+        loaded = tasks.load_folder(Path(settings.task), executor, blobs)
+        return _screened(loaded, str(Path(settings.task) / f"kernel{open_language(loaded.task.language).suffix}"))
     kernel, reference = Path(settings.kernel or ""), Path(settings.reference or "")
-    return tasks.load_files(kernel, reference, settings.dims or "", executor, blobs, pointer_elements=settings.pointer_elements)
+    loaded = tasks.load_files(kernel, reference, settings.dims or "", executor, blobs, pointer_elements=settings.pointer_elements)
+    return _screened(loaded, str(kernel))
+
+
+def _screened(loaded: Loaded, origin: str) -> Loaded:
+    """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against every one of them."""
+    from tools.screen import screen
+
+    refused = screen(loaded.task.baseline, loaded.task.language) if loaded.task.baseline else ()
+    if refused:
+        more = f" ({len(refused) - 1} more lines are refused too)" if len(refused) > 1 else ""
+        raise SettingsError(
+            f"{origin}: {refused[0].rstrip('.')}{more}; no candidate may hold that line, so change it in your kernel and run again"
+        )
+    return loaded
 
 
 def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,9 +17,10 @@ from typing import Literal
 from graph.report.render import ratio
 from graph.services import open_executor, open_language
 from graph.settings import Settings, parse
-from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Task, Trial, Verdict
+from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
+from tools.judge import Policy
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
 from tools.repository import Commit, Repository
@@ -170,6 +171,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     again = evidence.trial_of(cited, settings.judge.objective, said.confidence, incumbent.id)
     if not (isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, said)):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
+    _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
     faults = gate.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
@@ -177,6 +179,19 @@ def read(copy: Repository, commit: Commit) -> Claim:
     if known is None:
         raise Refuted("the record of the task is missing")
     return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said)
+
+
+def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> None:
+    """Refuted, or StorageError, unless the contests that a verdict names confirm the gain."""
+    from tools import evidence
+
+    confirmed = [record for record in cited if record.kind == "confirmation"]
+    if any(record.payload["candidates"] != kernels for record in confirmed):
+        raise Refuted("the confirmation that the verdict names is of other kernels")
+    if any(evidence.contest_problem(record) for record in confirmed):
+        raise Refuted("the candidate failed in the confirmation that the verdict names")
+    if evidence.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+        raise Refuted("the confirmation that the verdict names does not show the gain")
 
 
 def _equal(one: Interval, other: Interval) -> bool:
@@ -221,8 +236,8 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     roofs = ceilings.measure(language, executor, records)
     noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
-    confirmed = judge.confirm(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else None
-    problem = evidence.contest_problem(confirmed) if confirmed else None
+    confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
+    problem = evidence.contest_problem(confirmed[-1]) if confirmed else None
     launch = roofline.best(roofs, "launch_latency")
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
@@ -239,7 +254,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         launch_s=launch.value if launch else None,
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
-        confirmation=evidence.contest_speedup(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
+        confirmation=evidence.confirmation(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
         confirmation_problem=problem,
     )
     return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))

@@ -248,6 +248,11 @@ class Measurement(Artifact):
     max_error: float | None = None
     """Largest relative error seen on this workload's checked calls."""
 
+    @property
+    def paired_candidate_s(self) -> float:
+        """The candidate's seconds a call that agree with `speedup`, the estimate; the two medians alone do not share its noise."""
+        return self.incumbent_s / self.speedup.estimate
+
 
 class Passed(Artifact):
     """Correct and timed."""

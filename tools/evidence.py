@@ -22,8 +22,11 @@ from tools.protocol import (
     TimingResult,
 )
 from tools.records import Records
-from tools.statistics import Objective, Paired, pool, speedup_interval
+from tools.statistics import Objective, Paired, corrected, pool, speedup_interval
 from tools.statistics import noise_floor as floor_of
+
+CONFIRMATIONS = 2
+"""Contests at most before an accept: a second one, pooled with the first, where the noise hides a gain that the first estimates."""
 
 
 class Toolset(Artifact):
@@ -355,16 +358,29 @@ def contest_problem(record: Record) -> str | None:
     return Contest.model_validate(record.payload).result.problem
 
 
-def contest_speedup(
-    record: Record, objective: Objective, confidence: float = 0.95, *, slow: str = "incumbent", fast: str = "candidate"
-) -> Interval:
-    """How many times faster contestant `fast` was than `slow`, by paired rounds of separate processes."""
-    contest = Contest.model_validate(record.payload)
-    samples = [
-        Paired(w.workload, contest.weights[w.workload], tuple(r[slow] for r in w.rounds), tuple(r[fast] for r in w.rounds))
-        for w in contest.result.workloads
-    ]
-    return speedup_interval(samples, objective, confidence)
+def confirmation(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
+    """Incumbent / candidate over the rounds of all `contests`, pooled; at the confidence that each of `CONFIRMATIONS` looks must have so
+    that all together keep `confidence`.
+
+    StorageError unless they are the attempts, from the first on, of one and the same confirmation.
+    """
+    loaded = [Contest.model_validate(record.payload) for record in contests]
+    if [contest.attempt for contest in loaded] != list(range(len(loaded))) or not 0 < len(loaded) <= CONFIRMATIONS:
+        raise StorageError("the confirmations are not all attempts from the first on")
+    if any(contest.candidates != loaded[0].candidates for contest in loaded):
+        raise StorageError("the confirmations are of several candidates")
+    samples = pool([sample for record in contests for sample in contest_pairs(record, "incumbent", "candidate")])
+    return speedup_interval(samples, objective, confirming(confidence))
+
+
+def confirming(confidence: float) -> float:
+    """The confidence of each single look at a confirmation."""
+    return corrected(confidence, CONFIRMATIONS, 1)
+
+
+def unsettled(found: Interval, min_effect: float) -> bool:
+    """Whether another contest may settle it: the interval holds 1, while the estimate exceeds the effect that is demanded."""
+    return found.low <= 1.0 and found.estimate > 1.0 + min_effect
 
 
 def contest_seconds(record: Record) -> dict[str, dict[str, float]]:
@@ -383,10 +399,13 @@ def cases(trial: Trial | None, records: Records) -> tuple[CaseResult, ...]:
     return Correctness.model_validate(checked.payload).cases if checked else ()
 
 
-def only(contest: Contest, workload: str) -> Contest:
-    """The same contest with a single workload."""
-    kept = tuple(w for w in contest.result.workloads if w.workload == workload)
-    return contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": kept})})
+def contest_pairs(record: Record, slow: str, fast: str) -> tuple[Paired, ...]:
+    """The rounds of two contestants by workload, `slow` as incumbent and `fast` as candidate."""
+    contest = Contest.model_validate(record.payload)
+    return tuple(
+        Paired(w.workload, contest.weights[w.workload], tuple(r[slow] for r in w.rounds), tuple(r[fast] for r in w.rounds))
+        for w in contest.result.workloads
+    )
 
 
 def _timings(records: Sequence[Record]) -> tuple[Timing, ...]:

@@ -92,7 +92,7 @@ class Evidence(Artifact):
     looks: int = 1
     """Timing batches that were looked at."""
     confirmation: Interval | None = None
-    """Incumbent / candidate in separate processes; None: not run."""
+    """Incumbent / candidate in separate processes (`evidence.confirmation`); None: not run."""
     confirmation_problem: str | None = None
     """What the candidate did wrong there."""
     mechanisms: dict[str, bool] = {}

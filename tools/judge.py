@@ -74,8 +74,9 @@ class Policy(Artifact):
 
     @model_validator(mode="after")
     def _bounded(self) -> Policy:
-        needed = self.least_rounds(1)
-        for name in ("calibration_pairs", "confirm_rounds", "benchmark_rounds"):
+        least = {"calibration_pairs": self.least_rounds(1), "confirm_rounds": self.least_confirm_rounds(1)}
+        least["benchmark_rounds"] = least["calibration_pairs"]
+        for name, needed in least.items():
             if getattr(self, name) < needed:
                 raise ValueError(
                     f"{name}: {getattr(self, name)} cannot bound an interval at confidence {self.confidence:g}, use {needed} or more"
@@ -85,6 +86,10 @@ class Policy(Artifact):
     def least_rounds(self, workloads: int) -> int:
         """The fewest rounds from which an interval over `workloads` has two ends."""
         return least_pairs(max(self.confidence, REPORTED), workloads)
+
+    def least_confirm_rounds(self, workloads: int) -> int:
+        """The same for one look of a confirmation, which takes more confidence."""
+        return least_pairs(max(evidence.confirming(self.confidence), REPORTED), workloads)
 
 
 class Judge:
@@ -248,8 +253,20 @@ class Judge:
 
     def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
         """The two kernels in processes of their own, clocked from outside. Payload: `evidence.Contest`."""
-        rounds = max(self.policy.confirm_rounds, self._least())
+        rounds = max(self.policy.confirm_rounds, self.policy.least_confirm_rounds(len(self.task.workloads)))
         return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
+
+    def confirmations(self, candidate: Candidate, incumbent: Candidate) -> tuple[Record, ...]:
+        """The confirmations of one candidate, for `evidence.confirmation`: another one while noise hides the gain, as in timing."""
+        made: list[Record] = []
+        while len(made) < evidence.CONFIRMATIONS:
+            made.append(self.confirm(candidate, incumbent, attempt=len(made)))
+            if evidence.contest_problem(made[-1]) is not None:
+                break
+            found = evidence.confirmation(made, self.policy.objective, self.policy.confidence)
+            if not evidence.unsettled(found, self.policy.min_effect):
+                break
+        return tuple(made)
 
     def benchmark(
         self,

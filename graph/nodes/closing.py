@@ -74,11 +74,11 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     if champion:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
-        confirmed = services.judge.confirm(candidate, incumbent)
-        records.append(confirmed.id)
-        problem = evidence.contest_problem(confirmed)
+        confirmed = services.judge.confirmations(candidate, incumbent)
+        records += [record.id for record in confirmed]
+        problem = evidence.contest_problem(confirmed[-1])
         if problem is None:
-            confirmation = evidence.contest_speedup(confirmed, services.settings.judge.objective, services.settings.judge.confidence)
+            confirmation = evidence.confirmation(confirmed, services.settings.judge.objective, services.settings.judge.confidence)
     launch = roofline.best(services.roofs, "launch_latency")
     return gate.Evidence(
         incumbent=incumbent.id,
@@ -250,8 +250,11 @@ def _scored(
 
 
 def _attempts(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure, nothing that was accepted without its mechanism showing."""
-    if champion is None or verdict.outcome == "infra_error" or not verdict.explained:
+    """What experience may keep: nothing of a machine's failure, nothing that was accepted without its mechanism showing.
+
+    Nor of a refusal by screen, review or physics: it is about what was written, and says nothing of what the methods are worth.
+    """
+    if champion is None or verdict.outcome in ("infra_error", "reject_policy") or not verdict.explained:
         return ()
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     results = {"accept": "success", "reject_correctness": "crash", "inconclusive": "neutral"}

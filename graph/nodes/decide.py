@@ -122,7 +122,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
 def _of_whole(method: str, visible: bool | None, trial: Trial, state: State) -> MethodOutcome:
     if not isinstance(trial, Passed):
         raise AssertionError("a champion has passed")
-    saved = sum(m.weight * (m.incumbent_s - m.candidate_s) for m in trial.measurements)
+    saved = sum(m.weight * (m.incumbent_s - m.paired_candidate_s) for m in trial.measurements)
     return _weighed(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
 
 
@@ -135,16 +135,23 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
     found = trial.speedup
     # Timed as candidate against the champion, so its slowness is the inverse of its speed-up.
     slower = found.model_copy(update={"estimate": 1 / found.estimate, "low": 1 / found.high, "high": 1 / found.low})
-    saved = sum(m.weight * (m.candidate_s - m.incumbent_s) for m in trial.measurements)
+    saved = sum(m.weight * (m.paired_candidate_s - m.incumbent_s) for m in trial.measurements)
     return _weighed(method, visible, slower, saved, trial.candidate, state["noise_floor"])
 
 
 def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float) -> MethodOutcome:
-    """A9: seen and worth more than the noise is effective, seen and not worth it ineffective, not seen failed."""
-    status: Literal["effective", "ineffective", "implementation_failed"] = "effective" if ratio.low > 1 + noise else "ineffective"
+    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them nothing is known."""
+    status: Literal["effective", "ineffective", "implementation_failed", "unattributed"] = "unattributed"
+    note = ""
     if visible is False:
         status = "implementation_failed"
-    return MethodOutcome(method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without)
+    elif ratio.low > 1 + noise:
+        status = "effective"
+    elif ratio.high <= 1 + noise:
+        status = "ineffective"
+    else:
+        note = "the noise hides what it is worth"
+    return MethodOutcome(method=method, status=status, visible=visible, seconds=saved, ratio=ratio, ablation=without, note=note)
 
 
 def gate(state: State, services: Services) -> State:

@@ -7,11 +7,11 @@ from typing import Literal
 from graph.artifacts import FinalBenchmark, Standing
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.render import ratio
+from graph.report.render import gain
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
-from tools import evidence, gate
+from tools import evidence, gate, ranking
 from tools.artifacts import Record
 from tools.errors import WorkspaceError
 
@@ -23,7 +23,10 @@ def finalise(state: State, services: Services) -> State:
     frameworks: list[Literal["eager", "compile"]] = ["eager"] if wanted.eager else []
     if wanted.compile:
         frameworks.append("compile")
-    contestants = {"baseline": services.candidate(state["baseline"]), "best": services.candidate(state["incumbent"])}
+    contestants = {"baseline": services.candidate(state["baseline"])}
+    if state["incumbent"] != state["baseline"]:
+        # A kernel is not raced against itself: what noise makes of that would be read as a gain.
+        contestants["best"] = services.candidate(state["incumbent"])
     measured = services.judge.benchmark(contestants, tuple(frameworks))
     benchmark = standings(measured, services)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
@@ -31,8 +34,8 @@ def finalise(state: State, services: Services) -> State:
     texts = {"benchmark.md": final.benchmark(benchmark, measured.id), "report.md": final.report(ended, services)}
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
-    overall = benchmark.overall.get("baseline")
-    return State(report=record.id, summary=f"{ratio(overall)} over baseline; stopped: {state.get('stop')}")
+    shown = gain(benchmark.objective_s["baseline"], benchmark.objective_s[benchmark.best], benchmark.overall.get("baseline"))
+    return State(report=record.id, summary=f"{shown}; stopped: {state.get('stop')}")
 
 
 def audit(services: Services) -> None:
@@ -48,20 +51,17 @@ def audit(services: Services) -> None:
 def standings(record: Record, services: Services) -> FinalBenchmark:
     """Each contestant against the best kernel, a workload at a time and over the objective."""
     contest = evidence.Contest.model_validate(record.payload)
-    objective = services.settings.judge.objective
-    times = evidence.contest_seconds(record)
-    present = [name for name in ("baseline", "best", "eager", "compile") if name not in contest.result.unavailable]
-    present = [name for name in present if all(name in row for row in times.values())]
-    rows = []
-    for workload, row in times.items():
-        alone = record.model_copy(update={"payload": evidence.only(contest, workload).model_dump(mode="json")})
-        for name in present:
-            against = evidence.contest_speedup(alone, objective, slow=name, fast="best") if name != "best" else None
-            rows.append(Standing(contestant=name, workload=workload, seconds=row[name], against_best=against))
+    best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
+    ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
     return FinalBenchmark(
-        standings=tuple(rows),
-        overall={name: evidence.contest_speedup(record, objective, slow=name, fast="best") for name in present if name != "best"},
-        objective_s={name: sum(contest.weights[w] * row[name] for w, row in times.items()) for name in present},
+        best=best,
+        standings=tuple(
+            Standing(contestant=name, workload=workload, seconds=placing.seconds, against_best=placing.against_best)
+            for workload, placed in ranked.workloads.items()
+            for name, placing in placed.items()
+        ),
+        overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
+        objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         unavailable=contest.result.unavailable,
         wall_s=services.wall_s(),
     )

@@ -10,6 +10,8 @@ from graph.state import State
 from tools.artifacts import Verdict
 from tools.records import key
 
+OBJECTIVES = {"total_time": "objective: Σ weight × time a call", "geomean": "objective: weighted geometric mean of the times a call"}
+
 
 def benchmark(found: FinalBenchmark, record: str) -> str:
     """benchmark.md."""
@@ -45,6 +47,7 @@ def report(state: State, services: Services) -> str:
         task=services.task,
         state=state,
         final=benchmark_of,
+        objective=OBJECTIVES[services.settings.judge.objective],
         final_record=final.parents[0] if final else None,
         memories=memories,
         verdicts=verdicts,

@@ -43,6 +43,13 @@ def ratio(value: Interval | None) -> str:
     return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
 
 
+def gain(baseline_s: float, best_s: float, speedup: Interval | None) -> str:
+    """What a run came to: the baseline's time, the best kernel's, and the ratio; `speedup` None: no version was accepted."""
+    if speedup is None:
+        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×)"
+    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up), {ratio(speedup)}"
+
+
 def percent(value: float | None) -> str:
     """A share of one as per cent; N/A when it was not collected."""
     return "N/A" if value is None else f"{100 * value:.1f} %"

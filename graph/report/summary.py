@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from graph.artifacts import FinalBenchmark, VersionMemory
-from graph.report.render import ratio, seconds
+from graph.report.render import gain, ratio
 from graph.state import State
 from graph.workspace import Workspace
-from tools.artifacts import Artifact, Interval
+from tools.artifacts import UNBOUNDED, Artifact, Interval
 from tools.records import Records
 
 
@@ -22,9 +22,11 @@ class Summary(Artifact):
     baseline_s: float | None
     """Objective time of v0 in the final benchmark (Σ weight × median)."""
     best_s: float | None
+    """baseline_s / speedup."""
     speedup: float | None
-    """baseline / best, each in a process of its own."""
+    """baseline / best by paired rounds, each in a process of its own; 1 where no version was accepted."""
     ci: tuple[float, float] | None
+    """Of `speedup`; None: no version was accepted, or too few rounds."""
     verdicts: dict[str, str]
     """v<N> -> outcome."""
     commits: tuple[str, ...]
@@ -35,10 +37,11 @@ class Summary(Artifact):
         stopped = self.stop_reason or "not yet"
         report = Path(self.workspace) / "report.md"
         tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {stopped}{f'; see {report}' if report.exists() else ''}"
-        if self.speedup is None or self.ci is None:
+        if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
-        gain = ratio(Interval(estimate=self.speedup, low=self.ci[0], high=self.ci[1]))
-        return f"{self.status}: {seconds(self.baseline_s)} -> {seconds(self.best_s)}, {gain}; {tail}"
+        low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
+        speedup = Interval(estimate=self.speedup, low=low, high=high) if accepted else None
+        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}; {tail}"
 
 
 def summarise(root: Path, state: State) -> Summary:
@@ -54,8 +57,8 @@ def summarise(root: Path, state: State) -> Summary:
         stop_reason=state.get("stop"),
         workspace=str(root),
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
-        best_s=benchmark.objective_s.get("best") if benchmark else None,
-        speedup=overall.estimate if overall else None,
+        best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
+        speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),

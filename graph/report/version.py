@@ -15,7 +15,6 @@ from graph.artifacts import Attribution, Inspection, Judged, SpecSheet
 from graph.report.render import render
 from tools import evidence, gate
 from tools.artifacts import Artifact, Candidate, Record
-from tools.screen import screen
 
 if TYPE_CHECKING:
     from graph.services import Services
@@ -132,7 +131,6 @@ def render_baseline(
             measurements=measurements,
             noise_floor=state["noise_floor"],
             min_effect=settings.judge.min_effect,
-            warnings=screen(baseline.source, services.language.name),
         ),
         "test_kernel.py": render("test_kernel.py", task=services.task, kernel=name, argv=built.argv, workload=services.task.workloads[0]),
         "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from graph import run as runs
-from graph.__main__ import main
+from graph.__main__ import _settings, main, parser
 from graph.events import Event
 from graph.settings import load
 from tests.graph.conftest import QUICK, ROOT, TASK
@@ -93,6 +93,28 @@ def test_wrong_signature(tmp_path: Path, task: Path, old: str, new: str, says: s
     said = refused(capsys, "run", str(configured(tmp_path)))
     assert says in said and "kernel.cpp" in said
     assert nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["run", "check"])
+def test_a_kernel_that_no_candidate_may_copy(tmp_path: Path, task: Path, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every candidate would take the line over and be refused for it: the user is told before anything is measured."""
+    spoiled(task, "kernel.cpp", "#include <cmath>", "#include <cmath>\nstatic float buf[100000];")
+    said = refused(capsys, verb, str(configured(tmp_path)))
+    assert f"{task / 'kernel.cpp'}: line 3: `static float buf[100000];`" in said
+    assert "change it in your kernel" in said and "\n" not in said
+    assert nothing_is_left(tmp_path)
+
+
+def test_ptr_size_goes_with_a_kernel(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("run", "check"):
+        said = refused(capsys, verb, str(configured(tmp_path)), "--ptr-size", "64")
+        assert "--ptr-size" in said and "pointer_elements" in said
+
+
+def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
+    path = str(configured(tmp_path))
+    assert _settings(parser().parse_args(["run", path, "--name", "mine"])).name == "mine"
+    assert _settings(parser().parse_args(["run", path])).name == "bad"
 
 
 def test_kernel_that_does_not_compile(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:

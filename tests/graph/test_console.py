@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from graph.build import _timed
 from graph.console import Live, Plain
 from graph.events import Event, Events, read
+from graph.services import Services
+from graph.state import State
 
 
 def event(kind: str, **details: str) -> Event:
@@ -37,6 +41,22 @@ def test_live_lines_survive_narrow_and_wide_terminals(width: int) -> None:
         for one in (STARTED, FINISHED, CANDIDATE):
             live(one)
     assert "memory-bound" in out.getvalue() and "v1 profile" in out.getvalue()
+
+
+def test_iterations_never_go_backwards() -> None:
+    """A plan with nothing left gives its iteration back, and the end belongs to none."""
+
+    def plan(state: State, services: Services) -> State:
+        return State(iteration=state["iteration"] - 1, summary="nothing left")
+
+    def finalise(state: State, services: Services) -> State:
+        return State(summary="done")
+
+    lines: list[str] = []
+    told = SimpleNamespace(emit=lambda kind, details: Plain(lines.append)(event(kind, **details)))
+    for name, work, iteration in (("plan", plan, 2), ("finalise", finalise, 1)):
+        _timed(name, work)(State(iteration=iteration), SimpleNamespace(context=told))
+    assert [line.split()[:2] for line in lines] == [["2", "plan"], ["finalise", "0.00"]]
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -102,8 +103,10 @@ def claimed(root: Path, source: str) -> None:
     passed_on = {}
     for identity in before.records:
         record = records.get(identity)
-        if record.kind in ("build", "correctness", "timing"):
+        if record.kind in ("build", "correctness", "timing", "confirmation"):
             payload = {**record.payload, "candidate": candidate.id}
+            if record.kind == "confirmation":
+                payload = {**record.payload, "candidates": {**record.payload["candidates"], "candidate": candidate.id}}
             passed_on[identity] = records.add(record.model_copy(update={"key": key("forged", of=identity), "payload": payload}))
     cited = tuple(passed_on[identity].id if identity in passed_on else identity for identity in before.records)
     verdict = before.model_copy(update={"candidate": candidate.id, "records": cited})
@@ -294,3 +297,30 @@ def test_a_busy_machine_refutes_nothing(finished: FinishedRun, tmp_path: Path, t
     assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
     wrong = Verdict(outcome="reject_correctness", reasons=("Wrong.",), candidate="c", incumbent="i")
     assert compare(last, claim, [*looks, Look(trial, wrong, others=2 * BUSY)]).outcome == "disagree"
+
+
+def test_a_confirmation_of_other_kernels_confirms_nothing(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = accepted(Repository(copied))[-1]
+    records = Records(copied)
+    before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
+    confirmed = next(r for r in map(records.get, before.records) if r.kind == "confirmation")
+    payload = {**confirmed.payload, "candidates": {"incumbent": "x", "candidate": "y"}}
+    slow = [dict.fromkeys(round_, 1.0) for round_ in payload["result"]["workloads"][0]["rounds"]]
+    same = {**confirmed.payload["result"], "workloads": [{"workload": "small", "rounds": slow}]}
+    for number, (forged, says) in enumerate(
+        [(payload, "of other kernels"), ({**confirmed.payload, "result": same}, "does not show the gain")]
+    ):
+        root = Path(shutil.copytree(copied, tmp_path / str(number), symlinks=True))
+        other = Records(root).add(confirmed.model_copy(update={"key": key("forged", of=confirmed.id), "payload": forged}))
+        cited = tuple(other.id if identity == confirmed.id else identity for identity in before.records)
+        verdict = before.model_copy(update={"records": cited})
+        named = Records(root).add(Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json")))
+        texts = {f"{r.id}.json": (root / "records" / f"{r.id}.json").read_text() for r in (other, named)}
+
+        def doctor(where: Path, texts: dict[str, str] = texts) -> None:
+            for name, text in texts.items():
+                (where / "records" / name).write_text(text)
+
+        on_top(root, doctor, lambda message, named=named: re.sub(r"^Evidence: .*$", f"Evidence: {named.id}", message, flags=re.MULTILINE))
+        assert main(["verify", str(root)]) == 1
+        assert says in capsys.readouterr().out

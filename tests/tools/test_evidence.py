@@ -6,7 +6,7 @@ import pytest
 
 from tools import evidence
 from tools.artifacts import Artifact, Failed, Passed, Record, Task, Trial, Unmeasured, Workload
-from tools.errors import HarnessError
+from tools.errors import HarnessError, StorageError
 from tools.protocol import (
     Case,
     CaseResult,
@@ -274,9 +274,51 @@ def test_contest_without_an_unavailable_framework_is_taken():
     evidence.check_contest(CONTEST, found)
     contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
     kept = record("confirmation", contest)
-    assert evidence.contest_speedup(kept, "total_time").low == pytest.approx(2.0)
+    assert evidence.confirmation([kept], "total_time", 0.95).low == pytest.approx(2.0)
     assert evidence.contest_seconds(kept) == {"w": {"incumbent": 2e-3, "candidate": 1e-3}}
     assert evidence.contest_problem(kept) is None
+
+
+def contest(attempt: int, ratios: list[float], candidate: str = "c") -> Record:
+    made = ContestOfWorkload(workload="w", rounds=tuple({"incumbent": ratio * 1e-3, "candidate": 1e-3} for ratio in ratios))
+    payload = evidence.Contest(
+        candidates={"incumbent": "i", "candidate": candidate},
+        attempt=attempt,
+        weights={"w": 1.0},
+        result=ContestResult(workloads=(made,), telemetry=CALM),
+    )
+    return record("confirmation", payload)
+
+
+NOISY = [0.7, 0.7, 1.55, 1.56, 1.57, 1.58, 1.59, 2.1]
+CALMER = [1.51, 1.52, 1.53, 1.54, 1.55, 1.56, 1.57, 1.58]
+
+
+def test_confirmations_are_pooled_and_pay_for_the_second_look():
+    first = evidence.confirmation([contest(0, NOISY)], "total_time", 0.95)
+    assert first.confidence == pytest.approx(0.975)
+    assert first.low == pytest.approx(0.7) and evidence.unsettled(first, 0.02)
+    both = evidence.confirmation([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
+    assert both.confidence == first.confidence
+    assert 1.5 < both.low < both.estimate and not evidence.unsettled(both, 0.02)
+    # Hopeless, and settled either way: nothing more is asked.
+    for ratios in ([0.8, 0.9, 1.0, 1.0, 1.0, 1.1, 1.1, 1.2], [0.5] * 8, CALMER):
+        assert not evidence.unsettled(evidence.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02)
+
+
+@pytest.mark.parametrize(
+    "contests",
+    [
+        (),
+        (contest(1, CALMER),),
+        (contest(0, CALMER), contest(0, CALMER)),
+        (contest(0, CALMER), contest(1, CALMER, "d")),
+        (contest(0, NOISY), contest(1, NOISY), contest(2, CALMER)),
+    ],
+)
+def test_confirmations_that_are_not_one_series_prove_nothing(contests: tuple[Record, ...]):
+    with pytest.raises(StorageError):
+        evidence.confirmation(contests, "total_time", 0.95)
 
 
 @pytest.mark.parametrize(

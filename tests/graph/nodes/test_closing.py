@@ -1,0 +1,34 @@
+"""What experience keeps of an iteration."""
+
+from __future__ import annotations
+
+import pytest
+
+from graph import run as runs
+from graph.nodes.closing import _attempts
+from graph.report.summary import stored_state, versions
+from graph.state import State
+from tests.graph.conftest import FinishedRun
+from tools.artifacts import Outcome, Verdict
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kept"),
+    [
+        ("accept", ["success"]),
+        ("reject_perf", ["failure"]),
+        ("inconclusive", ["neutral"]),
+        ("reject_correctness", ["crash"]),
+        ("reject_policy", []),
+        ("infra_error", []),
+    ],
+)
+def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(finished: FinishedRun, outcome: Outcome, kept: list[str]) -> None:
+    memory = versions(finished.root)[1]
+    with runs.opened(finished.root) as services:
+        state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        record = services.records.get(memory.records[0])
+        verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
+        champion = services.candidate(memory.candidate or "", 1)
+        found = _attempts(state, services, verdict, record, champion)
+    assert [attempt.result for attempt in found] == kept
