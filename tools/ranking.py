@@ -13,7 +13,6 @@ from tools import evidence
 from tools.artifacts import Artifact, Interval, Record
 from tools.statistics import Objective, Paired, speedup_interval
 
-
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's own, in the order in which they are shown."""
 
