@@ -10,7 +10,7 @@ import json
 import sys
 import uuid
 
-SM_COUNT, L2_BYTES, MAJOR, MINOR = 16, 38, 75, 76
+UNITS_CODE, CACHE_CODE, MAJOR_CODE, MINOR_CODE = 16, 38, 75, 76
 """Numbers of the attributes in cuda.h."""
 
 
@@ -27,7 +27,7 @@ def attributes(library: str) -> list[dict[str, object]]:
         cuda.cuDeviceGet(ctypes.byref(device), index)
         raw = (ctypes.c_ubyte * 16)()
         cuda.cuDeviceGetUuid_v2(raw, device)
-        units, cache, major, minor = (_attribute(cuda, device, number) for number in (SM_COUNT, L2_BYTES, MAJOR, MINOR))
+        units, cache, major, minor = (_attribute(cuda, device, number) for number in (UNITS_CODE, CACHE_CODE, MAJOR_CODE, MINOR_CODE))
         architecture = f"sm_{major}{minor}"
         found.append(
             {"uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}", "units": units, "last_level_cache": cache, "architecture": architecture}

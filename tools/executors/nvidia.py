@@ -19,7 +19,7 @@ from tools.errors import InfrastructureError
 
 NVML = "libnvidia-ml.so.1"
 CUDA = "libcuda.so.1"
-SM_CLOCK, MEMORY_CLOCK = 1, 2
+SPEED_OF_UNITS, SPEED_OF_MEMORY = 1, 2
 SWITCH = {0: "off", 1: "on", None: "not reported"}
 TEXT = 96
 """Bytes that hold any name, UUID or version which NVML gives."""
@@ -116,8 +116,8 @@ class Driver:
             "mig": SWITCH.get(_number(lambda value: library.nvmlDeviceGetMigMode(handle, *_pair(value))), "not reported"),
             "ecc": SWITCH.get(_number(lambda value: library.nvmlDeviceGetEccMode(handle, *_pair(value))), "not reported"),
             "persistence": _said(_number(lambda value: library.nvmlDeviceGetPersistenceMode(handle, value))),
-            "max_sm_clock_mhz": _said(_number(lambda value: library.nvmlDeviceGetMaxClockInfo(handle, SM_CLOCK, value))),
-            "max_memory_clock_mhz": _said(_number(lambda value: library.nvmlDeviceGetMaxClockInfo(handle, MEMORY_CLOCK, value))),
+            "max_sm_clock_mhz": _said(_number(lambda value: library.nvmlDeviceGetMaxClockInfo(handle, SPEED_OF_UNITS, value))),
+            "max_memory_clock_mhz": _said(_number(lambda value: library.nvmlDeviceGetMaxClockInfo(handle, SPEED_OF_MEMORY, value))),
             "power_limit_mw": _said(_number(lambda value: library.nvmlDeviceGetEnforcedPowerLimit(handle, value))),
         }
         return Device(
