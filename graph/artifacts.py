@@ -143,5 +143,7 @@ class FinalBenchmark(Artifact):
     objective_s: dict[str, float]
     """Contestant -> objective time; quotients of two are the ratios of `overall`."""
     unavailable: dict[str, str]
+    disturbed: bool = False
+    """Others kept the machine busy in more than half of the rounds of a workload."""
     wall_s: float
     """Wall time of the run up to here, over all its processes."""

@@ -256,6 +256,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
         confirmation=evidence.confirmation(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
         confirmation_problem=problem,
+        confirmation_disturbed=evidence.contest_disturbed(confirmed),
     )
     return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
 

@@ -27,6 +27,8 @@ from tools.statistics import noise_floor as floor_of
 
 CONFIRMATIONS = 2
 """Contests at most before an accept: a second one, pooled with the first, where the noise hides a gain that the first estimates."""
+COMPANY = 0.2
+"""Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited for."""
 
 
 class Toolset(Artifact):
@@ -381,6 +383,21 @@ def confirming(confidence: float) -> float:
 def unsettled(found: Interval, min_effect: float) -> bool:
     """Whether another contest may settle it: the interval holds 1, while the estimate exceeds the effect that is demanded."""
     return found.low <= 1.0 and found.estimate > 1.0 + min_effect
+
+
+def contest_disturbed(contests: Sequence[Record]) -> bool:
+    """Whether more than half of the rounds of a workload were dirty when no repeat was left, and others were there to make them so.
+
+    A round is dirty when threads had to wait for a core; a program whose own threads get in each other's way has such rounds alone, too.
+    """
+    dirty: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    results = [Contest.model_validate(record.payload).result for record in contests]
+    for found in (workload for result in results for workload in result.workloads):
+        dirty[found.workload] = dirty.get(found.workload, 0) + found.dirty
+        kept[found.workload] = kept.get(found.workload, 0) + len(found.rounds)
+    taken = max((result.telemetry.foreign_cpu_fraction * result.telemetry.cores for result in results), default=0.0)
+    return taken > COMPANY and any(2 * count > kept[workload] for workload, count in dirty.items())
 
 
 def contest_seconds(record: Record) -> dict[str, dict[str, float]]:

@@ -95,6 +95,8 @@ class Evidence(Artifact):
     """Incumbent / candidate in separate processes (`evidence.confirmation`); None: not run."""
     confirmation_problem: str | None = None
     """What the candidate did wrong there."""
+    confirmation_disturbed: bool = False
+    """Others disturbed more than half of its rounds (`evidence.contest_disturbed`)."""
     mechanisms: dict[str, bool] = {}
     """Claimed mechanism -> whether the machine code or the counters show it."""
     records: tuple[str, ...] = ()
@@ -219,6 +221,8 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
         return "inconclusive", "The gain was not confirmed in separate processes."
     shown = f"{_interval(evidence.confirmation)} in separate processes"
     cited = _cited(evidence.records)
+    if evidence.confirmation_disturbed:
+        return "inconclusive", f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}."
     if evidence.confirmation.high <= 1.0 + policy.min_effect:
         return "reject_perf", f"The gain is not there again: {shown}{cited}."
     if evidence.confirmation.low <= 1.0:

@@ -53,8 +53,8 @@ class Policy(Artifact):
     """Pairs with inputs and outputs in cache, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
     """Pairs of the incumbent against itself, for the noise floor; more where many workloads need them for an interval with two ends."""
-    confirm_rounds: int = Field(default=16, ge=8)
-    """Rounds of incumbent against candidate in separate processes, before an accept; more as above."""
+    confirm_rounds: int = Field(default=10, ge=8)
+    """Rounds of incumbent against candidate in separate processes (on a CPU fresh ones each round), before an accept; more as above."""
     benchmark_rounds: int = Field(default=15, ge=8)
     """Rounds of the final benchmark; more as above."""
     hidden_workloads: int = Field(default=2, ge=0)

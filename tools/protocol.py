@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from tools.artifacts import Artifact, DeviceKind, Dims, DType, Role, Task
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 Distribution = Literal["as_given", "scaled", "shifted", "outliers", "near_zero"]
 """How the floating-point inputs that make_inputs gave are transformed before the call; integers stay as they are."""
@@ -227,6 +227,7 @@ class Telemetry(Artifact):
     load_after: float
     foreign_cpu_fraction: float
     """CPU time that other processes took meanwhile, over cores x wall time."""
+    cores: int = 1
     seconds: float
     gpu: GpuTelemetry | None = None
 
@@ -252,7 +253,10 @@ class Contestant(Artifact):
 
 
 class ContestRequest(Artifact):
-    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final benchmark)."""
+    """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final benchmark).
+
+    On a CPU each round has other processes of the kernel libraries than the one before; torch's are kept, and on a GPU all are.
+    """
 
     kind: Literal["contest"] = "contest"
     task: Task
@@ -277,6 +281,8 @@ class ContestOfWorkload(Artifact):
     """Dirty rounds that were measured again."""
     dirty: int = 0
     """Rounds that were dirty all the same when no repeat was left."""
+    sittings: int = 1
+    """How often the kernel libraries' processes were started anew, repeated rounds included."""
     device_rounds: tuple[dict[str, float], ...] = ()
     """On a GPU: the same rounds by the device's events."""
 

@@ -70,13 +70,14 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     calibration = services.judge.calibrate(incumbent)
     records = [calibration.id]
-    confirmation, problem, veto = None, None, None
+    confirmation, problem, veto, disturbed = None, None, None, False
     if champion:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
         confirmed = services.judge.confirmations(candidate, incumbent)
         records += [record.id for record in confirmed]
         problem = evidence.contest_problem(confirmed[-1])
+        disturbed = evidence.contest_disturbed(confirmed)
         if problem is None:
             confirmation = evidence.confirmation(confirmed, services.settings.judge.objective, services.settings.judge.confidence)
     launch = roofline.best(services.roofs, "launch_latency")
@@ -100,6 +101,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         looks=_looks(trial, services),
         confirmation=confirmation,
         confirmation_problem=problem,
+        confirmation_disturbed=disturbed,
         mechanisms=_mechanisms(state, services),
         records=tuple(records),
     )

@@ -35,7 +35,8 @@ def finalise(state: State, services: Services) -> State:
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     shown = gain(benchmark.objective_s["baseline"], benchmark.objective_s[benchmark.best], benchmark.overall.get("baseline"))
-    return State(report=record.id, summary=f"{shown}; stopped: {state.get('stop')}")
+    doubt = " (others kept the machine busy)" if benchmark.disturbed else ""
+    return State(report=record.id, summary=f"{shown}{doubt}; stopped: {state.get('stop')}")
 
 
 def audit(services: Services) -> None:
@@ -63,5 +64,6 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         unavailable=contest.result.unavailable,
+        disturbed=evidence.contest_disturbed((record,)),
         wall_s=services.wall_s(),
     )

@@ -321,6 +321,20 @@ def test_confirmations_that_are_not_one_series_prove_nothing(contests: tuple[Rec
         evidence.confirmation(contests, "total_time", 0.95)
 
 
+def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
+    def kept(dirty: int, taken: float = 0.3):
+        found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": dirty})
+        result = ContestResult(workloads=(found,), telemetry=CALM.model_copy(update={"foreign_cpu_fraction": taken, "cores": 2}))
+        return record("confirmation", evidence.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result))
+
+    assert not evidence.contest_disturbed(())
+    assert not evidence.contest_disturbed((kept(10),))
+    assert evidence.contest_disturbed((kept(11),))
+    assert not evidence.contest_disturbed((kept(20), kept(0)))
+    assert evidence.contest_disturbed((kept(20), kept(1)))
+    assert not evidence.contest_disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
+
+
 @pytest.mark.parametrize(
     "found",
     [

@@ -121,6 +121,8 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
+        ({"confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
+        ({"confirmation": interval(1.01, 0.005), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
         ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
         ({"trial": trial(small=0.9, half=0.15)}, "inconclusive", "small may be slower by more than the margin of 5%, the noise hides it"),
         ({"trial": trial(small=0.9, large=0.7, half=0.15)}, "reject_perf", "large became slower"),

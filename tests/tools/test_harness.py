@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Argument, Dims, Needs, Task
+from tools import evidence
+from tools.artifacts import Argument, Dims, Needs, Record, Task
 from tools.executors.local import Local
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.protocol import (
+    PROTOCOL,
     Case,
     CaseResult,
     Contestant,
@@ -348,16 +352,22 @@ def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench) -> None:
 # ---------------------------------------------------------------- contest
 
 
-def contest(bench: Bench, *contestants: tuple[Contestant, str | None]) -> ContestResult:
+def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: int = 5) -> ContestResult:
     files = {c.library: sha for c, sha in contestants if c.library and sha}
     request = ContestRequest(
         task=TASK,
         contestants=tuple(c for c, _ in contestants),
-        workloads=(TimedWorkload(name="w", dims={"M": 256, "N": 256}, weight=1.0, seed=2, pairs=5),),
+        workloads=(TimedWorkload(name="w", dims={"M": 256, "N": 256}, weight=1.0, seed=2, pairs=rounds),),
         order_seed=9,
         call_limit_s=60,
     )
     return bench.ask(request, files, ContestResult)
+
+
+def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, str]]:
+    """A kernel and a copy of it."""
+    made = {"incumbent": bench.library(body, before), "candidate": bench.library(body, before, tag="copy")}
+    return [(Contestant(name=name, kind="library", library=f"{name}.so"), sha) for name, sha in made.items()]
 
 
 def test_contestants_run_apart(bench: Bench) -> None:
@@ -379,7 +389,41 @@ def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:
         (Contestant(name="incumbent", kind="library", library="a.so"), bench.library(HONEST)),
         (
             Contestant(name="candidate", kind="library", library="b.so"),
-            bench.library("static int n = 0; if (++n < 40) softmax(x, out, M, N);"),
+            bench.library("static int n = 0; if (++n < 12) softmax(x, out, M, N);"),
         ),
     )
     assert result.culprit == "candidate" and result.problem is not None
+
+
+LUCK = "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
+
+
+def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
+    """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both contestants."""
+    result = contest(bench, *twins(bench, HONEST + "if (slow) {" + HONEST * 3 + "}", LUCK), rounds=16)
+    assert result.problem is None, result.problem
+    found = result.workloads[0]
+    assert found.sittings == len(found.rounds) + found.repeated
+    for name in ("incumbent", "candidate"):
+        assert max(r[name] for r in found.rounds) > 2 * min(r[name] for r in found.rounds)
+
+
+def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
+    """The whole harness on one core, and somebody else there."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    bench = Bench(tmp_path)
+    try:
+        kernels = twins(bench, HONEST * 20)
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+            try:
+                found = contest(bench, *kernels, rounds=8)
+            finally:
+                neighbour.kill()
+    finally:
+        bench.executor.close()
+        os.sched_setaffinity(0, cores)
+    assert found.problem is None, found.problem
+    assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
+    payload = evidence.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
+    assert evidence.contest_disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))

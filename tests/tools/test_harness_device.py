@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -91,6 +92,44 @@ def test_recorded_contest_names_what_was_executed() -> None:
     assert all(
         by_device[name] < by_clock[name] for by_clock, by_device in zip(found.rounds, found.device_rounds, strict=True) for name in by_clock
     )
+
+
+# ---------------------------------------------------------------- disturbances on a CPU
+
+
+def scheduled(telemetry: ModuleType, count: int, ran: float, waited: float) -> object:
+    seen = telemetry.Threads(0)
+    seen.count, seen.ran, seen.waited = count, ran, waited
+    return seen
+
+
+def test_what_the_scheduler_has_counted_for_ourselves() -> None:
+    seen = module("telemetry").Threads(os.getpid())
+    assert seen.count >= 1 and seen.ran >= 0 and seen.waited >= 0
+    assert module("telemetry").Threads(0).count == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "busy", "waited", "disturbed"),
+    [
+        (1, 0.5, 0.0, False),
+        (1, 0.5, 0.5, True),
+        (1, 1.0, 0.05, False),
+    ],
+)
+def test_threads_that_wait_for_a_core_are_disturbed(count: int, busy: float, waited: float, disturbed: bool) -> None:
+    place, telemetry = module("place"), module("telemetry")
+    before, after = scheduled(telemetry, count, 1.0, 2.0), scheduled(telemetry, count, 1.0 + busy, 2.0 + waited)
+    assert place.Host.disturbed(object.__new__(place.Host), [before], [after], 1.0, [], 1e-4) is disturbed
+
+
+def test_threads_that_only_wait_for_each_other_are_not() -> None:
+    place, telemetry, cores = module("place"), module("telemetry"), len(os.sched_getaffinity(0))
+    host, many = object.__new__(place.Host), 4 * cores
+    before = scheduled(telemetry, many, 0.0, 0.0)
+    alone, robbed = scheduled(telemetry, many, float(cores), 3.0 * cores), scheduled(telemetry, many, 0.5 * cores, 3.5 * cores)
+    assert not host.disturbed([before], [alone], 1.0, [], 1e-4)
+    assert host.disturbed([before], [robbed], 1.0, [], 1e-4)
 
 
 # ---------------------------------------------------------------- memory

@@ -234,6 +234,7 @@ class Meter:
             "load_before": self.load,
             "load_after": telemetry.load(),
             "foreign_cpu_fraction": min(max(taken / max(seconds * cores, 1e-9), 0.0), 1.0),
+            "cores": cores,
             "seconds": seconds,
             **self.place.telemetry(),
         }

@@ -1,11 +1,15 @@
 """Where kernels run and their buffers lie: what differs between a CPU and a GPU, behind one face for timing, contest and correctness."""
 
+import ctypes
+import os
+
 import devicebuffers
 import devicekernels
 import kernels
 import nvml
 import telemetry
 from buffers import HostInputs, Inputs, Slots
+from pairs import COLD
 from workload import InfraError, WorkloadError, kinds
 
 CHUNK_BYTES = 128 << 20
@@ -20,6 +24,8 @@ class Host:
     """Kernels below `short_s` run as trains of at least `sample_s` and at most `longest` calls."""
     go_s = 5e-3
     """One go of a contest takes at least this long, so that the message there and back does not count."""
+    sitting: int | None = 1
+    """Rounds of a contest for which the kernels' processes are kept; None: all of them."""
     launched = False
     """Calls only launch the work."""
 
@@ -27,6 +33,7 @@ class Host:
         self.supervisor, self.request = supervisor, request
         self.oracle = supervisor.oracle()
         self.oracle.call("begin", task=request["task"])
+        self.other: ctypes.Array | None = None
 
     def cache(self) -> int:
         """Bytes of the last-level cache."""
@@ -65,13 +72,26 @@ class Host:
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         return self.supervisor.kernel(kinds(self.request["task"]), paths, self.request["call_limit_s"])
 
-    def disturbance(self, pids: list[int]) -> float:
-        """What `disturbed` compares with: seconds for which the processes' threads had to wait for a core."""
-        return sum(telemetry.run_delay(pid) for pid in pids)
+    def evict(self) -> None:
+        """Write through so much other memory that what is timed next finds none of its buffers in the last-level cache."""
+        if self.other is None:
+            self.other = ctypes.create_string_buffer(max(min(COLD * self.cache(), self.memory() // 8), 1))
+        ctypes.memset(self.other, 1, len(self.other))
 
-    def disturbed(self, before: float, after: float, seconds: float, samples: list, slack_s: float) -> bool:
-        """Was a pair or round that took `seconds` spoilt by others?"""
-        return after - before > 0.10 * seconds + slack_s
+    def disturbance(self, pids: list[int]) -> list[telemetry.Threads]:
+        """What `disturbed` compares with: what the processes' threads have had of the cores so far."""
+        return [telemetry.Threads(pid) for pid in pids]
+
+    def disturbed(self, before: list, after: list, seconds: float, samples: list, slack_s: float) -> bool:
+        """Was a pair or round that took `seconds` spoilt by others? Then its threads had to wait for a core.
+
+        More threads than cores also wait for each other: of theirs, at most that counts in which the cores did something else.
+        """
+        waited, cores = 0.0, len(os.sched_getaffinity(0))
+        for old, new in zip(before, after, strict=True):
+            wait = new.waited - old.waited
+            waited += min(wait, max(cores * seconds - (new.ran - old.ran), 0.0)) if new.count > cores else wait
+        return waited > 0.10 * seconds + slack_s
 
     def settled(self) -> None:
         """Nothing of ours may still be starting while kernels are timed."""
@@ -85,6 +105,7 @@ class Device(Host):
 
     sample_s, longest = 200e-6, 200
     go_s = 20e-3
+    sitting = None
     launched = True
 
     def __init__(self, supervisor, request: dict):
@@ -120,6 +141,9 @@ class Device(Host):
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         nursery = self.supervisor.device_nursery(self.facts["capability"])
         return devicekernels.DeviceKernel(nursery, self.supervisor.caches(), paths, self.request["call_limit_s"])
+
+    def evict(self) -> None:
+        """The slots that are poisoned before a go and the ring are larger than the cache."""
 
     def disturbance(self, pids: list[int]):
         return self.watch.state()

@@ -8,15 +8,19 @@ TICK = os.sysconf("SC_CLK_TCK")
 CPU = Path("/sys/devices/system/cpu")
 
 
-def run_delay(pid: int) -> float:
-    """Seconds that the threads of a process have been ready to run but had to wait for a core; 0 where that is not counted."""
-    total = 0
-    try:
-        for task in itertools.islice(Path(f"/proc/{pid}/task").iterdir(), 64):
-            total += int((task / "schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        pass
-    return total * 1e-9
+class Threads:
+    """What the scheduler has counted for the living threads of a process; zeros where it does not count."""
+
+    def __init__(self, pid: int):
+        self.count, ran, waited = 0, 0, 0
+        try:
+            for task in itertools.islice(Path(f"/proc/{pid}/task").iterdir(), 64):
+                fields = (task / "schedstat").read_text().split()
+                self.count, ran, waited = self.count + 1, ran + int(fields[0]), waited + int(fields[1])
+        except (OSError, IndexError, ValueError):
+            pass
+        self.ran, self.waited = ran * 1e-9, waited * 1e-9
+        """Seconds on a core, and seconds ready to run but without one."""
 
 
 def busy() -> float:
