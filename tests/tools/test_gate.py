@@ -121,7 +121,7 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
-        ({"confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
+        ({"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
         ({"confirmation": interval(1.01, 0.005), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
         ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
         ({"trial": trial(small=0.9, half=0.15)}, "inconclusive", "small may be slower by more than the margin of 5%, the noise hides it"),
@@ -246,3 +246,8 @@ def test_audit_sees_what_is_out_of_order(tmp_path: Path):
     found = audit(tmp_path, 2)
     assert any("v1 never passed its gate" in sentence for sentence in found)
     assert any(f"{POINTER} says 0" in sentence for sentence in found)
+
+
+def test_a_gain_far_beyond_what_company_can_do_is_confirmed_beside_it():
+    found = decide(GOOD.model_copy(update={"confirmation_disturbed": True}), POLICY)
+    assert found.outcome == "accept"
