@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graph.artifacts import NotMeasured
     from graph.events import Observer
     from graph.settings import Settings
 
-EXIT = """exit codes: 0 finished (also without gain; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
+EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
 4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped)"""
 
 FAILURES = {"refused": ("error:", 2), "disk_full": ("error:", 2), "machine": ("machine:", 4), "interrupted": ("interrupted;", 130)}
@@ -170,19 +171,33 @@ def _optimise(arguments: argparse.Namespace) -> int:
 
     with _Progress(quiet=arguments.quiet) as observers:
         if arguments.verb == "run":
-            state, workspace = run.start(_settings(arguments), observers)
+            ended = run.start(_settings(arguments), observers)
         elif arguments.verb == "resume":
-            state, workspace = run.resume(arguments.workspace, observers)
+            ended = run.resume(arguments.workspace, observers)
         else:
             from graph.versions import restart
 
-            state, workspace = restart(arguments.workspace, arguments.version, observers)
+            ended = restart(arguments.workspace, arguments.version, observers)
+    if not isinstance(ended, tuple):
+        return _not_measured(ended, arguments)
+    state, workspace = ended
     summary = summarise(workspace, state)
     if not arguments.quiet:
         _say(summary.sentence())
     if arguments.json:
         _say(summary.model_dump_json())
     return 3 if summary.stop_reason == "budget" else 0
+
+
+def _not_measured(found: NotMeasured, arguments: argparse.Namespace) -> int:
+    """Say what was found without the device; that nothing was measured is no failure."""
+    from graph.unmeasured import text
+
+    if not arguments.quiet:
+        _say(text(found).rstrip())
+    if arguments.json:
+        _say(found.model_dump_json())
+    return 0
 
 
 class _Progress:

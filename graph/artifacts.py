@@ -20,6 +20,7 @@ from tools.artifacts import (
     Trial,
     UnknownSpec,
 )
+from tools.interpreter import Interpreted
 
 
 class SpecSheet(Artifact):
@@ -142,8 +143,50 @@ class FinalBenchmark(Artifact):
     """Contestant -> its objective time / the best kernel's."""
     objective_s: dict[str, float]
     """Contestant -> objective time; quotients of two are the ratios of `overall`."""
+    device_s: dict[str, float] = {}
+    """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times here are then by the
+    wall clock, launches included."""
     unavailable: dict[str, str]
     disturbed: bool = False
     """Others kept the machine busy in more than half of the rounds of a workload."""
     wall_s: float
     """Wall time of the run up to here, over all its processes."""
+
+
+class Reach(Artifact):
+    """What published figures say about one workload; seconds a call, None where the wiki names no roof."""
+
+    workload: str
+    flops: float | None
+    unique_bytes: int
+    least_s: float | None
+    """Below it lies no honest time: that of moving inputs and outputs once."""
+    roof_s: float | None
+    """The roof's time for the reference's own operations and bytes."""
+    bound: Bound
+
+
+class NotMeasured(Artifact):
+    """How a run ends whose device is not here: what was found without it. No time and no speed-up is in it."""
+
+    status: Literal["not_measured"] = "not_measured"
+    reason: str
+    """One sentence."""
+    speedup: None = None
+    workspace: None = None
+    """Such a run leaves none: nothing was measured that could be resumed, committed or verified."""
+    task: str
+    identity: str
+    interpreted: Interpreted | None
+    """Correctness at small sizes; None: the language has no way to tell without its device."""
+    profiles: tuple[Profile, ...]
+    """What the kernel compiles to."""
+    missing: dict[str, str]
+    """Profiler -> why it has nothing to say."""
+    product: str | None
+    """Whose published figures were asked for; None: the settings name none."""
+    specs: tuple[Spec, ...]
+    gaps: tuple[UnknownSpec, ...]
+    reach: tuple[Reach, ...]
+    inferred: tuple[str, ...] = ()
+    """The task's: what was inferred, pinned or frozen."""

@@ -9,6 +9,7 @@ from graph.report.render import render
 from graph.run import load_task
 from graph.services import open_agents, open_executor, open_language
 from graph.settings import Settings
+from tools.executors.base import lacking
 from tools.records import Records
 
 
@@ -18,7 +19,6 @@ def check(settings: Settings) -> str:
     Raises SettingsError for whatever `run` would refuse before its first measurement.
     """
     from knowledge_base.wiki import Wiki
-    from tools.interpreter import interpret
     from tools.judge import compiled
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
@@ -31,8 +31,9 @@ def check(settings: Settings) -> str:
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
             compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
             checked = None
-            if task.baseline and language.name == "triton" and all(d.kind != language.device for d in executor.devices()):
-                checked = interpret(task, task.baseline, executor, records.blobs)
+            absent = lacking(executor.devices(), language.device)
+            if task.baseline and absent:
+                checked = language.interpret(task, task.baseline, executor, records.blobs)
             return render(
                 "check.md",
                 task=task,
@@ -41,5 +42,6 @@ def check(settings: Settings) -> str:
                 providers={role: type(agent.model).__name__ for role, agent in agents.items()},
                 pages=len(wiki.pages),
                 checked=checked,
-                device=language.device,
+                absent=absent,
+                entry=language.entry,
             )

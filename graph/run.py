@@ -13,6 +13,7 @@ from typing import cast
 
 from graph import events as event_log
 from graph import workspace as workspaces
+from graph.artifacts import NotMeasured
 from graph.events import Events, Observer
 from graph.nodes.commits import own_history
 from graph.report import final
@@ -24,7 +25,7 @@ from graph.workspace import Workspace
 from tools import gate, rules
 from tools.artifacts import Candidate, Record
 from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, SettingsError, StorageError, WorkspaceError
-from tools.executors.base import Executor, pick
+from tools.executors.base import Executor, lacking, pick
 from tools.records import Blobs, disk_full, key, without_room
 from tools.task import Loaded
 
@@ -34,21 +35,27 @@ NODES_PER_ITERATION = 10
 """Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
 
 
-def start(settings: Settings, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
-    """A new run from its settings to its report. Returns the final state and the workspace.
+Ended = tuple[State, Path] | NotMeasured
+"""The final state and the workspace; or, without the device that the task's language needs, what was found without it."""
+
+
+def start(settings: Settings, observers: Sequence[Observer] = ()) -> Ended:
+    """A new run from its settings to its report.
 
     Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace behind.
     """
     return _begin(settings, observers, lambda executor, blobs: load_task(settings, executor, blobs))
 
 
-def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = ()) -> Ended:
     """A new run of a task that was probed before (`restart`)."""
     return _begin(settings, observers, lambda executor, blobs: _screened(loaded, settings.linked_to or "kernel"))
 
 
-def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Executor, Blobs], Loaded]) -> tuple[State, Path]:
+def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Executor, Blobs], Loaded]) -> Ended:
+    from graph import unmeasured
     from tools import task as tasks
+    from tools import tuning
 
     workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
@@ -58,8 +65,15 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
             events.emit("start", {"state": "started"})
             executor = stack.enter_context(_executor(settings, workspace, events))
             loaded = load(executor, workspace.records.blobs)
-            tasks.freeze(loaded.task, workspace.task_folder)
+            absent = lacking(executor.devices(), open_language(loaded.task.language).device)
+            if absent is not None:
+                stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
+                return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent)
             services = assemble(settings, workspace, loaded, executor, events)
+            if loaded.variants:
+                loaded = tuning.tuned(loaded, services.judge)
+                services = assemble(settings, workspace, loaded, executor, events)
+            tasks.freeze(loaded.task, workspace.task_folder)
             workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
         except BaseException:
             # Without the task's record there is nothing that could be resumed.

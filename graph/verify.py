@@ -190,7 +190,8 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Poli
         raise Refuted("the confirmation that the verdict names is of other kernels")
     if any(evidence.contest_problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    if evidence.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+    wall = evidence.confirmation(confirmed, policy.objective, policy.confidence)
+    if (evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect) or wall).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
 
 
@@ -257,6 +258,12 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         confirmation=evidence.confirmation(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
         confirmation_problem=problem,
         confirmation_disturbed=evidence.contest_disturbed(confirmed),
+        confirmation_on_device=(
+            evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect)
+            if confirmed and not problem
+            else None
+        ),
+        unseen=evidence.unseen(confirmed),
     )
     return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
 

@@ -11,7 +11,6 @@ from graph import workspace as workspaces
 from graph.artifacts import VersionMemory
 from graph.events import Observer
 from graph.services import open_language
-from graph.state import State
 from graph.workspace import Workspace
 from knowledge_base.experience import Experience
 from tools.errors import SettingsError, WorkspaceError
@@ -44,7 +43,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         workspace.close()
 
 
-def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> runs.Ended:
     """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked."""
     workspace = workspaces.reopen(path)
     try:

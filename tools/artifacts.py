@@ -247,6 +247,9 @@ class Measurement(Artifact):
     warm_incumbent_s: float | None = None
     max_error: float | None = None
     """Largest relative error seen on this workload's checked calls."""
+    launched_incumbent_s: float | None = None
+    """On a device to which calls only launch their work: seconds with the launches. All other times here are then the device's own."""
+    launched_candidate_s: float | None = None
 
     @property
     def paired_candidate_s(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,6 +29,9 @@ CONFIRMATIONS = 2
 """Contests at most before an accept: a second one, pooled with the first, where the noise hides a gain that the first estimates."""
 COMPANY = 0.2
 """Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited for."""
+
+UNSEEN = "not known: "
+"""How the harness begins where the profiler could not say what a kernel executed."""
 
 
 class Toolset(Artifact):
@@ -335,9 +338,16 @@ def measurements(timings: Sequence[Record], errors: Mapping[str, float | None], 
                 warm_candidate_s=warmed.candidate_s if warmed else None,
                 warm_incumbent_s=warmed.incumbent_s if warmed else None,
                 max_error=max((e for e in seen if e is not None), default=None),
+                launched_incumbent_s=_median(w.launched_incumbent_s for w in found[sample.workload]),
+                launched_candidate_s=_median(w.launched_candidate_s for w in found[sample.workload]),
             )
         )
     return tuple(made)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def noise_floor(calibration: Record, objective: Objective, confidence: float = 0.95) -> float:
@@ -398,6 +408,43 @@ def contest_disturbed(contests: Sequence[Record]) -> bool:
         kept[found.workload] = kept.get(found.workload, 0) + len(found.rounds)
     taken = max((result.telemetry.foreign_cpu_fraction * result.telemetry.cores for result in results), default=0.0)
     return taken > COMPANY and any(2 * count > kept[workload] for workload, count in dirty.items())
+
+
+def confirmed_on_device(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Interval | None:
+    """Incumbent / candidate over the rounds of all `contests` by the device's own events, where launches dilute the wall clock's.
+
+    None where there are no such events, and where the candidate's wall time exceeds its device time by no more than `min_effect`: then
+    launches explain nothing, and the clock outside alone confirms.
+    """
+    loaded = [Contest.model_validate(record.payload) for record in contests]
+    found = [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
+    if not all(w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0 for _, w in found):
+        return None
+    wall, device = (
+        sum(weight * float(np.median([r["candidate"] for r in rounds])) for weight, rounds in seen)
+        for seen in ([(weight, w.rounds) for weight, w in found], [(weight, w.device_rounds) for weight, w in found])
+    )
+    if wall <= (1.0 + min_effect) * device:
+        return None
+    rounds = [
+        Paired(w.workload, weight, tuple(r["incumbent"] for r in w.device_rounds), tuple(r["candidate"] for r in w.device_rounds))
+        for weight, w in found
+    ]
+    return speedup_interval(pool(rounds), objective, confirming(confidence))
+
+
+def unseen(contests: Sequence[Record]) -> str | None:
+    """Why it is not known what the candidate executed on its device in `contests`; None where it was looked at, or nothing is launched."""
+    said = [name for record in contests for name in Contest.model_validate(record.payload).result.executed.get("candidate", ())]
+    return next((name.removeprefix(UNSEEN) for name in said if name.startswith(UNSEEN)), None)
+
+
+def contest_device_s(record: Record) -> dict[str, float]:
+    """Contestant -> weighted sum of its medians by the device's own events; empty where there are none."""
+    contest = Contest.model_validate(record.payload)
+    seen = [(contest.weights[w.workload], w.device_rounds) for w in contest.result.workloads if w.device_rounds]
+    names = seen[0][1][0] if seen else ()
+    return {name: sum(weight * float(np.median([r[name] for r in rounds])) for weight, rounds in seen) for name in names}
 
 
 def contest_seconds(record: Record) -> dict[str, dict[str, float]]:

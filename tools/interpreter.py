@@ -76,6 +76,8 @@ def interpret(task: Task, source: str, executor: Executor, blobs: Blobs) -> Inte
     allowed = {a.name: task.numeric.floor.get(a.dtype, 0.0) for a in task.outputs}
     limit = max(allowed.values(), default=0.0)
     for case in cases:
+        if case.problem.startswith("NotImplementedError"):
+            return Interpreted(status="unmeasured", reason=f"Triton's interpreter cannot run it ({case.problem})", cases=cases)
         if case.problem or case.error is None or case.error > limit:
             said = case.problem or f"error {case.error:.3g} is above {limit:g}"
             where = " ".join(f"{name}={value}" for name, value in case.dims.items())

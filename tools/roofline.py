@@ -46,22 +46,37 @@ def headroom(
     """
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, not {seconds}")
-    bandwidth, peak, launch = best(roofs, "memory_bandwidth"), _peak(roofs, precision), best(roofs, "launch_latency")
-    t_m = unique_bytes / bandwidth.value if bandwidth else None
-    t_c = flops / peak.value if peak and flops is not None else None
-    t_l = launch.value if launch else 0.0
+    bandwidth, peak = best(roofs, "memory_bandwidth"), _peak(roofs, precision)
+    t_m, t_c, t_l = _times(flops, unique_bytes, roofs, precision)
     known = [t for t in (t_m, t_c) if t is not None]
-    roof_s = max(known) + t_l if known else None
+    roof_s, bound = roof_time(flops, unique_bytes, roofs, precision)
     return Headroom(
         total=_gap(roof_s, seconds),
         compute=_gap(t_c, seconds),
         memory=_gap(t_m, seconds),
         latency=_gap(sum(known) + t_l, seconds) if known else None,
         roof_s=roof_s,
-        bound=_bound(t_m, t_c, t_l),
+        bound=bound,
         intensity=flops / unique_bytes if flops is not None and unique_bytes else None,
         ridge=peak.value / bandwidth.value if peak and bandwidth else None,
     )
+
+
+def roof_time(
+    flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision = "float32"
+) -> tuple[float | None, Bound]:
+    """Seconds in which the roofs would do one call, and which of them binds; None where no roof is known."""
+    t_m, t_c, t_l = _times(flops, unique_bytes, roofs, precision)
+    known = [t for t in (t_m, t_c) if t is not None]
+    return max(known) + t_l if known else None, _bound(t_m, t_c, t_l)
+
+
+def _times(flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision) -> tuple[float | None, float | None, float]:
+    """Seconds that memory, arithmetic and a launch take at their roofs."""
+    bandwidth, peak, launch = best(roofs, "memory_bandwidth"), _peak(roofs, precision), best(roofs, "launch_latency")
+    t_m = unique_bytes / bandwidth.value if bandwidth else None
+    t_c = flops / peak.value if peak and flops is not None else None
+    return t_m, t_c, launch.value if launch else 0.0
 
 
 def precision(task: Task) -> Precision:

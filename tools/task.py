@@ -21,7 +21,7 @@ from tools.dims import check_seed_dims, parse_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.jobs import answer, harness_job
-from tools.languages.base import LANGUAGES, Language
+from tools.languages.base import LANGUAGES, Language, Variant
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
 from tools.records import Blobs, write_atomically
 from tools.registry import load
@@ -40,6 +40,8 @@ class Loaded(Artifact):
     task: Task
     workloads: tuple[SeenWorkload, ...]
     """With operations and unique bytes, in the task's order."""
+    variants: tuple[Variant, ...] = ()
+    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tuning`)."""
 
 
 class Declared(Artifact):
@@ -94,7 +96,8 @@ def _load(
     blobs: Blobs,
 ) -> Loaded:
     files = Sources(kernel.name, reference.name)
-    source, logic, frozen = language.frozen(read_source(kernel), read_source(reference))
+    given = read_source(kernel)
+    source, logic, frozen = language.frozen(given, read_source(reference))
     parameters = _parameters(language, source, files)
     memory = available_memory()
     if not _makes_inputs(logic):
@@ -107,7 +110,8 @@ def _load(
         named = seen.error.replace(REFERENCE, files.reference)
         raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
-    return infer(name, source, logic, language, parameters, elements, declared, seen, files)
+    loaded = infer(name, source, logic, language, parameters, elements, declared, seen, files)
+    return loaded.model_copy(update={"variants": language.variants(given)})
 
 
 def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:

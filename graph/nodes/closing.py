@@ -70,7 +70,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     calibration = services.judge.calibrate(incumbent)
     records = [calibration.id]
-    confirmation, problem, veto, disturbed = None, None, None, False
+    confirmation, problem, veto, disturbed, on_device, unseen = None, None, None, False, None, None
     if champion:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
@@ -79,7 +79,10 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         problem = evidence.contest_problem(confirmed[-1])
         disturbed = evidence.contest_disturbed(confirmed)
         if problem is None:
-            confirmation = evidence.confirmation(confirmed, services.settings.judge.objective, services.settings.judge.confidence)
+            policy = services.settings.judge
+            confirmation = evidence.confirmation(confirmed, policy.objective, policy.confidence)
+            on_device = evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect)
+            unseen = evidence.unseen(confirmed)
     launch = roofline.best(services.roofs, "launch_latency")
     return gate.Evidence(
         incumbent=incumbent.id,
@@ -102,6 +105,8 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         confirmation=confirmation,
         confirmation_problem=problem,
         confirmation_disturbed=disturbed,
+        confirmation_on_device=on_device,
+        unseen=unseen,
         mechanisms=_mechanisms(state, services),
         records=tuple(records),
     )

@@ -63,6 +63,7 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         ),
         overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
+        device_s=evidence.contest_device_s(record),
         unavailable=contest.result.unavailable,
         disturbed=evidence.contest_disturbed((record,)),
         wall_s=services.wall_s(),

@@ -13,8 +13,9 @@ from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
 from knowledge_base import specs
+from knowledge_base.wiki import Wiki
 from tools import evidence, roofline, rules
-from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, UnknownSpec
+from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Task, UnknownSpec
 from tools.environment import Environment
 from tools.errors import SettingsError
 from tools.records import key
@@ -42,9 +43,7 @@ def retrieve_specs(state: State, services: Services) -> State:
     """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
     settings = services.settings
     product = settings.hardware or services.device.name
-    peak = MATRIX_PEAKS.get(roofline.precision(services.task))
-    wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
-    answers = [specs.resolve(services.wiki, product, metric, settings.variant) for metric in wanted]
+    answers = published(services.wiki, services.task, product, settings.variant)
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
     if gaps and settings.on_unknown == "stop":
         raise SettingsError(f"on_unknown: stop, and the gpu-wiki does not answer {gaps[0].metric} of {product}: {gaps[0].reason}")
@@ -57,6 +56,13 @@ def retrieve_specs(state: State, services: Services) -> State:
     )
     record = services.keep("specs", sheet, product=product)
     return State(specs=record.id, summary=f"{len(sheet.specs)} specs cited, {len(gaps)} UNKNOWN")
+
+
+def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
+    """What the wiki says of the product that bears on the task: one answer for each metric."""
+    peak = MATRIX_PEAKS.get(roofline.precision(task))
+    wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
+    return tuple(specs.resolve(wiki, product, metric, variant) for metric in wanted)
 
 
 def establish_baseline(state: State, services: Services) -> State:

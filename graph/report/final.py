@@ -8,6 +8,7 @@ from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
 from tools.artifacts import Verdict
+from tools.languages.base import UNTUNED
 from tools.records import key
 
 OBJECTIVES = {"total_time": "objective: Σ weight × time a call", "geomean": "objective: weighted geometric mean of the times a call"}
@@ -45,6 +46,8 @@ def report(state: State, services: Services) -> str:
     return render(
         "report.md",
         task=services.task,
+        clocks=services.language.clocks,
+        untuned=[sentence for sentence in services.task.inferred if UNTUNED in sentence],
         state=state,
         final=benchmark_of,
         objective=OBJECTIVES[services.settings.judge.objective],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from graph.artifacts import FinalBenchmark
+from graph.report import final
 from graph.report.render import ratio
 from tools.artifacts import UNBOUNDED, Interval
 
@@ -15,3 +17,12 @@ def test_an_end_that_nobody_knows_is_not_printed_as_a_figure() -> None:
     for low, high in ((1 / UNBOUNDED, UNBOUNDED), (1.9, UNBOUNDED), (1 / UNBOUNDED, 2.13)):
         assert ratio(Interval(estimate=2.0, low=low, high=high)) == "2× [N/A]"
         assert ratio(Interval(estimate=0.5, low=1 / high, high=1 / low)) == "0.5× [N/A]"
+
+
+def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
+    times = {"baseline": 2e-5, "best": 1.5e-5}
+    ratio_of = Interval(estimate=4 / 3, low=1.3, high=1.4)
+    found = FinalBenchmark(standings=(), overall={"baseline": ratio_of}, objective_s=times, unavailable={}, wall_s=1.0)
+    assert "launches" not in final.benchmark(found, "r")
+    text = final.benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
+    assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text

@@ -349,3 +349,39 @@ def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
 def test_contests_that_cannot_be_are_the_harness_fault(found):
     with pytest.raises(HarnessError):
         evidence.check_contest(CONTEST, ContestResult(telemetry=CALM, **found))
+
+
+def launched(wall: dict[str, float], device: dict[str, float], executed: tuple[str, ...] = ("own_kernel",)) -> Record:
+    """A confirmation on a device, every round alike."""
+    times = ContestOfWorkload(workload="w", rounds=(wall,) * 20, device_rounds=(device,) * 20 if device else ())
+    found = ContestResult(workloads=(times,), executed={"candidate": executed}, telemetry=CALM)
+    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 2.0}, result=found)
+    return record("confirmation", contest)
+
+
+def test_the_device_confirms_only_what_launches_hide():
+    hidden = launched({"incumbent": 15e-6, "candidate": 15e-6}, {"incumbent": 6e-6, "candidate": 3e-6})
+    on_device = evidence.confirmed_on_device((hidden,), "total_time", 0.95, 0.02)
+    assert on_device is not None and on_device.low == pytest.approx(2.0)
+    assert evidence.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0)
+    assert evidence.contest_device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
+    # A long kernel's launches are no excuse for a wall clock that sees no gain.
+    seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
+    assert evidence.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None
+    on_cpu = launched({"incumbent": 2e-3, "candidate": 1e-3}, {})
+    assert evidence.confirmed_on_device((on_cpu,), "total_time", 0.95, 0.02) is None and evidence.contest_device_s(on_cpu) == {}
+
+
+def test_what_was_not_looked_at_is_known():
+    times = {"incumbent": 2e-3, "candidate": 1e-3}
+    assert evidence.unseen((launched(times, times),)) is None
+    assert evidence.unseen((launched(times, times, ("not known: no profiler",)),)) == "no profiler"
+
+
+def test_times_with_launches_stand_beside_the_devices_own():
+    timed = TimingOfWorkload(workload="w", pairs=pairs(2e-3, 1e-3), launched_incumbent_s=3e-3, launched_candidate_s=2e-3)
+    later = timed.model_copy(update={"launched_candidate_s": 4e-3})
+    found = evidence.measurements((timing(timed), timing(later, batch=1)), {}, 0.95)[0]
+    assert (found.incumbent_s, found.launched_incumbent_s, found.launched_candidate_s) == pytest.approx((2e-3, 3e-3, 3e-3), rel=1e-4)
+    plain = evidence.measurements((timing(TimingOfWorkload(workload="w", pairs=pairs(2e-3, 1e-3))),), {}, 0.95)[0]
+    assert plain.launched_candidate_s is None

@@ -135,6 +135,47 @@ def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome
     assert piece in answer.reasons[0]
 
 
+# Launches make both kernels' wall time alike.
+DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
+
+
+def test_a_gain_that_launches_hide_is_confirmed_on_the_device_and_both_clocks_are_named():
+    answer = verdict(**DILUTED)
+    assert answer.outcome == "accept"
+    said = next(reason for reason in answer.reasons if reason.startswith("Confirmed"))
+    assert "1.900x [1.700, 2.100]" in said and "on the device" in said
+    assert "1.010x [1.005, 1.015]" in said and "by the wall clock with launches" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "piece"),
+    [
+        ({"confirmation": interval(0.9, 0.02)}, "reject_perf", "With launches the candidate is slower"),
+        ({"confirmation": interval(0.9, 0.2)}, "inconclusive", "With launches the candidate may be slower"),
+        ({"confirmation_on_device": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        ({"confirmation_on_device": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
+        ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
+    ],
+)
+def test_the_wall_clock_must_not_contradict_the_device(changes: dict[str, object], outcome: Outcome, piece: str):
+    answer = verdict(**{**DILUTED, **changes})
+    assert answer.outcome == outcome and piece in answer.reasons[0]
+
+
+def test_the_clock_of_the_paired_times_is_named():
+    assert not any("launches" in reason for reason in verdict().reasons)
+    launched = tuple(m.model_copy(update={"launched_incumbent_s": 3e-3, "launched_candidate_s": 2e-3}) for m in trial().measurements)
+    answer = verdict(trial=trial().model_copy(update={"measurements": launched}))
+    assert any(reason.startswith("Faster: ") and "on the device, launches not included" in reason for reason in answer.reasons)
+
+
+def test_kernels_that_were_not_looked_at_are_said_to_be():
+    answer = verdict(unseen="the profiler could not be started")
+    assert answer.outcome == "accept"
+    assert any("not looked at: the profiler could not be started." in reason for reason in answer.reasons)
+    assert not any("not looked at" in reason for reason in verdict().reasons)
+
+
 def test_earlier_checks_decide_before_later_ones():
     everything_wrong = {
         "task_now": "b" * 64,

@@ -13,6 +13,8 @@ EXECUTORS = {"local": "tools.executors.local:Local"}
 """Name -> class; a new executor is one file and one line here."""
 
 
+ELSEWHERE = "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
+"""What is to be done about a device that is lacking."""
 NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
 
 
@@ -43,9 +45,15 @@ class Executor(ABC):
 
 def pick(devices: Sequence[Device], kind: DeviceKind) -> Device:
     """The device that jobs of `kind` run on: the first one of its kind. SettingsError, in one sentence, when there is none."""
-    found = next((device for device in devices if device.kind == kind), None)
-    if found is None:
-        here = ", ".join(sorted({device.name for device in devices})) or "nothing"
-        remedy = "run it on a machine that has one; without, this task can be checked (`check`) but not measured"
-        raise SettingsError(f"no {NAMES[kind]} here, only {here}, and the task's language needs one: {remedy}")
-    return found
+    absent = lacking(devices, kind)
+    if absent is not None:
+        raise SettingsError(f"{absent}: {ELSEWHERE}")
+    return next(device for device in devices if device.kind == kind)
+
+
+def lacking(devices: Sequence[Device], kind: DeviceKind) -> str | None:
+    """None where there is a device of `kind`, else the words that say so, to stand before `ELSEWHERE`."""
+    if any(device.kind == kind for device in devices):
+        return None
+    here = ", ".join(sorted({device.name for device in devices})) or "nothing"
+    return f"no {NAMES[kind]} here, only {here}"

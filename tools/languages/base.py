@@ -5,11 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from tools.artifacts import Artifact, Candidate, DeviceKind, DType, Finished, Job, Task
+from tools.executors.base import Executor
+from tools.interpreter import Interpreted
 from tools.protocol import Parameter
 from tools.records import Blobs
 
 LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton"}
 """Name -> class; a new language is one file and one line here."""
+
+
+UNTUNED = "and was not tuned by measurement"
+"""In the sentence about a kernel whose autotuning was pinned without a comparison."""
 
 
 class Toolchain(Artifact):
@@ -23,6 +29,14 @@ class Toolchain(Artifact):
     """How it is called."""
 
 
+class Variant(Artifact):
+    """A user's kernel with its autotuning pinned one way."""
+
+    label: str
+    """How it is pinned, as written in the source."""
+    source: str
+
+
 class Language(ABC):
     """One kernel language."""
 
@@ -30,6 +44,10 @@ class Language(ABC):
     suffix: str
     """Of the entry file, e.g. ".cpp"."""
     device: DeviceKind
+    entry: str = "solve"
+    """Name of the function that is called."""
+    clocks: str = "Paired times are taken in the kernels' own process; confirmation and final benchmark are clocked from outside."
+    """What the times of a run are, in one sentence."""
 
     @abstractmethod
     def toolchain(self) -> Toolchain:
@@ -71,6 +89,17 @@ class Language(ABC):
     def unsupported(self, dtype: DType) -> str | None:
         """None when kernels here can take `dtype`, else the reason, to stand behind "…, but "."""
         return None
+
+    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted | None:
+        """Whether `source` is right at small sizes, asked without its device; None where the language has no way to tell.
+
+        HarnessError when the asking itself failed.
+        """
+        return None
+
+    def variants(self, source: str) -> tuple[Variant, ...]:
+        """The ways in which `frozen` could have pinned `source`, its own choice first; empty where there is nothing to choose."""
+        return ()
 
     def built(self, finished: Finished) -> str | None:
         """sha256 of the library a build job made, or None when it failed."""

@@ -12,11 +12,14 @@ import re
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from tools import interpreter
 from tools.artifacts import Candidate, DType, Finished, Job, Limits, Task, digest
 from tools.errors import SettingsError
+from tools.executors.base import Executor
+from tools.interpreter import Interpreted
 from tools.languages import triton_setup
-from tools.languages.base import Language, Toolchain
-from tools.languages.triton_source import autotune_configs, pin_autotune, read
+from tools.languages.base import UNTUNED, Language, Toolchain, Variant
+from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.protocol import EVERYTHING, Parameter
 from tools.records import Blobs
 
@@ -36,6 +39,11 @@ class Triton(Language):
     name = "triton"
     suffix = ".py"
     device = "cuda"
+    entry = ENTRY
+    clocks = (
+        "Paired times are the device's own, launches not included; "
+        "confirmation and final benchmark are by the wall clock, launches included."
+    )
 
     def toolchain(self) -> Toolchain:
         """The installed package, by its metadata; SettingsError when it is missing."""
@@ -64,7 +72,8 @@ class Triton(Language):
         for kernel, count in autotune_configs(source).items():
             if count != 1:
                 notes.append(
-                    f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for baseline and candidates."
+                    f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for baseline and candidates, "
+                    f"{UNTUNED}."
                 )
         logic = triton_setup.frozen(source, reference)
         if logic != reference:
@@ -106,6 +115,24 @@ class Triton(Language):
             raise SettingsError("the machine code of a Triton kernel depends on what is launched; give the task as well")
         blobs.path(library)
         return self._job(task, library, blobs, listing=True)
+
+    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted:
+        """By Triton's interpreter on the CPU (`tools.interpreter`)."""
+        return interpreter.interpret(task, source, executor, blobs)
+
+    def variants(self, source: str) -> tuple[Variant, ...]:
+        """The kernel pinned to each of its written autotune configs by number, the same number for all its kernels."""
+        module = read(source)
+        listed = {name: configs(module, module.kernels[name]) for name in autotune_configs(source)} if module else {}
+        several = {name: found for name, found in listed.items() if len(found) > 1}
+        count = max(map(len, several.values()), default=0)
+        return tuple(
+            Variant(
+                label="; ".join(f"{name}: {found[min(at, len(found) - 1)].text}" for name, found in several.items()),
+                source=pin_autotune(source, at),
+            )
+            for at in range(count)
+        )
 
     def unsupported(self, dtype: DType) -> str | None:
         """None: GPUs take every dtype of the contract."""

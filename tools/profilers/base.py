@@ -22,6 +22,8 @@ class Profiler(ABC):
     """One profiling tool."""
 
     name: str
+    on_device: bool = False
+    """It watches the kernel run on the language's device, and has nothing to say where that is missing."""
 
     @abstractmethod
     def missing(self, language: Language) -> str | None:

@@ -96,6 +96,7 @@ class Ncu(Profiler):
     """Nsight Compute's counters, with its own advice as remarks."""
 
     name = "ncu"
+    on_device = True
 
     def missing(self, language: Language) -> str | None:
         """None when counters of `language`'s kernels can be read here, else what to install or to allow."""

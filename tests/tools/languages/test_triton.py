@@ -111,12 +111,27 @@ def test_autotuning_is_pinned_to_one_config() -> None:
     assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
 
 
+def test_each_written_config_is_a_variant() -> None:
+    first, second = Triton().variants(AUTOTUNED)
+    assert first.source == Triton().frozen(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[0] and second.source == pin_autotune(
+        AUTOTUNED, 1
+    )
+    assert second.label == 'scale: triton.Config({"B": 1024}, num_warps=8)'
+    assert Triton().variants(pin_autotune(AUTOTUNED)) == () and Triton().variants("def broken(") == ()
+    computed = AUTOTUNED.replace("configs=[\n", "configs=[c for c in [\n").replace("    ],\n    key", "    ]],\n    key")
+    assert Triton().variants(computed) == ()
+
+
 def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(AUTOTUNED)
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
-    task = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside).task
+    loaded = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
+    task = loaded.task
+    assert loaded.variants[0].source == task.baseline and len(loaded.variants) == 2
     assert [(a.name, a.role) for a in task.arguments] == [("x", "input"), ("y", "output"), ("n", "scalar")]
     assert not task.seed_style and "def setup" in task.reference and "import triton" not in task.reference and "cuda" not in task.reference
+    assert "pinned to the first" in " ".join(task.inferred) and "was not tuned by measurement" in " ".join(task.inferred)
+    assert Triton().interpret(task, task.baseline or "", *beside).status == "passed"
     assert "pinned to the first" in " ".join(task.inferred) and "frozen" in " ".join(task.inferred)
     assert task.baseline is not None and autotune_configs(task.baseline) == {"scale": 1}
 

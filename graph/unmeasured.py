@@ -1,0 +1,92 @@
+"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time. Never a speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph.artifacts import NotMeasured, Reach
+from graph.nodes.prepare import published
+from graph.report.render import render
+from graph.services import open_language, open_profilers
+from graph.settings import Settings
+from knowledge_base.wiki import Wiki
+from tools import roofline
+from tools.artifacts import Candidate, Profile, Spec, Task, UnknownSpec
+from tools.errors import SettingsError
+from tools.executors.base import ELSEWHERE, Executor
+from tools.interpreter import Interpreted
+from tools.judge import compiled
+from tools.languages.base import Language
+from tools.protocol import SeenWorkload
+from tools.records import Blobs
+from tools.task import Loaded
+
+
+def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str) -> NotMeasured:
+    """Everything that needs no device of the task's language; `absent` says why there is none.
+
+    SettingsError where the kernel does not compile or is wrong: both are found without the device.
+    """
+    task = loaded.task
+    language = open_language(task.language)
+    files = settings.sources(language.suffix)
+    if task.baseline is None:
+        raise SettingsError(f"{task.name}: no kernel is given; add {files.kernel} beside {files.reference}")
+    library = compiled(task, language, executor, blobs, name=files.kernel)
+    interpreted = language.interpret(task, task.baseline, executor, blobs)
+    if interpreted and interpreted.status == "failed":
+        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
+    profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
+    wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
+    answers = published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
+    specs = tuple(answer for answer in answers if isinstance(answer, Spec))
+    return NotMeasured(
+        reason=_reason(absent, interpreted),
+        task=task.name,
+        identity=task.identity(),
+        interpreted=interpreted,
+        profiles=profiles,
+        missing=missing,
+        product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
+        specs=specs,
+        gaps=tuple(answer for answer in answers if isinstance(answer, UnknownSpec)),
+        reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
+        inferred=task.inferred,
+    )
+
+
+def text(found: NotMeasured) -> str:
+    """For people: one paragraph a kind of evidence, the reason last."""
+    return render("not_measured.md", found=found)
+
+
+def _profiles(
+    settings: Settings, task: Task, library: str, language: Language, executor: Executor, blobs: Blobs, absent: str
+) -> tuple[tuple[Profile, ...], dict[str, str]]:
+    candidate = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline or ""})
+    found: list[Profile] = []
+    missing: dict[str, str] = {}
+    for name, profiler in open_profilers(settings.profilers, language).items():
+        lacking = absent if profiler.on_device else profiler.missing(language)
+        if lacking:
+            missing[name] = lacking
+            continue
+        found.append(profiler.profile(task, candidate, library, task.workloads[0], language, executor, blobs)[0])
+    return tuple(found), missing
+
+
+def _reason(absent: str, interpreted: Interpreted | None) -> str:
+    unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
+    return f"{absent}: {ELSEWHERE}{unchecked}."
+
+
+def _unnamed() -> tuple[UnknownSpec, ...]:
+    reason = "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
+    return (UnknownSpec(metric="roofline", reason=reason),)
+
+
+def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> Reach:
+    roofs = roofline.published(specs, ())
+    roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
+    least_s = roofline.memory_floor(seen.unique_bytes, roofs)
+    return Reach(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)

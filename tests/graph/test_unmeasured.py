@@ -1,0 +1,99 @@
+"""Where the device of the task's language is missing a run says what can be known without it, and never a time or a speed-up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph.__main__ import main
+from tools.executors.local import Local
+from tools.interpreter import BFLOAT16
+from tools.records import Blobs
+
+pytest.importorskip("triton")
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(x, out, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + at, 2 * tl.load(x + at, at < n), at < n)
+
+
+def run_kernel(x, out, N):
+    twice[(triton.cdiv(N, 128),)](x, out, N, B=128)
+"""
+REFERENCE = """import torch
+
+outputs = ("out",)
+workloads = ({"name": "w", "dims": {"N": 4096}},)
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)
+    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
+
+
+def reference(x, out, N):
+    return 2 * x
+"""
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as executor:
+        if any(device.kind == "cuda" for device in executor.devices()):
+            pytest.skip("a CUDA device is here")
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+
+
+def run(tmp_path: Path, kernel: str = KERNEL, reference: str = REFERENCE, **settings: str) -> int:
+    folder = tmp_path / "twice"
+    folder.mkdir()
+    for name, text in (("kernel.py", kernel), ("reference.py", reference), ("task.yaml", "language: triton\n")):
+        (folder / name).write_text(text)
+    config = {"task": str(folder), "workspaces": str(tmp_path / "workspaces"), **settings}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+    return main(["run", str(tmp_path / "run.yaml"), "--json"])
+
+
+def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hardware="H200", variant="SXM5") == 0
+    captured = capsys.readouterr()
+    *lines, last = captured.out.splitlines()
+    found = json.loads(last)
+    assert not captured.err and found["status"] == "not_measured" and found["speedup"] is None and found["workspace"] is None
+    assert found["reason"].startswith("no CUDA device here") and found["reason"].count(". ") == 0
+    assert found["interpreted"]["status"] == "passed" and len(found["interpreted"]["cases"]) == 3
+    (static,) = found["profiles"]
+    assert static["launch"] == "sm_90" and {"sass.registers", "sass.shared", "sass.spills"} <= static["metrics"].keys()
+    assert "no CUDA device" in found["missing"]["ncu"]
+    (reach,) = found["reach"]
+    assert reach["least_s"] > 0 and reach["bound"] == "memory" and reach["unique_bytes"] == 2 * 4 * 4096
+    assert any("h200-sxm5.md" in line and line.startswith("published") for line in lines)
+    assert lines[-1].startswith("not measured: no CUDA device here") and not any("×" in line for line in lines)
+    assert not list((tmp_path / "workspaces").iterdir())
+
+
+def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, reference=REFERENCE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": []}
+    assert BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
+    assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "said"), [("2 * tl.load", "3 * tl.load", "disagree at N="), ("tl.store(out", "tl.store(o", "compile")]
+)
+def test_a_kernel_that_is_wrong_is_refused_all_the_same(
+    part: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, kernel=KERNEL.replace(part, instead)) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and "kernel.py" in captured.err
+    assert json.loads(captured.out.splitlines()[-1])["status"] == "refused"
