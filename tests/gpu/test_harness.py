@@ -144,7 +144,7 @@ FLAGS = """
     softmax(x, out, M, N)
     calls.append(1)
     if len(calls) > 6:
-        torch.backends.cudnn.allow_tf32 = not torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = False
 """
 EVIL = [
     (BY_ADDRESS, "seen = {}\n", "wrong on a timed call"),
