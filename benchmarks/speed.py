@@ -148,6 +148,8 @@ def main() -> None:
     rows: list[Row] = []
     if len(sys.argv) > 1:
         workspace = Path(sys.argv[1])
+        if not (workspace / "records").is_dir():
+            sys.exit(f"{workspace} is no workspace of a finished run; usage: benchmarks/speed.py [WORKSPACE]")
     else:
         workspace, rows = quickstart()
     rows += against_others(workspace) + overhead(workspace) + judged_candidates() + command_help()

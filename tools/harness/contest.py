@@ -30,12 +30,16 @@ def answer(supervisor, request: dict) -> dict:
     try:
         for lane, contestant in enumerate(request["contestants"], start=1):
             kind = Library if contestant["kind"] == "library" else Torch
+            field[contestant["name"]] = kind(where, request, contestant, lane)
+        # All have been created before one is waited for: torch's processes import it side by side.
+        for name, contestant in list(field.items()):
             try:
-                field[contestant["name"]] = kind(where, request, contestant, lane)
+                contestant.open()
             except (WorkloadError, InfraError) as error:
-                if kind is Library:
+                if isinstance(contestant, Library):
                     raise
-                unavailable[contestant["name"]] = str(error)
+                unavailable[name] = str(error)
+                field.pop(name).close()
         where.settled()
         for workload in request["workloads"]:
             one(where, request, workload, field, unavailable, order, found, ran)

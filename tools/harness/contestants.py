@@ -25,7 +25,6 @@ class Library:
         """What an order without calls takes on a GPU: no part of a train."""
         self.device_s = 0.0
         """Of the last go, by the device's own events."""
-        self.open()
 
     def open(self) -> None:
         """Another process, with the library loaded."""
@@ -122,15 +121,19 @@ class Torch:
 
     def __init__(self, where: place.Host, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
+        self.request, self.kind = request, contestant["kind"]
         self.process = where.supervisor.torch_process("torchhost.py")
         self.order_s = self.device_s = 0.0
-        task = request["task"]
+
+    def open(self) -> None:
+        """Wait for the process, which takes seconds to import torch, and give it the reference."""
+        task = self.request["task"]
         self.process.call(
             "begin",
             reference=task["reference"],
             precision=task["numeric"]["precision"],
-            mode=contestant["kind"],
-            device=request.get("device", "cpu"),
+            mode=self.kind,
+            device=self.request.get("device", "cpu"),
         )
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
