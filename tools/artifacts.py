@@ -373,6 +373,11 @@ class Citation(Artifact):
         return f"<gpu-wiki>/{self.path}:{self.line}"
 
 
+Evidence = Literal["vendor", "unofficial", "mention", "measured"]
+"""What a wiki's number rests on: the vendor's document; another's or an approximate one; prose in passing; a measurement of our own.
+Targets are set by vendor and measured ones only."""
+
+
 class Spec(Artifact):
     """A published hardware number. Only `knowledge_base.specs` makes one, from a file, a line and its hash."""
 
@@ -384,6 +389,11 @@ class Spec(Artifact):
     product: str
     variant: str = ""
     citation: Citation
+    via: Citation | None = None
+    """The line that leads from the product to a table of its architecture, when the number stands there."""
+    evidence: Evidence = "vendor"
+    caveat: str = ""
+    """What the wiki says about the number that a reader must know."""
 
 
 class UnknownSpec(Artifact):
