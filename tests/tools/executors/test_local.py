@@ -79,9 +79,9 @@ def test_a_job_leaves_its_results_and_nothing_else(local: Local) -> None:
 
 
 def test_limits_end_a_job_with_all_its_processes(local: Local) -> None:
-    finished = local.run(shell(local, "sleep 61.25 & sleep 61.5", limits=Limits(wall_s=0.3)))
+    finished = local.run(shell(local, f"sleep {own(61)} & sleep 61.5", limits=Limits(wall_s=0.3)))
     assert finished.timed_out and finished.exit_code == -signal.SIGKILL and finished.usage.wall_s < 61
-    assert not alive("sleep 61.25")
+    wait_for(lambda: not alive(f"sleep {own(61)}"))
     finished = local.run(shell(local, "head -c 5000 /dev/zero > big; echo $?", limits=Limits(file_bytes=1000)))
     assert local.blobs.text(finished.files["stdout.txt"]) != "0\n"
     eats = Job(files={}, argv=("{python}", "-c", "x = bytearray(4 << 30)"), limits=Limits(memory_bytes=1 << 30))
@@ -89,8 +89,8 @@ def test_limits_end_a_job_with_all_its_processes(local: Local) -> None:
 
 
 def test_a_background_process_does_not_outlive_its_job(local: Local) -> None:
-    local.run(shell(local, "sleep 62.25 & exit 0"))
-    assert not alive("sleep 62.25")
+    local.run(shell(local, f"sleep {own(62)} & exit 0"))
+    wait_for(lambda: not alive(f"sleep {own(62)}"))
 
 
 def test_a_program_that_is_not_there_is_the_jobs_failure(local: Local) -> None:
@@ -219,6 +219,11 @@ def test_an_interrupt_at_the_terminal_leaves_servers_alone(local: Local, tmp_pat
     pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
     assert os.getpgid(pid) != os.getpgid(0)
     assert json.loads(local.blobs.text(local.run(warm(local, "b", tmp_path / "mark")).files["result.json"])) == pid
+
+
+def own(seconds: int) -> str:
+    """So many seconds and a bit, different from those of any other run of these tests on this machine."""
+    return f"{seconds}.{os.getpid()}"
 
 
 def wait_for(condition: object, seconds: float = 20.0) -> None:
