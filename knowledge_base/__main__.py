@@ -35,10 +35,15 @@ def query(arguments: argparse.Namespace) -> int:
 
 def spec(arguments: argparse.Namespace) -> int:
     """Look one hardware number up."""
-    wiki = Wiki.open(arguments.wiki)
+    wiki = Wiki.open(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
     known = isinstance(answer, Spec)
-    print(json.dumps({"known": known, **answer.model_dump()}, indent=1) if arguments.json else specs.gap(answer))
+    if arguments.json:
+        print(json.dumps({"known": known, "line": specs.gap(answer), **answer.model_dump()}, indent=1))
+    else:
+        print(specs.gap(answer))
+        if isinstance(answer, Spec) and answer.caveat:
+            print(f"    caveat: {answer.caveat}")
     return 0 if known else 1
 
 
@@ -95,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("product", help="such as H200")
     verb.add_argument("metric", help="such as memory_bandwidth")
     verb.add_argument("--variant", default="", help="such as SXM5; needed where variants differ")
-    verb.add_argument("--qualifier", default="", help="such as sparse; dense is meant otherwise")
+    verb.add_argument("--qualifier", default="", help="such as sparse or per_direction; dense and total are meant otherwise")
     verb.set_defaults(run=spec)
 
     verb = verbs.add_parser("lint", parents=[wiki], help="check every page", description=lint.__doc__)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
+from knowledge_base import sheets
 from knowledge_base.artifacts import Page
-from knowledge_base.specs import COLUMNS, NUMBER
-from knowledge_base.wiki import Problem, Wiki, rows
+from knowledge_base.wiki import Problem, Wiki
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -16,7 +15,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
     """Everything wrong with `wiki`; `rules` are the ids that pages may name."""
-    found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *_sheet(page))]
+    found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))]
     return tuple(sorted((*wiki.problems, *found)))
 
 
@@ -48,20 +47,3 @@ def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
                 continue
             if not ((wiki.root / page.path).parent / target.partition("#")[0]).exists():
                 yield Problem(page.path, number, f"link to {target!r} leads nowhere")
-
-
-def _sheet(page: Page) -> Iterator[Problem]:
-    if page.head.type != "hardware":
-        return
-    keys = {source.partition(":")[0] for source in page.head.sources}
-    table = [row for row in rows(page, COLUMNS) if len(row.cells) >= len(COLUMNS)]
-    twice = Counter((row.cells["metric"], row.cells["qualifier"]) for row in table)
-    for row in table:
-        if not NUMBER.fullmatch(row.cells["value"]):
-            yield Problem(page.path, row.line, f"value {row.cells['value']!r} is not one number")
-        if not row.cells["unit"]:
-            yield Problem(page.path, row.line, "has no unit")
-        if row.cells["source"].partition(",")[0] not in keys:
-            yield Problem(page.path, row.line, f"source {row.cells['source']!r} does not start with a key of the page's sources")
-        if twice[row.cells["metric"], row.cells["qualifier"]] > 1:
-            yield Problem(page.path, row.line, f"metric {row.cells['metric']!r} stands there twice with the same qualifier")

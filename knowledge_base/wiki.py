@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from knowledge_base.artifacts import FrontMatter, Page, Passage, Trigger
+from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Trigger
+from knowledge_base.figures import Figures
 from tools.artifacts import Citation, Quantity, digest
 from tools.errors import SettingsError
 
 BUNDLED = Path(__file__).parent / "wiki"
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+TYPE = re.compile(r"type:\s*['\"]?(\w+)['\"]?\s*(?:#.*)?")
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 
 
@@ -49,15 +51,19 @@ class Row(NamedTuple):
 class Wiki:
     """All pages of one wiki; read once, on `open`."""
 
-    def __init__(self, root: Path, pages: tuple[Page, ...], problems: tuple[Problem, ...]) -> None:
+    def __init__(self, root: Path, pages: tuple[Page, ...], problems: tuple[Problem, ...], own: bool = True) -> None:
         self.root = root
         self.pages = pages
         self.problems = problems
+        self.own = own
+        """Whether any page has our front matter; else the layout is somebody else's."""
+        self.figures: Figures | None = None
+        """Kept by `specs.figures_of`."""
         self._by_id = {page.head.id: page for page in pages}
 
     @classmethod
-    def open(cls, path: Path | None = None) -> Wiki:
-        """Read the wiki at `path` (None: the bundled one); SettingsError when it is no readable folder."""
+    def open(cls, path: Path | None = None, types: Collection[PageType] = ()) -> Wiki:
+        """Read the wiki at `path` (None: the bundled one), or only its pages of `types`; SettingsError when it is no readable folder."""
         root = BUNDLED if path is None else path
         if not root.is_dir() or not os.access(root, os.R_OK | os.X_OK):
             raise SettingsError(
@@ -65,16 +71,26 @@ class Wiki:
             )
         pages: dict[str, Page] = {}
         problems: list[Problem] = []
+        passed: list[str] = []
         for file in sorted(root.rglob("*.md")):
             name = file.relative_to(root).as_posix()
-            page = _read(file, name)
-            if isinstance(page, Problem):
+            page = read_page(root, name, types)
+            if page is None:
+                passed.append(name)
+            elif isinstance(page, Problem):
                 problems.append(page)
             elif page.head.id in pages:
                 problems.append(Problem(name, 1, f"id {page.head.id!r} is already that of {pages[page.head.id].path}"))
             else:
                 pages[page.head.id] = page
-        return cls(root, tuple(pages.values()), tuple(problems))
+        own = bool(pages) or any(isinstance(read_page(root, name), Page) for name in passed)
+        return cls(root, tuple(pages.values()), tuple(problems), own)
+
+    def reopened(self, paths: Collection[str]) -> Wiki:
+        """The pages at `paths` as they are on disk now, with the pages of this wiki that name metrics and products."""
+        fresh = [page for path in sorted(paths) if isinstance(page := read_page(self.root, path), Page)]
+        names = (page for page in self.pages if page.head.type == "meta" and page.path not in paths)
+        return Wiki(self.root, (*fresh, *names), (), self.own)
 
     def page(self, identity: str) -> Page | None:
         """The page with this id, or None."""
@@ -131,9 +147,10 @@ def citation(page: Page, number: int) -> Citation:
     return Citation(path=page.path, line=number, sha256=digest(page.body.splitlines()[number - page.body_line]))
 
 
-def _read(file: Path, name: str) -> Page | Problem:
+def read_page(root: Path, name: str, types: Collection[PageType] = ()) -> Page | Problem | None:
+    """The page at `name` in the wiki at `root`, or what is wrong with it; None when its type is none of `types`, if they are given."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = (root / name).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         return Problem(name, 1, f"cannot be read: {error}")
     if not lines or lines[0].strip() != "---":
@@ -141,6 +158,10 @@ def _read(file: Path, name: str) -> Page | Problem:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
     if end is None:
         return Problem(name, 1, "front matter is not closed; add a line of three dashes after it")
+    # Looked at before the YAML is parsed, which takes most of the time of a question about one kind of pages.
+    kind = next((match[1] for line in lines[1:end] if (match := TYPE.fullmatch(line.rstrip()))), "")
+    if types and kind and kind not in types:
+        return None
     head = _front_matter(lines[1:end], name)
     if isinstance(head, Problem):
         return head

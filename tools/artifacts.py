@@ -395,6 +395,17 @@ class Spec(Artifact):
     caveat: str = ""
     """What the wiki says about the number that a reader must know."""
 
+    @property
+    def sets_targets(self) -> bool:
+        """Whether a target may rest on it: what is unofficial, or said in passing, may not."""
+        return self.evidence in ("vendor", "measured")
+
+    def __str__(self) -> str:
+        number = str(int(self.value)) if self.value == int(self.value) else repr(self.value)
+        via = f" via {self.via}" if self.via else ""
+        mark = f" [{self.evidence}]" if self.evidence != "vendor" else ""
+        return f"{self.metric}: {number} {self.unit} <- {self.citation}{via}{mark}"
+
 
 class UnknownSpec(Artifact):
     """A number that the wiki does not hold: reported, never patched."""

@@ -121,13 +121,19 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
 def published(specs: Sequence[Spec], measured: Sequence[Roof]) -> tuple[Roof, ...]:
     """The roofs that targets are set by: those that are cited, and what was measured here only where nothing is.
 
-    A sparse peak, or a unit that is not a rate of bytes or operations, is no roof.
+    A sparse peak, a unit that is not a rate of bytes or operations, or a figure that is not the vendor's or measured, is no roof.
     """
     cited: dict[RoofMetric, Roof] = {}
     for spec in specs:
         metric = PUBLISHED.get(spec.metric)
         scale = PREFIXES.get(spec.unit[:1])
-        if metric is None or scale is None or spec.qualifier == "sparse" or spec.unit[1:] not in ("B/s", "FLOPS", "FLOP/s"):
+        if (
+            metric is None
+            or scale is None
+            or not spec.sets_targets
+            or spec.qualifier == "sparse"
+            or spec.unit[1:] not in ("B/s", "FLOPS", "FLOP/s")
+        ):
             continue
         unit = "B/s" if metric == "memory_bandwidth" else "op/s"
         cited[metric] = Roof(metric=metric, value=spec.value * scale, unit=unit, origin="cited", source=str(spec.citation))

@@ -59,10 +59,19 @@ def retrieve_specs(state: State, services: Services) -> State:
 
 
 def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
-    """What the wiki says of the product that bears on the task: one answer for each metric."""
+    """What the wiki says of the product that bears on the task: one answer for each metric.
+
+    All of them set targets, so a figure that may not is a gap.
+    """
     peak = MATRIX_PEAKS.get(roofline.precision(task))
     wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
-    return tuple(specs.resolve(wiki, product, metric, variant) for metric in wanted)
+    return tuple(_fit_for_targets(specs.resolve(wiki, product, metric, variant)) for metric in wanted)
+
+
+def _fit_for_targets(answer: Spec | UnknownSpec) -> Spec | UnknownSpec:
+    if isinstance(answer, UnknownSpec) or answer.sets_targets:
+        return answer
+    return UnknownSpec(metric=answer.metric, reason=f"an {answer.evidence} figure sets no target: {answer}")
 
 
 def establish_baseline(state: State, services: Services) -> State:

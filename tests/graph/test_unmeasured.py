@@ -79,6 +79,16 @@ def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: 
     assert not list((tmp_path / "workspaces").iterdir())
 
 
+def test_an_unofficial_figure_is_a_gap_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hardware="H20", variant="96GB") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    (gap,) = [gap for gap in found["gaps"] if gap["metric"] == "memory_bandwidth"]
+    assert gap["reason"].startswith(
+        "an unofficial figure sets no target: memory_bandwidth: 4000 GB/s <- <gpu-wiki>/hardware/nvidia/h20.md:"
+    )
+    assert not found["specs"] and found["reach"][0]["least_s"] is None
+
+
 def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, reference=REFERENCE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])

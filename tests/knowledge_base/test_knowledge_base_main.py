@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,15 @@ def test_spec_prints_the_registered_line(capsys: pytest.CaptureFixture[str]):
 
 
 def test_spec_of_an_unknown_product_says_so_and_ends_with_one(capsys: pytest.CaptureFixture[str]):
-    assert main(["spec", "H20", "memory_bandwidth"]) == 1
-    assert capsys.readouterr().out.startswith("memory_bandwidth: UNKNOWN (gpu-wiki not found): ")
+    assert main(["spec", "H300", "memory_bandwidth"]) == 1
+    assert capsys.readouterr().out.startswith("memory_bandwidth: UNKNOWN (gpu-wiki not found): no hardware page is about 'H300'")
+
+
+def test_spec_shows_by_which_line_and_on_what_evidence(capsys: pytest.CaptureFixture[str]):
+    assert main(["spec", "H800", "warp_size"]) == 0
+    line, caveat = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"warp_size: 32 threads <- <gpu-wiki>/\S+:\d+ via <gpu-wiki>/hardware/nvidia/h800.md:\d+ \[unofficial\]", line)
+    assert caveat.startswith("    caveat: ")
 
 
 def test_spec_as_json(capsys: pytest.CaptureFixture[str]):

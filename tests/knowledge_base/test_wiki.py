@@ -123,3 +123,14 @@ def test_rows_take_only_tables_with_the_asked_header(tmp_path: Path):
     (row,) = rows(wiki.pages[0], ("alias", "metric"))
     assert row.cells == {"alias": "a", "metric": "b"}
     assert wiki.line("p.md", row.line) == "| a | b |"
+
+
+def test_only_the_pages_asked_for_are_read_and_the_layout_is_told_all_the_same(tmp_path: Path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, more in ((ours, ""), (theirs, "confidence: verified\n")):
+        folder.mkdir()
+        (folder / "m.md").write_text(f"---\nid: m\ntype: method\ntitle: M\n{more}---\ntext\n")
+    wiki = Wiki.open(ours, types=("hardware",))
+    assert wiki.own and not wiki.pages and not wiki.problems
+    assert not Wiki.open(theirs, types=("hardware",)).own and not Wiki.open(theirs).own
+    assert {page.head.type for page in Wiki.open(types=("hardware", "meta")).pages} == {"hardware", "meta"}

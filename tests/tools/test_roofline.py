@@ -170,6 +170,14 @@ def test_targets_rest_on_what_is_published():
     assert published((), ROOFS) == ROOFS
 
 
+@pytest.mark.parametrize(
+    ("evidence", "origin"), [("vendor", "cited"), ("measured", "cited"), ("unofficial", "measured"), ("mention", "measured")]
+)
+def test_no_target_rests_on_hearsay(evidence, origin):
+    cited = spec("memory_bandwidth", 2.5, "TB/s").model_copy(update={"evidence": evidence})
+    assert {r.origin for r in published((cited,), ROOFS) if r.metric == "memory_bandwidth"} == {origin}
+
+
 def test_traffic_is_bytes_counted_over_bytes_needed():
     metrics = {"ncu.global_bytes.ld": Quantity(value=300.0), "ncu.dram_bytes": Quantity(value=300.0)}
     found = traffic(metrics, 100, 200)

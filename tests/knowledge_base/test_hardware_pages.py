@@ -1,0 +1,187 @@
+"""Every row of every hardware page answers its own question, and nobody else's."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from knowledge_base import names, sheets
+from knowledge_base.artifacts import Page
+from knowledge_base.specs import figures_of, gap, resolve, reverify
+from knowledge_base.wiki import BUNDLED, Row, Wiki, rows
+from tools import rules
+from tools.artifacts import Spec, UnknownSpec
+from tools.profilers import ncu
+
+WIKI = Wiki.open()
+KNOWN = names.metrics(WIKI)
+PAGES = [page for page in WIKI.pages if sheets.product(page)]
+ROWS = [(page, row) for page in PAGES for row in rows(page, sheets.COLUMNS)]
+(LIMITS,) = [page for page in WIKI.pages if page.head.id == "compute-capability-limits"]
+INHERITED = [
+    (page, own, row)
+    for page, own in ROWS
+    if own.cells["metric"] == sheets.CAPABILITY
+    for row in rows(LIMITS, sheets.LIMITS)
+    if row.cells["cc"] == own.cells["value"]
+]
+QUESTIONS = sorted({(figure.metric, figure.qualifier) for figure in figures_of(WIKI).figures})
+PRODUCTS = [
+    *("V100 SXM2", "T4 PCIe", "A10 PCIe", "L4 PCIe", "L40S PCIe", "RTX 3090", "RTX 4090", "RTX 5090"),
+    *("A100 SXM4 40GB", "A100 SXM4 80GB", "A100 PCIe 40GB", "A100 PCIe 80GB"),
+    *("H100 SXM5", "H100 PCIe", "H100 NVL", "H200 SXM5", "H200 NVL", "H20 96GB", "H800", "GH200 96GB HBM3"),
+    *("B200 HGX", "GB200 NVL72", "B300 HGX", "GB300"),
+    *("MI250X OAM", "MI250 OAM", "MI300X OAM", "MI325X OAM", "MI308X", "MI355X OAM"),
+]
+
+
+def name(page: Page) -> names.Name:
+    found = sheets.product(page)
+    assert found is not None
+    return found
+
+
+def ask(page: Page, row: Row) -> Spec | UnknownSpec:
+    return resolve(WIKI, name(page).product, row.cells["metric"], name(page).variant, row.cells["qualifier"])
+
+
+def test_there_is_a_page_for_every_product():
+    assert {str(name(page)) for page in PAGES if page.head.id != "cpu"} == set(PRODUCTS)
+    assert len(ROWS) > 350 and len(INHERITED) > 200
+
+
+@pytest.mark.parametrize(("page", "row"), ROWS, ids=[f"{page.head.id}:{row.line}" for page, row in ROWS])
+def test_each_row_answers_its_own_question(page: Page, row: Row):
+    spec = ask(page, row)
+    assert isinstance(spec, Spec), gap(spec)
+    assert (spec.citation.path, spec.citation.line, spec.via) == (page.path, row.line, None)
+    assert (spec.metric, spec.value, spec.unit) == (row.cells["metric"], float(row.cells["value"]), row.cells["unit"])
+    assert (spec.product, spec.variant, spec.qualifier) == (*name(page), row.cells["qualifier"])
+    assert (spec.evidence, spec.caveat) == (row.cells["evidence"] or "vendor", row.cells["caveat"])
+    assert reverify(WIKI, spec)
+    mark = " [unofficial]" if row.cells["evidence"] else ""
+    number = row.cells["value"].removesuffix(".0")
+    assert gap(spec) == f"{spec.metric}: {number} {spec.unit} <- <gpu-wiki>/{page.path}:{row.line}{mark}"
+
+
+@pytest.mark.parametrize(("page", "own", "row"), INHERITED, ids=[f"{page.head.id}:{row.line}" for page, _, row in INHERITED])
+def test_each_limit_of_a_capability_is_that_of_its_products_by_both_lines(page: Page, own: Row, row: Row):
+    spec = ask(page, row)
+    assert isinstance(spec, Spec), gap(spec)
+    assert (spec.citation.path, spec.citation.line) == (LIMITS.path, row.line)
+    assert spec.via is not None and (spec.via.path, spec.via.line) == (page.path, own.line)
+    assert (spec.value, spec.unit) == (float(row.cells["value"]), row.cells["unit"])
+    assert spec.evidence == (own.cells["evidence"] or "vendor")
+    assert f" <- <gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}" in gap(spec)
+    assert reverify(WIKI, spec)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.head.id for page in PAGES])
+def test_no_product_is_answered_by_anothers_line(page: Page):
+    stated = {row.cells["value"] for row in rows(page, sheets.COLUMNS) if row.cells["metric"] == sheets.CAPABILITY}
+    lines = {row.line for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] in stated}
+    for metric, qualifier in QUESTIONS:
+        answer = resolve(WIKI, name(page).product, metric, name(page).variant, qualifier)
+        if isinstance(answer, UnknownSpec):
+            continue
+        here = answer.via or answer.citation
+        assert here.path == page.path, (metric, qualifier)
+        assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
+
+
+def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):
+    root = tmp_path / "wiki"
+    shutil.copytree(BUNDLED, root)
+    wiki = Wiki.open(root, types=("hardware", "meta"))
+    own = resolve(wiki, "H200", "memory_bandwidth", "SXM5")
+    limit = resolve(wiki, "H200", "max_shared_memory_per_block", "SXM5")
+    assert isinstance(own, Spec) and isinstance(limit, Spec) and limit.via is not None
+    assert reverify(wiki, own) and reverify(wiki, limit)
+    page, limits = root / own.citation.path, root / limit.citation.path
+    texts = page.read_text(), limits.read_text()
+
+    page.write_text(texts[0].replace("| 4.8 | TB/s |", "| 4.9 | TB/s |"))
+    assert not reverify(wiki, own) and reverify(wiki, limit)
+    page.write_text(texts[0].replace("| compute_capability | 9.0 |", "| compute_capability | 8.9 |"))
+    assert reverify(wiki, own) and not reverify(wiki, limit)
+    page.write_text(texts[0].replace("applies_to: [H200, SXM5]", "applies_to: [H201, SXM5]"))
+    assert not reverify(wiki, own) and not reverify(wiki, limit), "the same line, of another product"
+    page.write_text(texts[0].replace("| metric | value |", "| metric | guess |"))
+    assert not reverify(wiki, own), "the same line, in another table"
+    page.write_text(texts[0])
+    limits.write_text(texts[1].replace("| 9.0 | max_shared_memory_per_block | 227 |", "| 9.0 | max_shared_memory_per_block | 228 |"))
+    assert reverify(wiki, own) and not reverify(wiki, limit)
+    limits.write_text(texts[1])
+    assert reverify(wiki, own) and reverify(wiki, limit)
+
+
+@pytest.mark.parametrize(
+    ("product", "variant", "metric", "says"),
+    [
+        ("B300", "", "memory_capacity", "conflict"),
+        ("B300", "", "sm_count", "conflict"),
+        ("B200", "", "l2_size", "conflict"),
+        ("GB200", "", "fp4_tensor", "72 GPUs"),
+        ("V100", "SXM2", "memory_capacity", "two capacities"),
+        ("H100", "NVL", "tdp", "range"),
+        ("RTX 4090", "", "memory_bandwidth", "no document"),
+        ("L40S", "", "nvlink", "does not support"),
+    ],
+)
+def test_what_documents_leave_open_is_unknown_with_the_reason(product: str, variant: str, metric: str, says: str):
+    answer = resolve(WIKI, product, metric, variant)
+    assert isinstance(answer, UnknownSpec) and says in answer.reason and "<gpu-wiki>/hardware/" in answer.reason
+
+
+def test_a_module_of_two_devices_does_not_speak_for_one():
+    module = resolve(WIKI, "MI250X", "memory_bandwidth", "OAM")
+    assert isinstance(module, Spec) and "module" in module.caveat
+    assert isinstance(resolve(WIKI, "MI250X", "memory_bandwidth"), UnknownSpec)
+    assert isinstance(resolve(WIKI, "AMD Instinct MI250X", "memory_bandwidth"), UnknownSpec), "what a driver calls one of the two"
+
+
+@pytest.mark.parametrize(("reported", "page"), sorted((r, str(n)) for r, n in names.products(WIKI).reported.items()))
+def test_a_name_that_a_driver_reports_leads_to_one_page_or_to_none(reported: str, page: str):
+    answer = resolve(WIKI, reported, "compute_capability")
+    without = [product for product in ("GCD", "141GB") if product in page]
+    if isinstance(answer, Spec):
+        assert str(names.Name(answer.product, answer.variant)) == page and not without
+    else:
+        assert without or reported.startswith("AMD"), answer.reason
+
+
+def test_the_prose_about_conflicts_is_nobodys_figure():
+    assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")]
+
+
+@pytest.mark.parametrize("metric", sorted(KNOWN.kinds))
+def test_every_metric_has_units_and_every_alias_a_metric(metric: str):
+    assert KNOWN.kinds[metric].units
+    assert {target for target, _ in KNOWN.aliases.values()} <= KNOWN.kinds.keys()
+    for qualifier in KNOWN.kinds[metric].qualifiers:
+        assert KNOWN.canonical(f"{metric}_{qualifier}") == (metric, qualifier)
+
+
+def test_the_glossary_of_counters_tells_of_each_that_is_kept_and_names_its_rules():
+    page = WIKI.page("ncu-metrics")
+    assert page is not None
+    told = {
+        cells[0].strip("`"): {rule.strip() for rule in cells[3].split(",") if rule.strip()}
+        for line in page.body.splitlines()
+        if line.startswith("| `") and len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 4
+    }
+    assert set(ncu.METRICS) - {ncu.DURATION} <= told.keys()
+    known = {}
+    for rule in rules.load():
+        for condition in rule.when:
+            known.setdefault(condition.metric, set()).add(rule.id)
+    stall, room = re.escape(ncu.STALL).replace(r"\{\}", r"(\w+)"), r"launch__occupancy_limit_(\w+)"
+    for counter, named in told.items():
+        worked = counter
+        for pattern, share in ((stall, "ncu.stall_share.{}"), (room, "ncu.occupancy_limited_by.{}")):
+            if match := re.fullmatch(pattern, counter):
+                worked = share.format(match[1])
+        assert named == known.get(counter, set()) | known.get(worked, set()), counter
+    counted = {metric for metric in known if metric.startswith("ncu.") or "__" in metric}
+    assert counted <= told.keys() | {m for m in counted if m.startswith(("ncu.stall_share.", "ncu.occupancy_limited_by."))}
