@@ -43,3 +43,5 @@ class Figures(NamedTuple):
 
     figures: tuple[Figure, ...]
     silences: tuple[Silence, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Files of the wiki that could not be read, as `path:line: text`; they cost nothing but themselves."""

@@ -1,0 +1,99 @@
+"""Wikis of other people: JSON records, architecture-first, role-first or plain Markdown -> Figures.
+
+The layout is told from the folders and files, never from the wiki's name. Reads each file once; a file that cannot be read costs itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from knowledge_base.figures import Figures
+from knowledge_base.layouts import markdown, records
+from knowledge_base.layouts.findings import MENTION, SHEET, Findings, Place
+from knowledge_base.layouts.prose import Prose
+from knowledge_base.layouts.tables import Reader
+from knowledge_base.layouts.words import load
+
+SKIPPED = frozenset(
+    {"3rdparty", "third_party", "node_modules", "reference-kernels", "schema", "schemas", "skills", "tools", "scripts", "tests"}
+)
+"""Folders that hold no page of the wiki itself."""
+SHEETS = "hardware-specs"
+"""Folder whose pages are the specifications, where a wiki has any; its other pages then mention numbers only."""
+LIMITS = re.compile(r"compute[-_ ]capabilit", re.IGNORECASE)
+"""A page of limits, by its file name."""
+LARGEST = 4_000_000
+"""Bytes; a larger file is an index or a dump."""
+
+
+def read(root: Path) -> Figures | None:
+    """All numbers of the wiki below `root`; None when nothing there is a foreign wiki's page with any."""
+    files = _walk(root)
+    json_records = any("/hardware_wiki/records/" in f"/{name}" for name in files)
+    sheets = not json_records and any(f"/{SHEETS}/" in f"/{name}" for name in files)
+    findings = Findings(load())
+    for name in files:
+        if name.endswith(".json") == json_records:
+            _file(root, name, findings, sheets)
+    figures = findings.settle()
+    return figures if figures.figures or figures.silences else None
+
+
+def _walk(root: Path) -> list[str]:
+    """Paths of Markdown and JSON files, relative to `root`, in order; no indexes, no other projects."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        base = os.path.relpath(folder, root)
+        for file in files:
+            index = file.lower() in ("readme.md", "index.md", "relations.md", "agents.md", "claude.md") or file == "index.json"
+            if file.endswith((".md", ".json")) and not index:
+                found.append(file if base == "." else f"{base}/{file}".replace(os.sep, "/"))
+    return sorted(found)
+
+
+def _file(root: Path, name: str, findings: Findings, sheets: bool) -> None:
+    raw = b""
+    try:
+        raw = (root / name).read_bytes()
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:400]:
+            raise ValueError("is not UTF-8")
+        if len(raw) > LARGEST or _own(raw) or not findings.words.prefilter.search(raw.upper()):
+            return
+        text = raw.decode("utf-8")
+        place = Place(name, text.splitlines())
+        if name.endswith(".json"):
+            if "/spec-sheet/" in name:
+                records.read_sheet(text.removeprefix("\ufeff"), place, findings)
+            else:
+                records.read_text(place, findings)
+        else:
+            _markdown(text.removeprefix("\ufeff"), place, findings, sheets)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        findings.problems.append(f"{name}:{line}: is not UTF-8 and was left out; save the file as UTF-8")
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        findings.problems.append(f"{name}:{getattr(error, 'lineno', 1)}: cannot be read and was left out: {error}")
+
+
+def _own(raw: bytes) -> bool:
+    """Whether this is a page of our own layout, which has a reader of its own."""
+    if not raw.startswith(b"---"):
+        return False
+    head = raw[: max(raw.find(b"\n---", 3), 0)]
+    return all(re.search(rb"(?m)^" + key + rb":", head) for key in (b"id", b"type", b"last_checked"))
+
+
+def _markdown(text: str, place: Place, findings: Findings, sheets: bool) -> None:
+    is_sheet = not sheets or f"/{SHEETS}/" in f"/{place.path}" or bool(LIMITS.search(place.path.rsplit("/", 1)[-1]))
+    if not is_sheet and not markdown.UNIT.search(text):
+        return
+    reader = Reader(findings, place, SHEET if is_sheet else MENTION, curated=sheets)
+    document = markdown.parse(text, findings.words)
+    for table in document.tables:
+        reader.read(table)
+    prose = Prose(reader, place)
+    for line in document.lines:
+        prose.read(line)

@@ -1,0 +1,217 @@
+"""What the readers of one wiki gather, through the same gates: figures by tier, limits of capabilities, silences, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from knowledge_base.figures import Figure, Figures, Silence
+from knowledge_base.layouts.names import Name
+from knowledge_base.layouts.words import Metric, Words
+from tools.artifacts import Citation, Evidence, digest
+
+SHEET, LIMIT, MENTION = 0, 1, 2
+"""Tiers: a lower one never overrides a higher one, nor spoils it."""
+NARROW = ("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor")
+REGISTER_BYTES = 4
+
+
+class Place(NamedTuple):
+    """A file's path in the wiki and its lines."""
+
+    path: str
+    lines: list[str]
+
+    def cite(self, number: int) -> Citation:
+        """Cite line `number`, from 1."""
+        return Citation(path=self.path, line=number, sha256=digest(self.lines[number - 1]))
+
+
+class Value(NamedTuple):
+    """A metric's value on a line."""
+
+    metric: str
+    value: float
+    unit: str
+    qualifier: str
+    citation: Citation
+    evidence: Evidence = "vendor"
+    caveat: str = ""
+
+
+class Capability(NamedTuple):
+    """A line that maps a product to a compute capability."""
+
+    product: str
+    capability: str
+    citation: Citation
+
+
+@dataclass
+class Findings:
+    """Gathers; `settle` makes the Figures."""
+
+    words: Words
+    found: list[tuple[int, Figure]] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+    limits: list[tuple[str, Value]] = field(default_factory=list)
+    capabilities: list[Capability] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, tier: int, name: Name, value: Value) -> None:
+        """Take a figure if it passes the gates; else keep why not."""
+        refused = self.refusal(value)
+        if refused:
+            if tier == SHEET:
+                self.silences.append(Silence(name.product, name.variant, value.metric, refused, value.citation))
+            return
+        value = _canonical(value)
+        evidence: Evidence = "mention" if tier == MENTION else value.evidence
+        parts = (value.metric, value.value, value.unit, value.qualifier, value.citation)
+        self.found.append((tier, Figure(name.product, name.variant, *parts, evidence=evidence, caveat=value.caveat)))
+
+    def limit(self, capability: str, value: Value) -> None:
+        """Take a limit that holds for every product of a compute capability."""
+        if not self.refusal(value):
+            self.limits.append((capability, _canonical(value)))
+
+    def silent(self, name: Name, metric: str, reason: str, citation: Citation) -> None:
+        """Keep why there is no number."""
+        self.silences.append(Silence(name.product, name.variant, metric, reason, citation))
+
+    def refusal(self, value: Value) -> str:
+        """Why a value cannot be the metric's; empty when it can."""
+        metric = self.of(value.metric)
+        dimension, factor = self.words.units.get(value.unit, ("", 1.0))
+        if metric.dimension == "registers" and dimension == "bytes":
+            dimension, factor = "registers", factor / REGISTER_BYTES
+        if value.unit == metric.unit and not dimension:
+            dimension = metric.dimension
+        if dimension != metric.dimension:
+            return f"{value.value:g} {value.unit} has not the unit of {value.metric}"
+        size = value.value * factor
+        if not metric.least <= size <= metric.most:
+            return f"{value.value:g} {value.unit} is no possible {value.metric}"
+        return ""
+
+    def of(self, metric: str) -> Metric:
+        """How a metric's values must look; every name that is not in the table is a peak's."""
+        return self.words.metrics.get(metric) or self.words.metrics["peak"]
+
+    def size(self, figure: Figure) -> float:
+        """A figure's value in its dimension's base unit."""
+        return figure.value * self.words.units.get(figure.unit, ("", 1.0))[1]
+
+    def settle(self) -> Figures:
+        """Join limits to products, apply the gates between figures, keep the best tier of each number."""
+        self._join()
+        self._mentions()
+        read = {(figure.product, figure.metric) for _, figure in self.found}
+        self.silences = [silence for silence in self.silences if (silence.product, silence.metric) not in read]
+        self._sparse()
+        self._narrow()
+        kept: list[Figure] = []
+        groups: dict[tuple[str, str, str, str], list[tuple[int, Figure]]] = {}
+        for tier, figure in self.found:
+            groups.setdefault((figure.product, figure.variant, figure.metric, figure.qualifier), []).append((tier, figure))
+        for group in groups.values():
+            kept += self._best(group)
+        return Figures(tuple(kept), tuple(dict.fromkeys(self.silences)), tuple(self.problems))
+
+    def _best(self, group: list[tuple[int, Figure]]) -> list[Figure]:
+        """One figure of each value in the best tier; a lower tier that differs becomes a caveat."""
+        best = min(tier for tier, _ in group)
+        values: dict[float, list[Figure]] = {}
+        for tier, figure in group:
+            if tier == best:
+                values.setdefault(round(self.size(figure), 6), []).append(figure)
+        others = [figure for tier, figure in group if tier > best and not any(_near(self.size(figure), size) for size in values)]
+        kept = []
+        for same in values.values():
+            doubted = next((figure for figure in same if figure.evidence == "unofficial"), None)
+            own = next((figure for figure in same if figure.product.lower().replace(" ", "-") in figure.citation.path.lower()), same[0])
+            figure = doubted or own
+            against = next((other for size, (other, *_) in values.items() if not _near(size, self.size(figure))), None)
+            if against or others:
+                other = against or others[0]
+                figure = figure._replace(caveat=joined((figure.caveat, f"{other.citation} says {other.value:g} {other.unit}")))
+            # None of two that contradict each other is better than the other.
+            kept.append(figure._replace(evidence="unofficial") if against and best < MENTION else figure)
+        return kept
+
+    def _mentions(self) -> None:
+        """Drop mentions of a number that a sheet holds or refuses, and of variants that a product with a sheet does not have."""
+        silent = {(silence.product, silence.metric) for silence in self.silences}
+        held = {(figure.product, figure.metric, figure.qualifier) for tier, figure in self.found if tier < MENTION}
+        sheets: dict[str, set[str]] = {}
+        for tier, figure in self.found:
+            if tier < MENTION:
+                sheets.setdefault(figure.product, set()).add(figure.variant)
+
+        def keep(figure: Figure) -> bool:
+            known = (figure.product, figure.metric) in silent or (figure.product, figure.metric, figure.qualifier) in held
+            return not known and figure.variant in sheets.get(figure.product, {figure.variant})
+
+        self.found = [item for item in self.found if item[0] < MENTION or keep(item[1])]
+
+    def _join(self) -> None:
+        variants: dict[str, set[str]] = {}
+        for tier, figure in self.found:
+            if tier == SHEET:
+                variants.setdefault(figure.product, set()).add(figure.variant)
+        for mapped in dict.fromkeys(self.capabilities):
+            for capability, value in self.limits:
+                if capability != mapped.capability:
+                    continue
+                for variant in sorted(variants.get(mapped.product, {""})):
+                    parts = (value.metric, value.value, value.unit, value.qualifier, value.citation, mapped.citation)
+                    caveat = "; ".join(filter(None, (f"via compute capability {capability}", value.caveat)))
+                    self.found.append((LIMIT, Figure(mapped.product, variant, *parts, evidence=value.evidence, caveat=caveat)))
+
+    def _sparse(self) -> None:
+        """A sparse peak is twice the dense one of its own row; anything else is a misread or corrupt cell."""
+        dense = {(f.product, f.variant, f.metric, f.citation.path): self.size(f) for _, f in self.found if f.qualifier == "dense"}
+        for item in list(self.found):
+            figure = item[1]
+            of = dense.get((figure.product, figure.variant, figure.metric, figure.citation.path))
+            if figure.qualifier != "sparse" or of is None:
+                continue
+            least, most = next(
+                ((e.least, e.most) for e in self.words.exempt if (e.product, f"{e.dtype}_tensor") == (figure.product, figure.metric)),
+                (1.9, 2.1),
+            )
+            if not least <= self.size(figure) / of <= most:
+                self._drop(item, f"{figure.value:g} {figure.unit} sparse is not twice the dense figure")
+
+    def _narrow(self) -> None:
+        """A matrix peak of a narrow type that does not exceed the FP32 peak is a vector figure under the wrong name."""
+        fp32 = {(f.product, f.variant, f.citation.path): self.size(f) for _, f in self.found if f.metric == "fp32"}
+        for item in list(self.found):
+            figure = item[1]
+            of = fp32.get((figure.product, figure.variant, figure.citation.path))
+            if figure.metric in NARROW and of is not None and self.size(figure) <= of:
+                self._drop(item, f"{figure.value:g} {figure.unit} is not above the FP32 figure of the same page: no matrix peak")
+
+    def _drop(self, item: tuple[int, Figure], reason: str) -> None:
+        figure = item[1]
+        self.found.remove(item)
+        self.silences.append(Silence(figure.product, figure.variant, figure.metric, reason, figure.citation))
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Caveats as one text, each once."""
+    return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _near(left: float, right: float) -> bool:
+    return abs(left - right) <= 1e-3 * max(abs(left), abs(right))
+
+
+def _canonical(value: Value) -> Value:
+    """Registers are counted, whether the wiki prints 65,536, 64K or 256 KB."""
+    if value.metric != "registers_per_sm" or value.unit == "32-bit registers":
+        return value
+    factor = {"K": 1024.0, "KB": 1024 / REGISTER_BYTES, "KiB": 1024 / REGISTER_BYTES}.get(value.unit, 1.0)
+    said = f"printed as {value.value:g} {value.unit}" if factor != 1.0 else ""
+    return value._replace(value=value.value * factor, unit="32-bit registers", caveat=joined((value.caveat, said)))

@@ -1,0 +1,280 @@
+"""Tables of hardware numbers: rows of one product, products as columns or rows, limits as columns of compute capabilities."""
+
+from __future__ import annotations
+
+import re
+
+from knowledge_base.layouts import cells, labels, names
+from knowledge_base.layouts.cells import Reading, Refusal
+from knowledge_base.layouts.findings import MENTION, SHEET, Capability, Findings, Place, Value, joined
+from knowledge_base.layouts.labels import Label
+from knowledge_base.layouts.markdown import Table
+from knowledge_base.layouts.names import Name
+from knowledge_base.layouts.words import key
+from tools.artifacts import Citation, Evidence
+
+Row = tuple[int, tuple[str, ...]]
+MARK = re.compile(r"\*(?!\*)|<sup>|[†‡]|\[\^|\\\*")
+"""A footnote's sign in a cell or at the footnote."""
+CAPTION = 100
+"""Characters; a longer line above a table is a paragraph."""
+CAPABILITY = re.compile(r"(?:CC|SM|Compute Capability)?\s*(\d{1,2}\.\d)", re.IGNORECASE)
+
+
+class Reader:
+    """Reads the tables of one file into `findings`."""
+
+    def __init__(self, findings: Findings, place: Place, tier: int, curated: bool = True) -> None:
+        """`curated`: the page is known to hold specifications, so that tables which name their products need no heading that says so."""
+        self.findings, self.words = findings, findings.words
+        self.place, self.page_tier, self.curated = place, tier, curated
+        self.tier = tier
+
+    def read(self, table: Table) -> None:
+        """Take what a table says; a table of unknown shape says nothing."""
+        self.tier = self.page_tier if self.curated or table.section.hardware else MENTION
+        header = tuple(names.plain(cell) for cell in table.header)
+        capabilities = {i: match[1] for i, cell in enumerate(header) if i and (match := CAPABILITY.fullmatch(cell))}
+        products = {i: name for i, cell in enumerate(header) if i and (name := names.about(cell, self.words))}
+        if table.section.refused:
+            return
+        said = set(names.words_of(" ".join(header)))
+        workload = self.words.kinds["workload"]
+        if said & self.words.kinds["measured"] or said & (
+            workload if self.tier == MENTION else workload - self.words.kinds["product column"]
+        ):
+            return
+        if capabilities and len(capabilities) >= len(header) - 2:
+            if self.page_tier == SHEET and re.search(r"\bcc\b|\bsm\b|capabilit", " ".join(header).lower()):
+                self._limits(table, capabilities)
+        elif self._is_map(header):
+            if self.page_tier == SHEET:
+                self._map(table, header)
+        elif products:
+            for number, row in table.rows:
+                for column, name in products.items():
+                    self._cell(table, (number, row), name, row[0], column, "", "")
+        elif key(header[0]) in self.words.kinds["product column"]:
+            self._by_row(table, header)
+        elif self._is_parameters(header):
+            self._parameters(table, header)
+
+    def _is_map(self, header: tuple[str, ...]) -> bool:
+        first = key(header[0]) in ("cc", "compute capability", "capability")
+        return first and any(set(names.words_of(cell)) & self.words.kinds["map column"] for cell in header[1:])
+
+    def _is_parameters(self, header: tuple[str, ...]) -> bool:
+        said = names.words_of(header[0])
+        return len(header) > 1 and all(word in self.words.kinds["first"] for word in said)
+
+    def _map(self, table: Table, header: tuple[str, ...]) -> None:
+        column = next(i for i, cell in enumerate(header) if i and set(names.words_of(cell)) & self.words.kinds["map column"])
+        for number, row in table.rows:
+            capability = CAPABILITY.fullmatch(names.plain(row[0])) if len(row) > column else None
+            if capability:
+                for name in names.several(row[column], self.words):
+                    self.findings.capabilities.append(Capability(name.product, capability[1], self.place.cite(number)))
+
+    def _limits(self, table: Table, capabilities: dict[int, str]) -> None:
+        for number, row in table.rows:
+            label = labels.read(row[0], self.words) if row else None
+            if label is None or label.silent:
+                continue
+            for column, capability in capabilities.items():
+                readings = cells.read(row[column], self.words) if column < len(row) else ()
+                if isinstance(readings, tuple) and len(readings) == 1 and not label.metrics[0].endswith("_tensor"):
+                    for value in self.values(label, readings[0], self.place.cite(number), self._footnote(table, row[column])):
+                        self.findings.limit(capability, value)
+
+    def _by_row(self, table: Table, header: tuple[str, ...]) -> None:
+        if any(word in ("precision", "dtype") for cell in header for word in names.words_of(cell)):
+            return
+        # `GPU | Memory | Capacity | Bandwidth`: beside a column of memories these are the memory's.
+        of_memory = any(key(cell) in ("memory", "memory type", "hbm") for cell in header)
+        bare = {"capacity": "memory capacity", "bandwidth": "memory bandwidth"} if of_memory else {}
+        for number, row in table.rows:
+            # A second column of names (`Architecture | GPU | ...`) is the better one.
+            named = [name for cell in row[:2] if (name := names.about(cell, self.words))]
+            if len(named) == 1 and not set(names.words_of(" ".join(row))) & self.words.kinds["measured"]:
+                for column in range(1, min(len(header), len(row))):
+                    self._cell(table, (number, row), named[0], bare.get(key(header[column]), header[column]), column, "", "")
+
+    def _parameters(self, table: Table, header: tuple[str, ...]) -> None:
+        section = table.section
+        name = section.name or self._named_in(table)
+        captioned = names.mentioned(table.above, self.words) if len(table.above) <= CAPTION else []
+        if captioned and (name is None or captioned != [name.product]):
+            # A caption such as `**H200**` names another product than the heading does.
+            name = names.about(table.above.rstrip(":"), self.words)
+            if name is None:
+                return
+        if name is None and not section.capability:
+            return
+        value, sparse = self._columns(header)
+        if not value:
+            return
+        unit = _header_unit(header[value])
+        for number, row in table.rows:
+            if len(row) <= value:
+                continue
+            notes = " ".join(cell for i, cell in enumerate(row) if i not in (0, value, sparse))
+            if name:
+                self._cell(table, (number, row), name, row[0], value, unit, notes)
+                if sparse and sparse < len(row):
+                    self._cell(table, (number, row), name, row[0], sparse, unit, notes, "sparse")
+            else:
+                self._limit_row(table, (number, row), value)
+
+    def _named_in(self, table: Table) -> Name | None:
+        """The product that a first row `GPU | <product>` names."""
+        for _, row in table.rows[:2]:
+            if len(row) > 1 and key(row[0]) in self.words.kinds["product column"] - {"architecture"}:
+                return names.about(row[1], self.words)
+        return None
+
+    def _columns(self, header: tuple[str, ...]) -> tuple[int, int]:
+        """Index of the column of values and of the one of sparse peaks; 0 where there is none."""
+        values, sparse = [], 0
+        for i, cell in enumerate(header[1:], 1):
+            said = [word for part in names.words_of(cell) for word in part.split("-")]
+            if set(said) & self.words.kinds["sparse"]:
+                sparse = sparse or i
+            elif said and all(word in self.words.kinds["value"] for word in said):
+                values.append(i)
+        return (values[0] if len(values) == 1 else 0), sparse
+
+    def _limit_row(self, table: Table, row: Row, column: int) -> None:
+        """A row of an architecture's section: taken only for what every product of a compute capability shares."""
+        label = labels.read(row[1][0], self.words)
+        if label is None or label.silent or label.metrics[0] not in SHARED:
+            return
+        readings = cells.read(row[1][column], self.words)
+        if isinstance(readings, tuple) and len(readings) == 1:
+            for value in self.values(label, readings[0], self.place.cite(row[0]), table.section.caveat):
+                self.findings.limit(table.section.capability, value)
+
+    def _cell(self, table: Table, row: Row, name: Name, text: str, column: int, unit: str, notes: str, qualifier: str = "") -> None:
+        """One cell of one product."""
+        number, columns = row
+        label = labels.read(text, self.words)
+        if label is None or column >= len(columns):
+            return
+        if label.metrics == ("compute_capability",):
+            if self.page_tier == SHEET and (capability := re.match(r"(\d{1,2}\.\d)\b", names.plain(columns[column]))):
+                self.findings.capabilities.append(Capability(name.product, capability[1], self.place.cite(number)))
+            return
+        citation, cell = self.place.cite(number), columns[column]
+        readings = self._readings(table, label, name, text, cell, notes, bool(qualifier))
+        if isinstance(readings, Refusal):
+            for metric in label.metrics if self.tier == SHEET else ():
+                self.findings.silent(name, metric, readings.reason, citation)
+            return
+        doubt = self._doubt(notes)
+        caveat = joined((table.section.caveat, self._footnote(table, cell), doubt))
+        for reading in readings:
+            reading = reading._replace(unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier)
+            for value in self.values(label, reading, citation, caveat, table.section.doubted or bool(doubt)):
+                self.findings.add(self.tier, name, value)
+            if label.silent and not reading.kind and self.tier == SHEET:
+                self.findings.silent(name, label.metrics[0], label.silent, citation)
+
+    def _readings(
+        self, table: Table, label: Label, name: Name, text: str, cell: str, notes: str, sparse: bool
+    ) -> tuple[Reading, ...] | Refusal:
+        """What a cell states, unless the rest of its row or table takes it back."""
+        readings = cells.read(cell, self.words)
+        if isinstance(readings, Refusal):
+            return self._pair(label, cell) or readings
+        said = set(names.words_of(notes))
+        if readings and said & self.words.kinds["same"]:
+            return Refusal(f"inherited by prose: {names.plain(notes)}")
+        if said & self.words.kinds["observed"]:
+            return Refusal(f"the row's note speaks of a measurement: {names.plain(notes)}")
+        others = [product for product in names.mentioned(f"{text} {cell}", self.words) if product != name.product]
+        if others and readings:
+            return Refusal(f"speaks of {', '.join(others)}: {names.plain(cell)}")
+        return readings if sparse else self._sparsity(table, label, cell, readings)
+
+    def _sparsity(self, table: Table, label: Label, cell: str, readings: tuple[Reading, ...]) -> tuple[Reading, ...] | Refusal:
+        """Peaks of a table whose caption or footnote speaks of sparsity: `1,979*` and `* with sparsity` below."""
+        said = f"{table.above} {table.below}".lower()
+        matrix = any(metric.endswith("_tensor") for metric in label.metrics)
+        if not matrix or "spars" not in said or label.qualifier or label.pair or any(reading.qualifier for reading in readings):
+            return readings
+        if any("spars" in text.lower() for row in (table.header, *(row for _, row in table.rows)) for text in row):
+            return readings
+        marked = bool(MARK.search(cell.replace("**", "")))
+        if marked and MARK.search(table.below):
+            return tuple(reading._replace(qualifier="sparse") for reading in readings)
+        return readings if MARK.match(table.below) else Refusal("sparsity is spoken of below the table, but not for which numbers")
+
+    def _pair(self, label: Label, text: str) -> tuple[Reading, ...]:
+        """`156/312` under a label that says `dense/sparse`."""
+        match = re.fullmatch(rf"({cells.NUMBER})\s*/\s*({cells.NUMBER})(\s*\w+)?", names.plain(text)) if label.pair else None
+        if match is None:
+            return ()
+        unit = (match[3] or "").strip()
+        numbers = (float(match[i].replace(",", "")) for i in (1, 2))
+        return tuple(Reading(value, unit, said) for value, said in zip(numbers, ("dense", "sparse"), strict=True))
+
+    def values(self, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False) -> list[Value]:
+        """The values that a reading gives the metrics of a label."""
+        found = []
+        for asked in label.metrics:
+            metric, dtype = asked, asked.split("_")[0]
+            is_peak = asked not in self.words.metrics
+            if is_peak and reading.kind:
+                metric = labels.peak(dtype, reading.kind, self.words)
+            elif label.silent:
+                continue
+            metric = SCOPED.get((metric, reading.scope), metric)
+            known = self.findings.of(metric)
+            if not metric or (known.scope and reading.scope not in ("", known.scope)) or (reading.scope and not known.scope):
+                continue
+            said = reading.qualifier or label.qualifier
+            if is_peak:
+                said = said if said in ("dense", "sparse") else "dense"
+            elif metric != "nvlink_bandwidth":
+                said = ""
+            evidence: Evidence = "unofficial" if reading.doubt or doubted else "vendor"
+            doubt = f"the wiki marks it {reading.doubt}" if reading.doubt else ""
+            found.append(
+                Value(metric, reading.value, _unit(reading.unit, dtype) or known.unit, said, citation, evidence, joined((caveat, doubt)))
+            )
+        unique = {(value.metric, value.qualifier): value for value in found}
+        return list(unique.values())
+
+    def _doubt(self, notes: str) -> str:
+        said = [word for word in names.words_of(notes) if word in self.words.kinds["doubt"]]
+        return f"the row says: {names.plain(notes)}" if said else ""
+
+    def _footnote(self, table: Table, cell: str) -> str:
+        if not MARK.search(cell.replace("**", "")):
+            return ""
+        return f"footnote: {names.plain(table.below)[:240]}" if table.below else "marked with a footnote"
+
+
+SCOPED = {("max_shared_memory_per_sm", "block"): "max_shared_memory_per_block"}
+SHARED = frozenset(
+    {
+        "warp_size",
+        "max_threads_per_sm",
+        "max_warps_per_sm",
+        "max_blocks_per_sm",
+        "max_registers_per_thread",
+        "registers_per_sm",
+        "max_shared_memory_per_block",
+    }
+)
+
+
+def _unit(unit: str, dtype: str) -> str:
+    """A header's `TFLOPS / TOPS` means the first for floating point and the second for integers."""
+    first, _, second = unit.partition(" / ")
+    return second if second and dtype.startswith("int") else first
+
+
+def _header_unit(text: str) -> str:
+    """The unit that a header names for all its cells; `TFLOPS / TOPS` stays a pair, floating point before integer."""
+    units = re.findall(r"\b(?:PFLOPS|TFLOPS|TOPS|POPS|TB/s|GB/s|GiB|GB|MB|KB|MHz|GHz)\b", text)
+    return " / ".join(units) if len(units) < 3 else ""
