@@ -111,8 +111,12 @@ def gap(answer: Spec | UnknownSpec) -> str:
 
 
 def _reader(wiki: Wiki) -> Callable[[Wiki], Figures]:
-    """What makes figures of a wiki laid out like this one: ours where `wiki.own`. Readers of other layouts belong here."""
-    return sheets.read
+    """What makes figures of a wiki laid out like this one: ours where `wiki.own`, else whichever of the known layouts it has."""
+    if wiki.own:
+        return sheets.read
+    from knowledge_base import layouts
+
+    return lambda other: layouts.read(other.root) or Figures(())
 
 
 def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]:

@@ -12,6 +12,9 @@ import pytest
 
 from knowledge_base.figures import Figure, Figures
 from knowledge_base.layouts import read
+from knowledge_base.specs import resolve, reverify
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Spec
 
 ROOT = os.environ.get("KERNELWRIGHT_ATREX", "")
 with (Path(__file__).parent / "atrex_lookups.csv").open() as table:
@@ -61,3 +64,18 @@ def test_lookups_are_right_or_unknown(layout: str):
         elif said != "UNKNOWN":
             assert (found[0].evidence == "mention") == (lookup["tier"] == "mention"), asked
     assert len(unread) <= MAY_STAY_UNREAD * len(mine), unread
+
+
+@pytest.mark.skipif(not ROOT, reason="KERNELWRIGHT_ATREX names no folder with the unpacked wikis")
+@pytest.mark.parametrize("layout", ["json", "arch", "role"])
+def test_the_resolver_is_right_or_says_unknown(layout: str):
+    folder = Path(ROOT) / layout
+    wiki = Wiki.open(folder / "gpu-wiki" if (folder / "gpu-wiki").is_dir() else folder)
+    right = 0
+    for lookup in (lookup for lookup in LOOKUPS if lookup["layout"] == layout):
+        said = resolve(wiki, lookup["product"], lookup["metric"], lookup["variant"], lookup["qualifier"])
+        if isinstance(said, Spec):
+            assert f"{said.value:.10g} {said.unit}" == lookup["expected"], (lookup, said)
+            assert right % 20 or reverify(wiki, said)
+            right += 1
+    assert right >= 10, "the resolver answers nothing"
