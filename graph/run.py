@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -206,6 +208,7 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
         emit=events.emit,
         started=time.monotonic(),
         spent_before=_spent(workspace),
+        stopping=threading.Event(),
     )
 
 
@@ -216,7 +219,7 @@ def drive(services: Services) -> State:
     """
     root, path = services.workspace.root, services.workspace.private / "checkpoint.sqlite"
     try:
-        with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        with closing(sqlite3.connect(path, check_same_thread=False)) as connection, _stoppable(services):
             return _to_the_end(services, connection)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(str(root)) from None
@@ -235,6 +238,24 @@ def drive(services: Services) -> State:
         raise
 
 
+@contextmanager
+def _stoppable(services: Services) -> Iterator[None]:
+    """Ctrl-C also reaches the candidates that wait for their turn, which LangGraph would judge to the last before it stops."""
+
+    def stop(_number: int, _frame: object) -> None:
+        services.stopping.set()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -246,7 +267,8 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
     graph = build(services.settings, SqliteSaver(connection))
     known = graph.get_state(config)  # type: ignore[arg-type]
-    if known.values and not known.next:
+    # Not `next`: interrupted among several judges, LangGraph names none there though their tasks are still open.
+    if known.values and not known.tasks:
         return cast(State, known.values)
     _make_ready(services)
     begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class Services:
     """Monotonic seconds at which this process took up the run."""
     spent_before: float
     """Wall seconds that earlier processes spent on this run."""
+    stopping: threading.Event
+    """Set by Ctrl-C: whatever has not begun does not begin."""
 
     @property
     def records(self) -> Records:

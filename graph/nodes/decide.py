@@ -23,6 +23,8 @@ JUDGE_ATTEMPTS = 2
 
 def judge(branch: Branch, services: Services) -> State:
     """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
+    if services.stopping.is_set():
+        raise KeyboardInterrupt
     candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial = _measured(candidate, branch, services)
     record = services.keep(

@@ -324,7 +324,7 @@ def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pyte
 def test_interrupted_and_resumed(tmp_path: Path, config: Path, own_home: Path) -> None:
     settings = yaml.safe_load(config.read_text())
     config.write_text(
-        yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 1, "iterations": 1, "methods_per_iteration": 1}})
+        yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 3, "iterations": 1}})
     )
     # On a busy machine the run may end before the signal comes: then another one is interrupted.
     for _ in range(5):
