@@ -1,16 +1,21 @@
 """What judging costs and can tell on the GPU here: `python benchmarks/judge_gpu.py [--same 40] [--planted 10]`, from the repository's root.
 
-Prints a table: seconds of a warm judged candidate, false accepts of a kernel against a copy of itself, and how often a planted gain of
-2 % is accepted. The decisions are the judge's own: batches of 12 pairs, at most 4, at 95 %, against a least gain of 1 %.
+Prints a table: seconds of a warm judged candidate, how often a kernel is accepted against a copy of itself, and how often a planted gain
+of 2 % is. Accepted means by `gate.decide` at the end of the whole path, as in a run: screen, build, correctness with derived sizes and
+distributions, up to four batches of 12 pairs at 95 % against the larger of the least gain and the noise floor of an A/A calibration,
+and the confirmation in processes of their own. The least gain is set to 1 % here, since a gain of 2 % cannot exceed the default of 2 %.
+No roof is measured, so that the physics floor is not applied, and no model reviews.
 """
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,98 +23,136 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 import bench  # noqa: E402
 
-from tools.statistics import Paired, corrected, decide, speedup_interval  # noqa: E402
+from tools import evidence, gate  # noqa: E402
+from tools.artifacts import Argument, Candidate, Dims, Passed, Task, Verdict, Workload  # noqa: E402
+from tools.executors.base import Executor, pick  # noqa: E402
+from tools.executors.local import Local  # noqa: E402
+from tools.judge import Judge, Policy  # noqa: E402
+from tools.languages.base import LANGUAGES, Language  # noqa: E402
+from tools.records import Records  # noqa: E402
+from tools.registry import load  # noqa: E402
 
-PAIRS, BATCHES, CONFIDENCE, LEAST = 12, 4, 0.95, 0.01
-WIDE = {"M": 4096, "N": 4096}
-LONG_S = 200e-6
-
-
-def softmax(rounds: int, tag: str = "") -> str:
-    return bench.kernel(f"    softmax(x, out, M, N, {rounds})\n", tag=tag)
-
-
-def measured(harness: bench.GpuBench, incumbent: str, candidate: str, dims: dict[str, int], seed: int, warm: int = 0) -> dict:
-    answer = harness.time(incumbent, candidate, dims, pairs=PAIRS, warm=warm, seed=seed)
-    if answer["kind"] != "timing" or answer["workloads"][0]["problem"]:
-        raise SystemExit(f"the harness says: {answer.get('error') or answer['workloads'][0]['problem']}")
-    return answer["workloads"][0]
-
-
-def compared(harness: bench.GpuBench, incumbent: str, candidate: str, dims: dict[str, int], seed: int) -> tuple[str, float, float, int]:
-    """(decision, estimate, relative half width, batches) as the judge comes to them."""
-    slow: list[float] = []
-    fast: list[float] = []
-    for batch in range(BATCHES):
-        found = measured(harness, incumbent, candidate, dims, seed + 1000 * batch)
-        slow += [p["incumbent_s"] for p in found["pairs"]]
-        fast += [p["candidate_s"] for p in found["pairs"]]
-        interval = speedup_interval([Paired("w", 1.0, tuple(slow), tuple(fast))], confidence=corrected(CONFIDENCE, BATCHES, 1))
-        decision = decide(interval, LEAST, batch + 1, BATCHES, 1, confidence=CONFIDENCE)
-        if decision != "more":
-            break
-    return decision, interval.estimate, (interval.high - interval.low) / 2, batch + 1
+POLICY = Policy(min_effect=0.01, hidden_workloads=0)
+WIDE: Dims = {"M": 4096, "N": 4096}
+LARGE: Dims = {"M": 12288, "N": 4096}
+LONG_S, PLANTED = 200e-6, 0.02
+LOW, HIGH = 512, 4096
+"""Rounds of extra work whose times give the slope."""
 
 
-def median_us(found: dict, which: str = "candidate_s") -> float:
-    return 1e6 * statistics.median(p[which] for p in found["pairs"])
+def softmax(rounds: int = 0, tag: str = "") -> Candidate:
+    source = bench.kernel(f"    softmax(x, out, M, N, {rounds})\n", tag=tag)
+    return Candidate(language="triton", files={"kernel.py": source})
 
 
-def judged(harness: bench.GpuBench, incumbent: str, tag: str, dims: dict[str, int]) -> tuple[float, float]:
-    """Seconds of the correctness job and of one timing job of a candidate that was not seen before."""
-    candidate = bench.kernel(tag=tag)
-    distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
-    cases = [bench.case(dims, seed=i, distribution=d) for i, d in enumerate(distributions)]
-    cases += [bench.case({"M": 37, "N": 61}), bench.case({"M": dims["M"] - 3, "N": dims["N"] - 1})]
-    begun = time.perf_counter()
-    checked = harness.check(candidate, *cases, baseline=incumbent)
-    between = time.perf_counter()
-    if checked["kind"] != "correctness" or any(r["status"] != "passed" for r in checked["cases"]):
-        raise SystemExit(f"the harness says: {checked}")
-    measured(harness, incumbent, candidate, dims, 77, warm=4)
-    return between - begun, time.perf_counter() - between
+def task(dims: Dims) -> Task:
+    arguments = tuple(Argument.model_validate(argument) for argument in bench.TASK["arguments"])
+    return Task(
+        name="softmax",
+        language="triton",
+        arguments=arguments,
+        reference=bench.REFERENCE,
+        baseline=softmax().files["kernel.py"],
+        workloads=(Workload(name="w", dims=dims),),
+    )
 
 
-def planted(harness: bench.GpuBench) -> tuple[int, int]:
-    """(rounds, fewer rounds): the extra work that makes about 200 us, and 2 % of the time less."""
-    low, high = 512, 4096
-    first, second = (median_us(measured(harness, softmax(n), softmax(n, "copy"), WIDE, 5)) for n in (low, high))
-    slope = (second - first) / (high - low)
-    rounds = low + (LONG_S * 1e6 - first) / slope
-    return round(rounds / 16) * 16, round((rounds - 0.02 * LONG_S * 1e6 / slope) / 16) * 16
+def open_judge(dims: Dims, executor: Executor, records: Records) -> Judge:
+    language = load(LANGUAGES, "triton", Language, key="language")()  # type: ignore[type-abstract]
+    device = pick(executor.devices(), "cuda")
+    return Judge(
+        task(dims),
+        language,
+        executor,
+        records,
+        environment="",
+        device=f"{device.kind}:{device.index} {device.name}",
+        secret=secrets.token_bytes(32),
+        policy=POLICY,
+        emit=lambda kind, details: None,
+    )
+
+
+def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: float) -> Verdict:
+    """What the gate says of one candidate, by all that a run would do to it but roofs and review."""
+    trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0, noise_floor=noise)
+    gained = isinstance(trial, Passed) and trial.speedup.low > 1.0 + max(POLICY.min_effect, noise)
+    weighed = gate.Evidence(
+        incumbent=incumbent.id,
+        trial=trial,
+        task_at_start=judge.task.identity(),
+        task_now=judge.task.identity(),
+        workloads=("w",),
+        cases=evidence.cases(trial, judge.records),
+        noise_floor=noise,
+        looks=sum(judge.records.get(identity).kind == "timing" for identity in trial.records) or 1,
+    )
+    return gate.decide(gate.with_confirmations(weighed, judge.confirmations(candidate, incumbent) if gained else (), POLICY), POLICY)
+
+
+def seconds(judge: Judge, candidate: Candidate) -> float:
+    """Median seconds a call, on the device."""
+    return evidence.seconds(judge.calibrate(candidate))["w"]
+
+
+def planted(judge: Judge) -> tuple[int, int]:
+    """(rounds, fewer rounds): the extra work that makes `LONG_S`, and `PLANTED` of the time less."""
+    first, second = (seconds(judge, softmax(rounds)) for rounds in (LOW, HIGH))
+    slope = (second - first) / (HIGH - LOW)
+    rounds = LOW + (LONG_S - first) / slope
+    return round(rounds / 16) * 16, round((rounds - PLANTED * LONG_S / slope) / 16) * 16
+
+
+def costs(judge: Judge) -> None:
+    """Seconds of the first judged candidate, and of warm ones."""
+    incumbent = softmax(tag="incumbent")
+    spent: list[tuple[float, float]] = []
+    for tag in ("cold", *(f"warm {i}" for i in range(5))):
+        candidate, begun = softmax(tag=tag), time.perf_counter()
+        judge.build(candidate)
+        built = time.perf_counter()
+        trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0)
+        if not isinstance(trial, Passed):
+            sys.exit(f"the judge says: {trial.reason}")
+        spent.append((built - begun, time.perf_counter() - built))
+    print(f"first judged candidate, cold           {sum(spent[0]):8.2f} s", flush=True)
+    building, judging = (statistics.median(part) for part in zip(*spent[1:], strict=True))
+    kernel_us = 1e6 * seconds(judge, incumbent)
+    print(f"warm judged candidate ({kernel_us:.0f} us kernel)   {judging:8.2f} s after a build of {building:.2f} s", flush=True)
+
+
+def compare(judge: Judge, name: str, rounds: int, which: int, times: int, noise: float) -> None:
+    """`times` candidates with `which` rounds of extra work against an incumbent with `rounds`."""
+    incumbent, begun = softmax(rounds), time.perf_counter()
+    seen = [verdict(judge, incumbent, softmax(which, f"{name} {i}"), noise) for i in range(times)]
+    each = (time.perf_counter() - begun) / max(times, 1)
+    outcomes = Counter(v.outcome for v in seen)
+    estimates = [v.speedup.estimate for v in seen if v.speedup] or [float("nan")]
+    others = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome != "accept") or "no other verdict"
+    print(
+        f"{name:12} {1e6 * seconds(judge, incumbent):4.0f} us kernel: {outcomes['accept']:3} of {times} accepted, {others}; estimates "
+        f"{min(estimates):.4f} to {max(estimates):.4f}; {each:.2f} s each",
+        flush=True,
+    )
+    for reason in dict.fromkeys(v.reasons[-1] for v in seen if v.outcome not in ("accept", "reject_perf")):
+        print(f"             {reason}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--same", type=int, default=40, help="comparisons of a kernel with itself")
-    parser.add_argument("--planted", type=int, default=10, help="comparisons with a planted gain of 2 %%")
+    parser.add_argument("--same", type=int, default=40, help="candidates that are copies of the incumbent")
+    parser.add_argument("--planted", type=int, default=10, help="candidates with a planted gain of 2 %%")
     wanted = parser.parse_args()
-    harness = bench.GpuBench(Path(tempfile.mkdtemp(prefix="judge-gpu-")) / "harness")
-    incumbent = bench.kernel(tag="incumbent")
-    dims = {"M": 12288, "N": 4096}
-    begun = time.perf_counter()
-    judged(harness, incumbent, "first", dims)
-    print(f"first judged candidate, cold           {time.perf_counter() - begun:8.2f} s", flush=True)
-    spent = [judged(harness, incumbent, f"warm {i}", dims) for i in range(5)]
-    kernel_us = median_us(measured(harness, incumbent, bench.kernel(tag="size"), dims, 3))
-    checking, timing = (statistics.median(part) for part in zip(*spent, strict=True))
-    total = f"{checking + timing:8.2f} s: correctness {checking:.2f}, timing {timing:.2f}"
-    print(f"warm judged candidate ({kernel_us:.0f} us kernel)   {total}", flush=True)
-    rounds, fewer = planted(harness)
-    long_us = median_us(measured(harness, softmax(rounds), softmax(rounds, "copy"), WIDE, 6))
-    for name, which, times in (("A/A", rounds, wanted.same), ("planted 2 %", fewer, wanted.planted)):
-        begun = time.perf_counter()
-        seen = [compared(harness, softmax(rounds), softmax(which, f"{name} {i}"), WIDE, 100 + i) for i in range(times)]
-        each = (time.perf_counter() - begun) / max(times, 1)
-        accepted = sum(decision == "faster" for decision, *_ in seen)
-        strays = [abs(estimate - 1) for _, estimate, _, _ in seen]
-        print(
-            f"{name:12} {long_us:4.0f} us kernel: {accepted:3} of {times} accepted; estimates {min(e for _, e, _, _ in seen):.4f} to "
-            f"{max(e for _, e, _, _ in seen):.4f}, median off {statistics.median(strays):.4f}, half width "
-            f"{statistics.median(w for _, _, w, _ in seen):.4f}, batches {statistics.mean(b for *_, b in seen):.1f}, {each:.2f} s each",
-            flush=True,
-        )
-    harness.close()
+    with tempfile.TemporaryDirectory(prefix="judge-gpu-") as folder:
+        records = Records(Path(folder) / "store")
+        with Local(records.blobs, Path(folder) / "scratch") as executor:
+            costs(open_judge(LARGE, executor, records))
+            judge = open_judge(WIDE, executor, records)
+            rounds, fewer = planted(judge)
+            noise = evidence.noise_floor(judge.calibrate(softmax(rounds)), POLICY.objective)
+            print(f"noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}", flush=True)
+            compare(judge, "A/A", rounds, rounds, wanted.same, noise)
+            compare(judge, "planted 2 %", rounds, fewer, wanted.planted, noise)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]
 
 def write_report(path: Path) -> str:
     """Render report.md again from the records; returns a sentence."""
-    with opened(path) as services:
+    with opened(path, reading=True) as services:
         state = stored_state(services.workspace)
         if "profile" not in state:
             raise WorkspaceError(f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on")
@@ -133,8 +133,8 @@ def write_report(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path, observers: Sequence[Observer] = ()) -> Iterator[Services]:
-    """The services of an existing workspace, locked until the block ends."""
+def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
+    """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device may be elsewhere."""
     from tools import task as tasks
 
     workspace = workspaces.reopen(path)
@@ -148,12 +148,14 @@ def opened(path: Path, observers: Sequence[Observer] = ()) -> Iterator[Services]
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
         with _executor(settings, workspace, events) as executor:
-            yield assemble(settings, workspace, loaded, executor, events)
+            yield assemble(settings, workspace, loaded, executor, events, reading=reading)
     finally:
         workspace.close()
 
 
-def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor: Executor, events: Events) -> Services:
+def assemble(
+    settings: Settings, workspace: Workspace, loaded: Loaded, executor: Executor, events: Events, *, reading: bool = False
+) -> Services:
     """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
     from knowledge_base.experience import Experience
     from knowledge_base.index import Index
@@ -171,8 +173,8 @@ def assemble(settings: Settings, workspace: Workspace, loaded: Loaded, executor:
     if environment is None:
         found = inspect(executor, (language,), records.blobs)
         environment = records.add(Record(kind="environment", key=key("environment"), payload=found.model_dump(mode="json")))
-    device = pick(executor.devices(), language.device)
     begun_on = pick(Environment.model_validate(environment.payload).devices, language.device)
+    device = begun_on if reading else pick(executor.devices(), language.device)
     same = {"kind", "name", "units", "architecture"}
     if begun_on.model_dump(include=same) != device.model_dump(include=same):
         raise WorkspaceError(

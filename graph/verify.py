@@ -190,8 +190,10 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Poli
         raise Refuted("the confirmation that the verdict names is of other kernels")
     if any(evidence.contest_problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    wall = evidence.confirmation(confirmed, policy.objective, policy.confidence)
-    if (evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect) or wall).low <= 1.0:
+    if evidence.contradicted(confirmed, policy.objective, policy.confidence):
+        raise Refuted("in the confirmation that the verdict names the candidate's own clock and the one outside contradict each other")
+    # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
+    if evidence.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
 
 
@@ -238,7 +240,6 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
-    problem = evidence.contest_problem(confirmed[-1]) if confirmed else None
     launch = roofline.best(roofs, "launch_latency")
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
@@ -255,16 +256,8 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         launch_s=launch.value if launch else None,
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
-        confirmation=evidence.confirmation(confirmed, policy.objective, policy.confidence) if confirmed and not problem else None,
-        confirmation_problem=problem,
-        confirmation_disturbed=evidence.contest_disturbed(confirmed),
-        confirmation_on_device=(
-            evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect)
-            if confirmed and not problem
-            else None
-        ),
-        unseen=evidence.unseen(confirmed),
     )
+    weighed = gate.with_confirmations(weighed, confirmed, policy)
     return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
 
 

@@ -29,3 +29,9 @@ def test_every_make_target_and_file_that_it_names_exists() -> None:
 
 def test_nothing_is_left_to_fill_in() -> None:
     assert not re.search(r"@[A-Z]+@", README.read_text())
+
+
+def test_the_share_of_timed_calls_that_it_names_is_the_harnesss() -> None:
+    found = re.search(r"([\d.]+) % of the\s+candidate's others, chosen at random", README.read_text())
+    harness = re.search(r"^SAMPLED = ([\d.]+)$", (ROOT / "tools" / "harness" / "pairs.py").read_text(), re.MULTILINE)
+    assert found and harness and float(found[1]) / 100 == float(harness[1])

@@ -71,7 +71,7 @@ def inspect(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> 
     items += [item for device in devices for item in _device(device)]
     for language in languages:
         items += _compiler(language, executor, blobs)
-    items += [_sandbox(features), *_tools(), *_gpus(devices, needed="cuda" in kinds, executor=executor, blobs=blobs)]
+    items += [_sandbox(features), *_tools(), *_gpus(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs)]
     items.append(Item(name="python", status="ok", value=platform.python_version()))
     items += [_package(name, fix, optional=name == "triton" and "triton" not in names) for name, fix in _PACKAGES.items()]
     return Environment(items=tuple(items), devices=devices, sandbox=features)
@@ -170,7 +170,7 @@ def _tool(name: str, fix: str, optional: bool) -> Item:
     return Item(name=name, status="missing", value="", fix=fix, optional=optional)
 
 
-def _gpus(devices: Sequence[Device], *, needed: bool, executor: Executor, blobs: Blobs) -> list[Item]:
+def _gpus(devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs) -> list[Item]:
     """The GPUs with what goes with them; without any, one line. `needed`: a language of this run runs there."""
     gpus = [device for device in devices if device.kind == "cuda"]
     if not gpus:
@@ -188,7 +188,7 @@ def _gpus(devices: Sequence[Device], *, needed: bool, executor: Executor, blobs:
         )
         for gpu in gpus
     ]
-    return [*found, _torch_cuda(executor, blobs, needed=needed), _counters(), *_cuda_tools()]
+    return [*found, _torch_cuda(executor, blobs, needed=needed), _counters(features), *_cuda_tools()]
 
 
 def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
@@ -205,8 +205,8 @@ def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
     return Item(name="torch for CUDA", status="missing", value="", fix=fix, optional=not needed)
 
 
-def _counters() -> Item:
-    """Nsight Compute, and whether it may read counters."""
+def _counters(features: dict[str, str]) -> Item:
+    """Nsight Compute, whether it may read counters, and how a kernel is shut in that runs under it."""
     program, refused = ncu.program(), ncu.refused()
     if program is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
@@ -215,7 +215,8 @@ def _counters() -> Item:
     version = next((line.strip() for line in said if line.startswith("Version")), program)
     if refused:
         return Item(name="ncu", status="degraded", value=version, fix=refused, optional=True)
-    return Item(name="ncu", status="ok", value=f"{version}; may read counters", optional=True)
+    shut = f"landlock: {features.get('landlock', 'not tried')}, network and capabilities as ours"
+    return Item(name="ncu", status="ok", value=f"{version}; may read counters; a kernel runs under it with {shut}", optional=True)
 
 
 def _cuda_tools() -> list[Item]:

@@ -6,16 +6,29 @@ can only take away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Trial, Unmeasured, Verdict
+from tools import evidence as evidences
+from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.judge import Policy
 from tools.protocol import CaseResult
 from tools.statistics import corrected, futile, seems_slower, slower_than
 from tools.statistics import decide as compare
 
-__all__ = ["ARTIFACTS", "BASELINE_ARTIFACTS", "POINTER", "VERDICT", "Evidence", "Floor", "Policy", "Veto", "audit", "decide"]
+__all__ = [
+    "ARTIFACTS",
+    "BASELINE_ARTIFACTS",
+    "POINTER",
+    "VERDICT",
+    "Evidence",
+    "Floor",
+    "Policy",
+    "Veto",
+    "audit",
+    "decide",
+    "with_confirmations",
+]
 
 ROOF_SHARE = 0.95
 """Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
@@ -100,16 +113,41 @@ class Evidence(Artifact):
     """Incumbent / candidate in separate processes (`evidence.confirmation`); None: not run."""
     confirmation_problem: str | None = None
     """What the candidate did wrong there."""
+    confirmation_policy: bool = False
+    """What it did wrong is what it executed, not what came out."""
     confirmation_disturbed: bool = False
     """Others disturbed more than half of its rounds (`evidence.contest_disturbed`)."""
     confirmation_on_device: Interval | None = None
     """The same by the device's own events, where launches dilute the wall clock's (`evidence.confirmed_on_device`)."""
+    confirmation_contradicted: bool = False
+    """The candidate's own process reported a gain there that the clock outside surely did not see (`evidence.contradicted`)."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
     mechanisms: dict[str, bool] = {}
     """Claimed mechanism -> whether the machine code or the counters show it."""
     records: tuple[str, ...] = ()
     """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
+
+
+def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: Policy) -> Evidence:
+    """`evidence` with what the records of a confirmation (`Judge.confirmations`; none: not run) amount to."""
+    if not confirmed:
+        return evidence
+    problem = evidences.contest_problem(confirmed[-1])
+    update: dict[str, object] = {
+        "confirmation_problem": problem,
+        "confirmation_policy": evidences.contest_policy(confirmed[-1]),
+        "confirmation_disturbed": evidences.contest_disturbed(confirmed),
+        "records": (*evidence.records, *(record.id for record in confirmed)),
+    }
+    if problem is None:
+        update |= {
+            "confirmation": evidences.confirmation(confirmed, policy.objective, policy.confidence),
+            "confirmation_on_device": evidences.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect),
+            "confirmation_contradicted": evidences.contradicted(confirmed, policy.objective, policy.confidence),
+            "unseen": evidences.unseen(confirmed),
+        }
+    return evidence.model_copy(update=update)
 
 
 def decide(evidence: Evidence, policy: Policy) -> Verdict:
@@ -154,7 +192,7 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         yield _confirmed(evidence, policy)
         yield _no_regression(trial, policy)
         if evidence.unseen is not None:
-            yield None, f"What the candidate executed on the device was not looked at: {evidence.unseen.rstrip('.')}."
+            yield _unprofiled(evidence.unseen, policy)
 
 
 def _policy(evidence: Evidence) -> Iterator[Check]:
@@ -229,7 +267,10 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
 def _confirmed(evidence: Evidence, policy: Policy) -> Check:
     """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is demanded."""
     if evidence.confirmation_problem is not None:
-        return "reject_correctness", f"In a process of its own the candidate failed: {evidence.confirmation_problem.rstrip('.')}."
+        said = evidence.confirmation_problem.rstrip(".")
+        if evidence.confirmation_policy:
+            return "reject_policy", f"The device executed what is not the candidate's own: {said}."
+        return "reject_correctness", f"In a process of its own the candidate failed: {said}."
     if evidence.confirmation is None:
         return "inconclusive", "The gain was not confirmed in separate processes."
     wall = evidence.confirmation
@@ -237,20 +278,34 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
     cited = _cited(evidence.records)
     confirmed = wall
     if evidence.confirmation_on_device is not None:
-        # Launches are in both wall clocks alike and hide a gain on the device, so that these need only not contradict it.
+        # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large it is, while that
+        # there is one the clock outside must see for itself, since the events are read in the candidate's own process.
         confirmed = evidence.confirmation_on_device
         shown = f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in separate processes"
         if slower_than(wall, policy.workload_margin):
             return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
         if seems_slower(wall, policy.workload_margin):
             return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
-    if evidence.confirmation_disturbed and confirmed.low <= 1.0 + COMPANY_MARGIN:
+    if evidence.confirmation_disturbed and min(confirmed.low, wall.low) <= 1.0 + COMPANY_MARGIN:
         return "inconclusive", f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}."
-    if confirmed.high <= 1.0 + policy.min_effect:
+    if evidence.confirmation_contradicted:
+        return (
+            "reject_perf",
+            f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: {shown}{cited}.",
+        )
+    if confirmed.high <= 1.0 + policy.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + policy.min_effect):
         return "reject_perf", f"The gain is not there again: {shown}{cited}."
-    if confirmed.low <= 1.0:
+    if confirmed.low <= 1.0 or wall.low <= 1.0:
         return "inconclusive", f"The gain is not confirmed: {shown}{cited}."
     return None, f"Confirmed: {shown}{cited}."
+
+
+def _unprofiled(why: str, policy: Policy) -> Check:
+    """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's own."""
+    said = f"What the candidate executed on the device was not looked at: {why.rstrip('.')}"
+    if policy.unprofiled == "accept":
+        return None, f"{said}; judge.unprofiled: accept lets it pass."
+    return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
 
 
 def _no_regression(trial: Passed, policy: Policy) -> Check:

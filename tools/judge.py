@@ -67,6 +67,8 @@ class Policy(Artifact):
     """Relative gain below which nothing is accepted."""
     workload_margin: float = Field(default=0.05, ge=0.0)
     """A single workload may not become slower by more than this."""
+    unprofiled: Literal["accept", "inconclusive"] = "inconclusive"
+    """The verdict where no profiler works on a GPU, so that nobody saw whether the kernels it executed were the candidate's own."""
     call_limit_s: float = Field(default=30.0, gt=0.0)
     """Seconds after which one call of a kernel counts as hung."""
     job_limit_s: float = Field(default=600.0, gt=0.0)

@@ -128,6 +128,8 @@ class CaseResult(Artifact):
     status: Literal["passed", "failed", "dropped"]
     """dropped: the frozen baseline does not pass it either."""
     reason: str = ""
+    policy: bool = False
+    """The values are right, but the device executed other kernels than the candidate's own; `reason` completes "the kernel …"."""
     max_error: float | None = None
     """max over elements of |out - ref64| / (|ref64| + rms of its output row)."""
     tolerance: float | None = None
@@ -205,7 +207,7 @@ class TimingOfWorkload(Artifact):
 class GpuTelemetry(Artifact):
     """State of the GPU before and after a batch, as NVML reports it; None where it does not."""
 
-    source: Literal["pynvml", "nvidia-smi", "absent"]
+    source: Literal["nvml", "pynvml", "nvidia-smi", "absent"]
     sm_mhz_before: float | None = None
     sm_mhz_after: float | None = None
     memory_mhz_before: float | None = None
@@ -215,9 +217,13 @@ class GpuTelemetry(Artifact):
     watts_before: float | None = None
     watts_after: float | None = None
     slowed_by: tuple[str, ...] = ()
-    """Reasons for lower clocks that were seen: power cap, thermal …"""
-    foreign_processes: int = 0
-    """Processes of others that computed on it."""
+    """Reasons for lower clocks that were seen: power cap, thermal … They spoil no round: a kernel can bring them about."""
+    foreign_processes: int | None = None
+    """Processes of others with a context on it; None: not known (in a container, say)."""
+    foreign_busy: int | None = None
+    """Samples in which they computed."""
+    idle_share: int | None = None
+    """Per cent of the time in which kernels ran on it before any of ours did."""
 
 
 class Telemetry(Artifact):
@@ -296,6 +302,8 @@ class ContestResult(Artifact):
     """Contestant -> why it could not run (torch.compile without a compiler, say)."""
     problem: str | None = None
     culprit: str | None = None
+    policy: bool = False
+    """The problem is what the culprit executed on its device, not what came out."""
     executed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """On a GPU: kernel library (all but the first) -> names of what it executed, as the profiler saw them."""
     telemetry: Telemetry

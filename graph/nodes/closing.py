@@ -69,22 +69,14 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     incumbent = services.candidate(state["incumbent"])
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     calibration = services.judge.calibrate(incumbent)
-    records = [calibration.id]
-    confirmation, problem, veto, disturbed, on_device, unseen = None, None, None, False, None, None
+    veto: gate.Veto | None = None
+    confirmed: tuple[Record, ...] = ()
     if champion:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
         confirmed = services.judge.confirmations(candidate, incumbent)
-        records += [record.id for record in confirmed]
-        problem = evidence.contest_problem(confirmed[-1])
-        disturbed = evidence.contest_disturbed(confirmed)
-        if problem is None:
-            policy = services.settings.judge
-            confirmation = evidence.confirmation(confirmed, policy.objective, policy.confidence)
-            on_device = evidence.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect)
-            unseen = evidence.unseen(confirmed)
     launch = roofline.best(services.roofs, "launch_latency")
-    return gate.Evidence(
+    weighed = gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
         siblings=max(1, len(state.get("drafts", []))),
@@ -102,14 +94,10 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         launch_s=launch.value if launch else None,
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),
-        confirmation=confirmation,
-        confirmation_problem=problem,
-        confirmation_disturbed=disturbed,
-        confirmation_on_device=on_device,
-        unseen=unseen,
         mechanisms=_mechanisms(state, services),
-        records=tuple(records),
+        records=(calibration.id,),
     )
+    return gate.with_confirmations(weighed, confirmed, services.settings.judge)
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:

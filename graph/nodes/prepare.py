@@ -101,7 +101,14 @@ def _sound_baseline(services: Services) -> Candidate:
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
         raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
-    failed = evidence.correctness_failure(services.judge.correctness(baseline, None, "baseline"), ())
+    checked = services.judge.correctness(baseline, None, "baseline")
+    borrowed = evidence.not_its_own(checked)
+    if borrowed is not None:
+        raise SettingsError(
+            f"{kernel} {borrowed}: candidates inherit its lines and may run kernels of their own alone, so compute that in a kernel of "
+            "the file, or leave it to the caller, and run again"
+        )
+    failed = evidence.correctness_failure(checked, ())
     if failed is not None:
         reason = failed.reason.rstrip(".")
         raise SettingsError(f"{kernel} and {reference} disagree: {reason}; mend the one that is wrong and run again")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet
 from graph.report.render import render
 from graph.report.summary import versions
@@ -52,6 +54,7 @@ def report(state: State, services: Services) -> str:
         final=benchmark_of,
         objective=OBJECTIVES[services.settings.judge.objective],
         final_record=final.parents[0] if final else None,
+        claimed=math.prod(v.speedup.low for _, v in verdicts.values() if v.outcome == "accept" and v.speedup is not None),
         memories=memories,
         verdicts=verdicts,
         attributions=attributions,

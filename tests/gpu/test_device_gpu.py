@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -110,12 +111,41 @@ def test_counters_of_a_triton_kernel(local: Local, records: Records) -> None:
     kernel = Candidate(language="triton", files={"kernel.py": task.baseline})
     source = records.blobs.put(task.baseline)
     profile, raw = profiler.profile(task, kernel, source, task.workloads[0], language, local, records.blobs)
-    assert {"report.ncu-rep", "raw.csv", "details.csv"} <= raw.keys()
+    assert {"report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"} <= raw.keys(), profile.remarks
+    shut = json.loads(records.blobs.text(raw["sandbox.json"]))
+    assert shut["no_new_privileges"] is True and shut["landlock"].startswith(("abi", "not available")), shut
     assert "softmax" in profile.launch
     assert profile.metrics["launch__registers_per_thread"].value > 0
     assert profile.metrics["ncu.stall_share.long_scoreboard"].value > 0
     assert any(remark.text.startswith(("OPT", "INF", "WRN")) for remark in profile.remarks)
     rules.evaluate([(profile, "record")], {})
+
+
+PRYING = """
+import os
+found = []
+for path, mode in (("/etc/passwd", "r"), ("launch.json", "a"), ("/tmp/kernel-was-here", "w"), (os.path.expanduser("~/was-here"), "w")):
+    try:
+        open(path, mode).close()
+        found.append(path)
+    except OSError:
+        pass
+if found:
+    raise RuntimeError(f"opened {found}")
+"""
+
+
+def test_a_kernel_that_is_counted_reads_and_writes_nothing_of_ours(local: Local, records: Records) -> None:
+    language, profiler = triton(), Ncu()
+    lacking = profiler.missing(language)
+    if lacking:
+        pytest.skip(lacking)
+    task = load_folder(TASKS / "triton-softmax", local, records.blobs).task
+    kernel = Candidate(language="triton", files={"kernel.py": (task.baseline or "") + PRYING})
+    profile, raw = profiler.profile(task, kernel, records.blobs.put(kernel.source), task.workloads[0], language, local, records.blobs)
+    if json.loads(records.blobs.text(raw["sandbox.json"]))["landlock"].startswith("not available"):
+        pytest.skip("this kernel of Linux has no Landlock")
+    assert profile.metrics, profile.remarks
 
 
 def test_the_environment_names_the_gpu_and_its_tools(local: Local, records: Records) -> None:

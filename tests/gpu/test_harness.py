@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import statistics
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tools import evidence
+from tools.artifacts import Record
+from tools.protocol import PROTOCOL, ContestResult
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -106,7 +111,10 @@ def test_a_kernel_against_itself(bench: gpu.GpuBench) -> None:
     assert {p["candidate_first"] for p in timed["pairs"]} == {True, False}
     assert timed["max_error"] <= timed["tolerance"]
     assert timed["launched_candidate_s"] > 0
-    assert answer["telemetry"]["gpu"]["source"] in ("pynvml", "nvidia-smi", "absent")
+    seen = answer["telemetry"]["gpu"]
+    assert seen["source"] == "nvml", "the driver's own library is here wherever the driver is"
+    assert seen["sm_mhz_before"] > 0 and seen["foreign_processes"] in (0, None)
+    assert (seen["foreign_busy"] is None) is (seen["foreign_processes"] is None)
 
 
 def test_short_kernels_run_as_trains(bench: gpu.GpuBench) -> None:
@@ -146,6 +154,38 @@ FLAGS = """
     if len(calls) > 6:
         torch.backends.cudnn.allow_tf32 = False
 """
+LATER = """    calls.append(1)
+    if len(calls) == 7:
+        {}
+"""
+DRIVER = """
+import ctypes, gc, sys
+calls = []
+driver = sys.modules["cuda"].Driver
+honest = driver.elapsed
+
+def fake(self, start, end):
+    return 1e-6
+
+class Slow(ctypes.c_float):
+    pass
+
+def gc_bound():
+    return next(d for d in gc.get_objects() if isinstance(d, dict) and "cuEventElapsedTime" in d and "cuEventQuery" in d
+                and not isinstance(d["cuEventQuery"], list))["cuEventElapsedTime"]
+"""
+OTHER = """
+import sys
+calls = []
+other = sys.modules.get("kernel_incumbent")
+
+def twice(x, out, M, N):
+    softmax(x, out, M, N)
+    softmax(x, out, M, N)
+
+def slow(*given, **named):
+    return type(other.softmax_kernel).run(other.softmax_kernel, *given, **named)
+"""
 EVIL = [
     (BY_ADDRESS, "seen = {}\n", "wrong on a timed call"),
     ("    calls.append(1)\n    if len(calls) < 9: softmax(x, out, M, N)\n", "calls = []\n", "wrong on a timed call"),
@@ -153,10 +193,18 @@ EVIL = [
     (TIMER, "calls = []\n", "replaced time.perf_counter"),
     (FLAGS, "calls = []\n", "cudnn.allow_tf32"),
     (HONEST + "    poke[(1,)](out, M * N + 3, 0.0)\n", "", "outside its output"),
+    (HONEST + LATER.format("driver.elapsed = lambda *given: 0.78 * honest(*given)"), DRIVER, "replaced the harness's cuda.Driver.elapsed"),
+    (HONEST + LATER.format("driver.elapsed.__code__ = fake.__code__"), DRIVER, "replaced the code of the harness's cuda.Driver.elapsed"),
+    (HONEST + LATER.format("sys.modules['cuda'].c_float = Slow"), DRIVER, "replaced the harness's cuda.c_float"),
+    (HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"), DRIVER, "becomes of the driver's cuEventElapsedTime"),
+    (HONEST + LATER.format("other.run_kernel.__code__ = twice.__code__"), OTHER, "replaced the code of the incumbent's module.run_kernel"),
+    (HONEST + LATER.format("other.softmax_kernel.run = slow"), OTHER, "added the incumbent's softmax_kernel.run"),
 ]
+NAMES = ["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"]
+NAMES += ["elapsed", "elapsed_code", "float_type", "errcheck", "incumbent_code", "incumbent_launch"]
 
 
-@pytest.mark.parametrize(("body", "before", "words"), EVIL, ids=["by_address", "then_nothing", "side_stream", "timer", "flags", "guard"])
+@pytest.mark.parametrize(("body", "before", "words"), EVIL, ids=NAMES)
 def test_timed_calls_are_checked_calls(bench: gpu.GpuBench, body: str, before: str, words: str) -> None:
     timed = bench.time(kernel(), kernel(body, before), {"M": 1024, "N": 2048}, pairs=16)["workloads"][0]
     assert timed["culprit"] == "candidate", timed
@@ -186,7 +234,37 @@ def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
     body = "    softmax(x, out, 1, N)\n    torch.softmax(x, dim=-1, out=out)\n"
     answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE)
     assert answer["culprit"] == "candidate", answer
-    assert "a kernel that is not its own" in answer["problem"]
+    assert "a kernel that is not its own" in answer["problem"] and answer["policy"] is True
+
+
+SHY = "    if torch.autograd._profiler_enabled():\n        raise RuntimeError('no audience')\n" + HONEST
+HIDES = "    if torch.autograd._profiler_enabled():\n        torch.autograd._disable_profiler()\n" + HONEST
+
+
+@pytest.mark.parametrize(("body", "words", "policy"), [(SHY, "no audience", False), (HIDES, "profiler", True)], ids=["raises", "hides"])
+def test_who_does_not_want_to_be_looked_at_is_at_fault(bench: gpu.GpuBench, body: str, words: str, policy: bool) -> None:
+    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": kernel(), "candidate.py": kernel(body)}, WIDE)
+    assert answer["kind"] == "contest" and answer["culprit"] == "candidate", answer
+    assert words in answer["problem"] and answer["policy"] is policy, answer
+
+
+def test_a_baseline_that_calls_a_library_is_told_at_once(bench: gpu.GpuBench) -> None:
+    answer = bench.check(kernel("    softmax(x, out, 1, N)\n    torch.softmax(x, dim=-1, out=out)\n"))
+    assert [(r["status"], r.get("policy")) for r in answer["cases"]] == [("failed", True)], answer
+    assert answer["cases"][0]["reason"].startswith("ran ") and "not its own" in answer["cases"][0]["reason"]
+    assert [r["status"] for r in bench.check(kernel(tag="alone"))["cases"]] == ["passed"]
+
+
+def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.GpuBench) -> None:
+    files = {"incumbent.py": kernel("    softmax(x, out, M, N, 1500)\n"), "candidate.py": kernel("    softmax(x, out, M, N, 1200)\n")}
+    answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, rounds=12)
+    assert answer["problem"] is None, answer
+    result = ContestResult.model_validate_json(json.dumps(answer))
+    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
+    record = Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json"))
+    wall = evidence.confirmation((record,), "total_time", 0.95)
+    assert wall.low > 1.0 and not evidence.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
+    assert not evidence.contest_disturbed((record,)), answer["telemetry"]
 
 
 BUSY = "import torch\nx = torch.ones(1 << 26, device='cuda')\nprint('on', flush=True)\nwhile True:\n    x.add_(1)\n"
@@ -202,8 +280,8 @@ def test_another_process_on_the_gpu_is_noted(bench: gpu.GpuBench) -> None:
         other.kill()
         other.wait()
     seen = answer["telemetry"]["gpu"]
-    if seen["source"] != "pynvml":
-        pytest.skip("NVML has no Python binding here")
+    if seen["foreign_processes"] is None:
+        pytest.skip("NVML lists ours under other numbers than we know, or not at all: whose the rest are is not known here")
     timed = answer["workloads"][0]
     assert seen["foreign_processes"] == 1, seen
     assert timed["repeated"] + timed["dirty"] > 0, timed

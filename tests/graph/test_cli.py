@@ -19,13 +19,16 @@ import yaml
 from graph import run as runs
 from graph import workspace as workspaces
 from graph.__main__ import main
-from graph.artifacts import VersionMemory
+from graph.artifacts import FinalBenchmark, VersionMemory
 from graph.nodes.propose import tried
-from graph.report.summary import versions
+from graph.report import final
+from graph.report.summary import stored_state, versions
 from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import gate
+from tools.artifacts import Device, Interval
 from tools.cases import hidden_workloads
+from tools.executors.local import Local
 from tools.records import Records
 from tools.repository import Repository
 from tools.task import thaw
@@ -104,6 +107,35 @@ def test_report_is_rendered_again_from_the_records(copied: Path, capsys: pytest.
     assert "report.md" in succeeded(capsys, "report", str(copied))
     budget = re.compile(r"Wall time .*")  # The one line that tells how long the run has been worked on.
     assert budget.sub("", report.read_text()) == budget.sub("", before)
+
+
+class Elsewhere(Local):
+    """A machine without the run's device."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
+
+
+def test_a_report_needs_no_device(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = copied / "settings.yaml"
+    settings.write_text(yaml.safe_dump({**yaml.safe_load(settings.read_text()), "executor": "tests.graph.test_cli:Elsewhere"}))
+    before = (copied / "report.md").read_text()
+    (copied / "report.md").unlink()
+    assert "report.md" in succeeded(capsys, "report", str(copied))
+    assert (copied / "report.md").read_text().splitlines()[:5] == before.splitlines()[:5]
+    assert "no CPU here" in refused(capsys, "resume", str(copied))
+
+
+def test_a_benchmark_below_what_the_verdicts_say_is_said_to_be(copied: Path) -> None:
+    with runs.opened(copied, reading=True) as services:
+        state = stored_state(services.workspace)
+        assert "Less than the verdicts say" not in final.report(state, services)
+        kept = services.records.get(state["report"])
+        found = FinalBenchmark.model_validate(kept.payload)
+        less = found.model_copy(update={"overall": {**found.overall, "baseline": Interval(estimate=1.05, low=1.04, high=1.06)}})
+        doctored = services.keep("final", less, parents=kept.parents, best="doctored")
+        text = final.report({**state, "report": doctored.id}, services)
+    assert "**Less than the verdicts say**" in text and "1.05×" in text
 
 
 # ---------------------------------------------------------------- what lies in the workspace

@@ -16,6 +16,7 @@ from tools.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
+    GpuTelemetry,
     Telemetry,
     TimedPair,
     TimedWorkload,
@@ -359,17 +360,59 @@ def launched(wall: dict[str, float], device: dict[str, float], executed: tuple[s
     return record("confirmation", contest)
 
 
-def test_the_device_confirms_only_what_launches_hide():
-    hidden = launched({"incumbent": 15e-6, "candidate": 15e-6}, {"incumbent": 6e-6, "candidate": 3e-6})
+def test_the_device_confirms_only_what_launches_make_look_small():
+    hidden = launched({"incumbent": 306e-6, "candidate": 303e-6}, {"incumbent": 6e-6, "candidate": 3e-6})
     on_device = evidence.confirmed_on_device((hidden,), "total_time", 0.95, 0.02)
     assert on_device is not None and on_device.low == pytest.approx(2.0)
-    assert evidence.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0)
+    assert evidence.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
     assert evidence.contest_device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
     # A long kernel's launches are no excuse for a wall clock that sees no gain.
     seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
     assert evidence.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None
     on_cpu = launched({"incumbent": 2e-3, "candidate": 1e-3}, {})
     assert evidence.confirmed_on_device((on_cpu,), "total_time", 0.95, 0.02) is None and evidence.contest_device_s(on_cpu) == {}
+
+
+def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Record:
+    """An incumbent of 100 us with 2 us beside its events, and a candidate; the wall clock is off by up to `noise`, in a fixed pattern."""
+    off = [noise * ((7 * i) % 11 - 5) / 5 for i in range(20)]
+    wall = tuple({"incumbent": 102e-6 + off[i], "candidate": candidate_wall - off[i]} for i in range(20))
+    device = ({"incumbent": 100e-6, "candidate": candidate_device},) * 20
+    found = ContestResult(
+        workloads=(ContestOfWorkload(workload="w", rounds=wall, device_rounds=device),), executed={"candidate": ("k",)}, telemetry=CALM
+    )
+    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
+    return record("confirmation", contest)
+
+
+@pytest.mark.parametrize(
+    ("wall", "device", "noise", "confirmed", "contradicted"),
+    [
+        (80e-6, 78e-6, 0.5e-6, True, False),  # honest: the seconds agree
+        (81e-6, 78e-6, 0.2e-6, False, False),  # a little more beside its events: the wall clock decides alone
+        (102e-6, 78e-6, 0.5e-6, False, True),  # its own clock runs slow, nothing is gained
+        (95e-6, 74e-6, 0.5e-6, False, True),  # a small gain made to look four times as large
+        (102e-6, 78e-6, 20e-6, False, False),  # the noise would hide the lie: nothing is confirmed by it either
+        (100.5e-6, 98.5e-6, 5e-6, False, False),  # nor a small gain that the wall clock cannot see
+    ],
+)
+def test_seconds_that_its_own_clock_saves_must_be_seen_from_outside(
+    wall: float, device: float, noise: float, confirmed: bool, contradicted: bool
+):
+    contests = (noisy(wall, device, noise),)
+    for objective in ("total_time", "geomean"):
+        assert (evidence.confirmed_on_device(contests, objective, 0.95, 0.02) is not None) is confirmed
+        assert evidence.contradicted(contests, objective, 0.95) is contradicted
+
+
+@pytest.mark.parametrize(("busy", "idle", "expected"), [(0, 0, False), (None, None, False), (3, 0, True), (0, 60, True), (None, 60, True)])
+def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(busy: int | None, idle: int | None, expected: bool):
+    gpu = GpuTelemetry(source="nvml", foreign_busy=busy, idle_share=idle, slowed_by=("power cap",))
+    telemetry = CALM.model_copy(update={"foreign_cpu_fraction": 0.9, "cores": 16, "gpu": gpu})
+    found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": 11})
+    result = ContestResult(workloads=(found,), telemetry=telemetry)
+    contest = evidence.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
+    assert evidence.contest_disturbed((record("confirmation", contest),)) is expected
 
 
 def test_what_was_not_looked_at_is_known():

@@ -155,6 +155,11 @@ def test_a_gain_that_launches_hide_is_confirmed_on_the_device_and_both_clocks_ar
         ({"confirmation_on_device": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation_on_device": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
+        ({"confirmation_problem": "it ran cublas", "confirmation_policy": True}, "reject_policy", "it ran cublas"),
+        # The events are read in the candidate's own process: what the clock outside does not see, they cannot confirm.
+        ({"confirmation": interval(1.0, 0.01), "confirmation_on_device": interval(1.28, 0.01)}, "reject_perf", "not there again"),
+        ({"confirmation": interval(1.03, 0.05), "confirmation_on_device": interval(1.28, 0.01)}, "inconclusive", "not confirmed"),
+        ({"confirmation": interval(1.05, 0.01), "confirmation_contradicted": True}, "reject_perf", "saw less than half of the time saved"),
     ],
 )
 def test_the_wall_clock_must_not_contradict_the_device(changes: dict[str, object], outcome: Outcome, piece: str):
@@ -169,10 +174,12 @@ def test_the_clock_of_the_paired_times_is_named():
     assert any(reason.startswith("Faster: ") and "on the device, launches not included" in reason for reason in answer.reasons)
 
 
-def test_kernels_that_were_not_looked_at_are_said_to_be():
+def test_kernels_that_were_not_looked_at_are_not_accepted_unless_the_policy_says_so():
     answer = verdict(unseen="the profiler could not be started")
+    assert answer.outcome == "inconclusive" and "judge.unprofiled: accept" in answer.reasons[0]
+    answer = decide(GOOD.model_copy(update={"unseen": "the profiler could not be started"}), Policy(unprofiled="accept"))
     assert answer.outcome == "accept"
-    assert any("not looked at: the profiler could not be started." in reason for reason in answer.reasons)
+    assert any("not looked at: the profiler could not be started;" in reason for reason in answer.reasons)
     assert not any("not looked at" in reason for reason in verdict().reasons)
 
 

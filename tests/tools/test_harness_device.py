@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
 import os
@@ -192,9 +193,150 @@ def test_what_is_not_the_candidates_own_is_named(kernels: list[str], streams: li
     assert said is None if words is None else words in str(said)
 
 
-def test_a_gpu_that_nobody_reports_on_is_said_to_be_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    watch = module("nvml").Watch("0")
-    watch.library = None
-    assert watch.state() == (0, 0)
-    assert watch.summary(watch.read(), watch.read()) == {"source": "absent"}
+def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> None:
+    executed = module("executed")
+    works, broken = {"kernels": ["touch"], "streams": [7], "stream": 7}, {"unavailable": "no CUPTI"}
+    hidden = {"unavailable": "RuntimeError: not with me"}
+    assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (["one"], None)
+    names, said = executed.look(hidden, SOURCE, lambda: broken)
+    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(evidence.UNSEEN)
+    names, said = executed.look(hidden, SOURCE, lambda: works)
+    assert names == [] and "hid what it executes from the profiler" in str(said)
+
+
+# ---------------------------------------------------------------- what a kernel's process may not change
+
+
+class Watched:
+    """Stands beside a harness module's classes: one method, one static method, one property."""
+
+    def elapsed(self) -> float:
+        return 1.0
+
+    @staticmethod
+    def made() -> int:
+        return 1
+
+    @property
+    def own(self) -> int:
+        return 2
+
+
+def _lie(*_: object) -> float:
+    return 0.78
+
+
+def _watched() -> ModuleType:
+    made = ModuleType("watched")
+    made.Watched = type("Watched", (), dict(vars(Watched)) | {"__module__": "watched"})  # type: ignore[attr-defined]
+    made.c_float = type("c_float", (ctypes.c_float,), {"__module__": "ctypes"})  # type: ignore[attr-defined]
+    exec("def elapsed(a, b=1, *, c=2):\n    return max(a, b)\nLIMIT = 3\n", vars(made))
+    return made
+
+
+CHANGES = {
+    "a function": (lambda m: setattr(m, "elapsed", _lie), "replaced ours.elapsed"),
+    "its code": (lambda m: setattr(m.elapsed, "__code__", _lie.__code__), "replaced the code of ours.elapsed"),
+    "its defaults": (lambda m: setattr(m.elapsed, "__defaults__", (5,)), "replaced the code of ours.elapsed"),
+    "a method": (lambda m: setattr(m.Watched, "elapsed", _lie), "replaced ours.Watched.elapsed"),
+    "a method's code": (lambda m: setattr(m.Watched.elapsed, "__code__", _lie.__code__), "replaced the code of ours.Watched.elapsed"),
+    "a static method's code": (lambda m: setattr(m.Watched.made, "__code__", _lie.__code__), "replaced the code of ours.Watched.made"),
+    "a property": (lambda m: setattr(m.Watched, "own", property(_lie)), "replaced ours.Watched.own"),
+    "a constant": (lambda m: setattr(m, "LIMIT", 4), "replaced ours.LIMIT"),
+    "a name before a builtin": (lambda m: setattr(m, "max", min), "added ours.max"),
+    "a value's type": (lambda m: setattr(m.c_float, "value", property(_lie)), "added ours.c_float.value"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_changed_in_the_harness_is_named(what: str) -> None:
+    held, watched = module("integrity").Held(), _watched()
+    held.module("ours", watched, classes=("ctypes",))
+    assert held.changed() == ""
+    watched.__dict__["__warningregistry__"] = {}
+    assert held.changed() == "", "what `warnings` adds by itself is nobody's doing"
+    change, said = CHANGES[what]
+    change(watched)
+    assert held.changed() == said
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+CACHE = {}
+SMS = None
+BLOCK = 64
+
+
+@triton.jit
+def poke(x, BLOCK: tl.constexpr):
+    tl.store(x, 1.0)
+
+
+def run_kernel(x):
+    global SMS
+    SMS = 132
+    CACHE[x] = 1
+"""
+SABOTAGE = {
+    "its entry": (lambda m: setattr(m, "run_kernel", _lie), "replaced the incumbent's module.run_kernel"),
+    "its entry's code": (
+        lambda m: setattr(m.run_kernel, "__code__", _lie.__code__),
+        "replaced the code of the incumbent's module.run_kernel",
+    ),
+    "a constant": (lambda m: setattr(m, "BLOCK", 16), "replaced the incumbent's module.BLOCK"),
+    "a jitted function": (lambda m: setattr(m, "poke", None), "replaced the incumbent's module.poke"),
+    "its launch": (lambda m: setattr(m.poke, "run", _lie), "added the incumbent's poke.run"),
+    "its body": (lambda m: setattr(m.poke, "fn", _lie), "replaced the incumbent's poke.fn"),
+    "a hook": (lambda m: m.poke.pre_run_hooks.append(_lie), "changed the incumbent's poke.pre_run_hooks"),
+}
+
+
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_an_incumbent_that_is_sabotaged_is_named(tmp_path: Path, what: str) -> None:
+    pytest.importorskip("triton")
+    integrity = module("integrity")
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    specification = importlib.util.spec_from_file_location("kernel_incumbent", tmp_path / "kernel.py")
+    assert specification and specification.loader
+    incumbent = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(incumbent)
+    held = integrity.Held()
+    integrity.hold_kernel(held, "incumbent", incumbent)
+    incumbent.run_kernel(3)
+    assert held.changed() == "", "what it does to itself is its own affair"
+    change, said = SABOTAGE[what]
+    change(incumbent)
+    assert held.changed() == said
+
+
+def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
+    """All of our modules that a kernel's process has, and a driver whose functions are those of the C library."""
+    integrity, cuda = module("integrity"), module("cuda")
+    held = integrity.Held()
+    held.module("the harness's cuda", cuda, classes=integrity.FOREIGN_CLASSES)
+    driver = object.__new__(cuda.Driver)
+    function = ctypes.CDLL(None).labs
+    function.argtypes, function.restype = [ctypes.c_long], ctypes.c_long
+    driver._bound = {"labs": function}
+    host = type("Host", (), {"run": _lie})()
+    host.driver, host.cycles, host.calls = driver, 1.0, []
+    snapshot = object.__new__(integrity.Snapshot)
+    snapshot.held, snapshot.readers, snapshot.flags = held, {}, {"current stream": 0, "current device": 0}
+    snapshot.current_stream, snapshot.current_device = (lambda index: 0), (lambda: 0)
+    snapshot.host(host, ("driver", "cycles"))
+    host.calls = [1]
+    assert snapshot.changed() == ""
+    function.errcheck = lambda *_: 0
+    assert snapshot.changed() == "replaced what becomes of the driver's labs"
+    del function.errcheck
+    assert snapshot.changed() == ""
+    host.run = _lie
+    assert snapshot.changed() == "added the harness's host.run"
+    del host.run
+    vars(driver)["elapsed"] = _lie
+    assert snapshot.changed() == "added the harness's driver.elapsed"
+    del vars(driver)["elapsed"]
+    cuda.Driver.elapsed = _lie
+    assert snapshot.changed() == "replaced the harness's cuda.Driver.elapsed"

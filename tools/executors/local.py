@@ -26,7 +26,7 @@ from tools.artifacts import Device, Finished, Job, Usage, digest
 from tools.errors import DeviceBusyError, DiskFullError, HarnessError, InfrastructureError, SettingsError, StorageError
 from tools.executors.base import NAMES, Executor
 from tools.executors.machine import describe_cpu
-from tools.executors.nvidia import Driver, descends_from
+from tools.executors.nvidia import Driver, Occupant, descends_from
 from tools.records import Blobs, unwritable, without_room
 
 PASSED_ON = (
@@ -45,6 +45,12 @@ PASSED_ON = (
 """The only variables of ours that a job sees: no key or token among them."""
 LOCK_WAIT_S = 120.0
 GRACE_S = 2.0
+LINGER_S, POLL_S = 3.0, 0.1
+"""A process that has ended is listed on its GPU for less than this."""
+QUIET_S = 1.5
+"""Work of ours that has ended shows in a GPU's share of time in use for less than this."""
+IDLE_SHARE = 10
+"""Per cent of the time in use from which on a GPU without a process of ours is somebody else's."""
 
 
 class Local(Executor):
@@ -74,6 +80,12 @@ class Local(Executor):
         self._idle: queue.SimpleQueue[_Launcher] = queue.SimpleQueue()
         self._launchers: list[_Launcher] = []
         self._servers: dict[str, _Server] = {}
+        self._first: dict[str, frozenset[int]] = {}
+        """UUID of a GPU -> the processes that were on it before any of ours."""
+        self._resident: dict[str, int] = {}
+        """UUID of a GPU on which a process of ours stays -> its share of time in use before that, per cent."""
+        self._telling = False
+        """The driver has listed a process of ours under the number that we know it by."""
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
@@ -84,6 +96,7 @@ class Local(Executor):
 
     def run(self, job: Job) -> Finished:
         device = self._device(job)
+        self._note(device, stays=bool(job.warm))
         with contextlib.ExitStack() as stack:
             stack.enter_context(_disk_errors(self.scratch))
             if job.needs.exclusive:
@@ -126,20 +139,64 @@ class Local(Executor):
         return device
 
     def _company(self, device: Device) -> list[str]:
-        """Processes on a GPU that are not ours. One that /proc does not show may be ours under another number once we run some there."""
+        """Processes on a GPU that are not ours.
+
+        Those that were there before anything of ours are others', wherever they live. Of the rest only such count as /proc shows, or as
+        stay while the driver lists processes of ours under the numbers that we know: in a container ours may go by other numbers, and one
+        that has just ended is listed a little longer.
+        """
         if device.kind != "cuda":
             return []
-        ours = os.getpid()
-        found = [process for process in self.driver.occupants(device) if not descends_from(process.pid, ours)]
-        if self._servers:
-            found = [process for process in found if Path(f"/proc/{process.pid}").exists()]
+        self._note(device)
+        first = self._first[device.details["uuid"]]
+        found = self._strangers(device)
+        end = time.monotonic() + LINGER_S
+        while doubtful := [p for p in found if p.pid not in first and not Path(f"/proc/{p.pid}").exists()]:
+            if time.monotonic() > end or not self._telling:
+                break
+            time.sleep(POLL_S)
+            found = self._strangers(device)
+        if not self._telling:
+            found = [process for process in found if process not in doubtful]
         return [f"process {process.pid} ({process.name})" for process in found]
+
+    def _note(self, device: Device, *, stays: bool = False) -> None:
+        """Before anything of ours runs on a GPU: who is there, and how busy it is; `stays`: from now on ours are there, too."""
+        if device.kind != "cuda":
+            return
+        uuid = device.details["uuid"]
+        if uuid not in self._first:
+            self._first[uuid] = frozenset(process.pid for process in self._strangers(device))
+        if stays and uuid not in self._resident:
+            self._resident[uuid] = self._idle_share(device)
+
+    def _strangers(self, device: Device) -> list[Occupant]:
+        """Who does not descend from us; notes whether somebody does."""
+        listed, ours = self.driver.occupants(device), os.getpid()
+        found = [process for process in listed if not descends_from(process.pid, ours)]
+        self._telling |= len(found) < len(listed)
+        return found
+
+    def _idle_share(self, device: Device) -> int:
+        """Per cent of the time in which kernels run on a GPU without ours, or did when ours came to stay; 0 where that is not told."""
+        if device.kind != "cuda":
+            return 0
+        if (known := self._resident.get(device.details["uuid"])) is not None:
+            return known
+        least, end = self.driver.share(device) or 0, time.monotonic() + QUIET_S
+        while least >= IDLE_SHARE and time.monotonic() < end:
+            time.sleep(POLL_S)
+            least = min(least, self.driver.share(device) or 0)
+        return least
 
     def _refuse_company(self, device: Device) -> None:
         """DeviceBusyError that names who else is on the GPU: nothing measured beside them would be worth anything."""
-        if others := self._company(device):
+        others = self._company(device)
+        share = 0 if others else self._idle_share(device)
+        if others or share >= IDLE_SHARE:
+            by = ", ".join(others) or f"somebody whom the driver does not name (kernels ran {share}% of the time, none of them ours)"
             raise DeviceBusyError(
-                f"{device.name} (cuda:{device.index}) is in use by {', '.join(others)}; wait until it has ended, or choose another GPU "
+                f"{device.name} (cuda:{device.index}) is in use by {by}; wait until it has ended, or choose another GPU "
                 "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
             )
 

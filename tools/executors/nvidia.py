@@ -43,6 +43,10 @@ class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
+class _Share(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 class Driver:
     """NVIDIA's driver on this machine. Without one there are no GPUs, and that is no error."""
 
@@ -60,11 +64,24 @@ class Driver:
             self._devices = self._look()
         return self._devices
 
+    def share(self, device: Device) -> int | None:
+        """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is not told."""
+        library, handle = self._handle(device)
+        found = _Share()
+        if library is None or library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(found)):
+            return None
+        return int(found.gpu)
+
+    def _handle(self, device: Device) -> tuple[ctypes.CDLL | None, ctypes.c_void_p]:
+        library, handle = self._open(), ctypes.c_void_p()
+        if library is None or library.nvmlDeviceGetHandleByUUID(device.details["uuid"].encode(), ctypes.byref(handle)):
+            return None, handle
+        return library, handle
+
     def occupants(self, device: Device) -> tuple[Occupant, ...]:
         """Processes with a compute context on `device`; empty where the driver does not tell."""
-        library = self._open()
-        handle = ctypes.c_void_p()
-        if library is None or library.nvmlDeviceGetHandleByUUID(device.details["uuid"].encode(), ctypes.byref(handle)):
+        library, handle = self._handle(device)
+        if library is None:
             return ()
         found = (_Process * 256)()
         count = ctypes.c_uint(len(found))

@@ -25,7 +25,7 @@ def answer(supervisor, request: dict) -> dict:
     meter = Meter(where, time.perf_counter)
     unavailable: dict[str, str] = {}
     field: dict[str, Library | Torch] = {}
-    found, ran, problem, culprit = [], {}, None, None
+    found, ran, problem, culprit, policy = [], {}, None, None, False
     order = random.Random(request["order_seed"])
     try:
         for lane, contestant in enumerate(request["contestants"], start=1):
@@ -44,7 +44,7 @@ def answer(supervisor, request: dict) -> dict:
         for workload in request["workloads"]:
             one(where, request, workload, field, unavailable, order, found, ran)
     except BrokenRuleError as error:
-        problem, culprit = f"the {error.culprit} {error}", error.culprit
+        problem, culprit, policy = f"the {error.culprit} {error}", error.culprit, error.policy
     except WorkloadError as error:
         raise InfraError(f"a workload cannot be timed: {error}") from error
     finally:
@@ -57,6 +57,7 @@ def answer(supervisor, request: dict) -> dict:
         "executed": ran,
         "problem": problem,
         "culprit": culprit,
+        "policy": policy,
         "telemetry": meter.read(),
     }
 
@@ -80,26 +81,23 @@ def one(
             raise InfraError("the inputs changed during a contest")
         found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
         for contestant in [c for c in field.values() if isinstance(c, Library)][1:]:
-            look_at(contestant, ran)
+            look_at(contestant, where, ran)
     finally:
         for contestant in field.values():
             contestant.finish()
         ring.close()
 
 
-def look_at(contestant: Library, ran: dict) -> None:
+def look_at(contestant: Library, where: place.Host, ran: dict) -> None:
     """Note what a kernel executed on the device; BrokenRuleError unless that was its own."""
     seen = contestant.executed()
     if not seen:
         return
-    if "unavailable" in seen:
-        ran.setdefault(contestant.name, []).append(f"not known: {seen['unavailable']}")
-        return
+    names, said = executed.look(seen, contestant.kernel.source(contestant.name), where.profiler)
     known = ran.setdefault(contestant.name, [])
-    known += [name for name in dict.fromkeys(seen["kernels"]) if name not in known]
-    said = executed.complaint(seen, contestant.kernel.source(contestant.name))
+    known += [name for name in names if name not in known]
     if said:
-        raise BrokenRuleError(contestant.name, said)
+        raise BrokenRuleError(contestant.name, said, policy=True)
 
 
 def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:

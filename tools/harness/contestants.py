@@ -102,7 +102,10 @@ class Library:
         if not self.kernel.launches:
             return {}
         self.ready()
-        return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]))
+        try:
+            return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]))
+        except KernelError as error:
+            raise BrokenRuleError(self.name, str(error)) from error
 
     def finish(self) -> None:
         if self.session:

@@ -1,5 +1,6 @@
 """Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
 
+import executed
 import place
 from kernels import Kernel, KernelError
 from workload import InfraError, Ring, Verdict, WorkloadError, spoken
@@ -27,6 +28,13 @@ class Runner:
             raise KernelError("wrote outside its output (the guard band beside it is changed)")
         if not ring.inputs_intact():
             raise KernelError("changed its inputs")
+
+    def look(self, ring: Ring) -> str | None:
+        """Completes "the kernel …" where the device executed something else than the candidate's own kernels."""
+        kernel = self.running["candidate"]
+        ring.slots.poison([0])
+        seen = kernel.profile("candidate", kernel.train(ring, [0], [0]))
+        return executed.look(seen, kernel.source("candidate"), self.place.profiler)[1]
 
     def close(self) -> None:
         for kernel in self.running.values():
@@ -86,6 +94,15 @@ def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
     widen = baseline.errors if baseline else None
     verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
     status = "passed" if verdict.ok else "failed" if case["required"] or baseline else "dropped"
+    # All candidates inherit from the user's own kernel, the one that comes without a baseline: what it may not launch is said at once.
+    alone = "baseline" not in request["libraries"] and not hidden and case["distribution"] == "as_given"
+    if verdict.ok and runner.place.launched and alone:
+        try:
+            said = runner.look(ring)
+        except KernelError as error:
+            return result(case, "failed", f"{where}: the kernel {error}", None)
+        if said:
+            return result(case, "failed", said, None) | {"policy": True}
     return result(case, status, "" if verdict.ok else f"{where}: {verdict.reason}", baseline, verdict)
 
 

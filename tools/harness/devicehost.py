@@ -27,6 +27,8 @@ PEEK = 64
 """Bytes of an output that are looked at while nothing may have been written yet."""
 MISSES = 3
 """After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed without."""
+FIXED = ("torch", "marker", "driver", "start", "end", "aside", "peeked", "sleep", "profiler", "clock", "cycles", "triton", "snapshot")
+"""Attributes of the host that no kernel changes."""
 PASSED_ON = (*sandbox.PASSED_ON, "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -71,6 +73,9 @@ class Host:
     def load(self, message: dict, fds: list[int]) -> dict:
         if self.snapshot is None:
             self.snapshot = integrity.Snapshot(self.torch, self.triton)
+            self.snapshot.host(self, FIXED)
+        for name in self.functions:
+            self.snapshot.kernel(name, sys.modules[f"kernel_{name}"], self.functions)
         path = message["path"]
         try:
             specification = importlib.util.spec_from_file_location(f"kernel_{message['name']}", path)
@@ -190,13 +195,36 @@ class Host:
 
     def profile(self, message: dict, fds: list[int]) -> dict:
         """Names and streams of what one train executes, after a fill of our own that shows which the given stream is."""
-        profiler, function = self.profiler, self.functions[self.name][0]
-        try:
-            with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
-                self.marker.fill_(1.0)
+        function, path = self.functions[self.name]
+        raised: list[BaseException] = []
+
+        def train() -> None:
+            try:
                 for given in self.calls:
                     function(**given)
                 self.torch.cuda.synchronize()
+            except BaseException as error:
+                raised.append(error)
+
+        seen = self._profiled(train)
+        if raised:
+            return {"error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"}
+        return seen
+
+    def profile_own(self, message: dict, fds: list[int]) -> dict:
+        """The same of a kernel of ours, in a process that has imported no other: can this machine's profiler see one at all?"""
+        seen = self._profiled(lambda: (warm_launch(self.marker), self.torch.cuda.synchronize()))
+        if "unavailable" not in seen and not any("touch" in name for name in seen["kernels"]):
+            return {"unavailable": "the profiler did not see a kernel of ours"}
+        return seen
+
+    def _profiled(self, train) -> dict:
+        """{kernels, streams, stream} of what `train()` runs, or {unavailable}."""
+        profiler = self.profiler
+        try:
+            with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+                self.marker.fill_(1.0)
+                train()
             events = [e for e in seen.profiler.kineto_results.events() if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
             events = [e for e in sorted(events, key=lambda e: e.start_ns()) if "ynchronize" not in e.name()]
         except Exception as error:
@@ -310,7 +338,7 @@ def serve(control: socket.socket, parent: int) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
     report = sandbox.shut_in_on_gpu(libc, hello, parent)
     channel.send({"sandbox": report | {"network": network}})
-    verbs = {verb: getattr(host, verb) for verb in ("load", "map", "prepare", "run", "inspect", "flush", "profile")}
+    verbs = {verb: getattr(host, verb) for verb in ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")}
     while True:
         try:
             message, fds = channel.recv()

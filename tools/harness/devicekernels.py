@@ -161,7 +161,14 @@ class DeviceKernel:
         self.channel.send({"op": "profile"})
         answer = self._answer("under the profiler", max(self.limit_s, 60))
         self._refuse(answer, "under the profiler")
+        self.channel.send({"op": "inspect"})
+        self._refuse(self._answer("between calls", 60), "under the profiler")
         return answer
+
+    def profile_own(self) -> dict:
+        """The same of a kernel of the harness, for a process without libraries."""
+        self.channel.send({"op": "profile_own"})
+        return self._answer("under the profiler", 60)
 
     def flush(self, size: int) -> None:
         """Walk through `size` bytes of other memory."""

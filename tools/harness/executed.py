@@ -16,6 +16,23 @@ def jitted(source: str) -> set[str]:
     return found
 
 
+UNSEEN = "not known: "
+"""How a note begins where the machine's profiler cannot say what a kernel executed; `tools.evidence` reads it."""
+
+
+def look(seen: dict, source: str, machine) -> tuple[list[str], str | None]:
+    """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as `DeviceKernel.profile` gives it.
+
+    `machine()` says the same of a kernel of ours in a process without foreign code: where the profiler sees that one, it is the candidate
+    that hides.
+    """
+    if "unavailable" not in seen:
+        return list(dict.fromkeys(seen["kernels"])), complaint(seen, source)
+    if "unavailable" in machine():
+        return [f"{UNSEEN}{seen['unavailable']}"], None
+    return [], f"hid what it executes from the profiler ({seen['unavailable']}), which sees the kernels of a process without it"
+
+
 def complaint(seen: dict, source: str) -> str | None:
     """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one given}."""
     own = jitted(source)

@@ -24,11 +24,13 @@ COLD = 2
 class BrokenRuleError(Exception):
     """A timed call broke a rule; `culprit` is the library's name."""
 
-    def __init__(self, culprit: str, text: str, *, wrong: bool = False):
+    def __init__(self, culprit: str, text: str, *, wrong: bool = False, policy: bool = False):
         super().__init__(text)
         self.culprit = culprit
         self.wrong = wrong
         """The values were wrong; nothing else was broken."""
+        self.policy = policy
+        """The values may be right, but not how it came by them."""
 
 
 class Call:

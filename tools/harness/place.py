@@ -6,7 +6,6 @@ import os
 import devicebuffers
 import devicekernels
 import kernels
-import nvml
 import telemetry
 from buffers import HostInputs, Inputs, Slots
 from pairs import COLD
@@ -111,10 +110,10 @@ class Device(Host):
     def __init__(self, supervisor, request: dict):
         self.supervisor, self.request = supervisor, request
         supervisor.choose(request.get("device_index", 0))
+        self.watch = supervisor.watch()  # before the oracle: who is on the GPU before us is not ours
         self.oracle = supervisor.oracle()
         self.facts = self.oracle.call("begin", task=request["task"], device=request["device"])
-        self.watch = nvml.Watch(supervisor.visible)
-        self.first = self.watch.read()
+        self.watch.begin()
 
     def cache(self) -> int:
         return self.facts["l2"]
@@ -149,13 +148,24 @@ class Device(Host):
         return self.watch.state()
 
     def disturbed(self, before, after, seconds: float, samples: list, slack_s: float) -> bool:
+        """Did others compute on the GPU meanwhile, or did it run dry? Lower clocks are noted apart: a kernel can bring them about."""
         return before != after or any(sample.starved for sample in samples)
 
     def settled(self) -> None:
         self.supervisor.device_nursery(self.facts["capability"]).settled()
 
     def telemetry(self) -> dict:
-        return {"gpu": self.watch.summary(self.first, self.watch.read())}
+        return {"gpu": self.watch.summary()}
+
+    def profiler(self) -> dict:
+        """What the profiler sees of a kernel of ours, in a process with no other: tried once, when it first matters."""
+        if self.supervisor.profiled is None:
+            kernel = self.kernel({})
+            try:
+                self.supervisor.profiled = kernel.profile_own()
+            finally:
+                kernel.close()
+        return self.supervisor.profiled
 
 
 def of(supervisor, request: dict) -> Host:

@@ -1,14 +1,19 @@
 """Counts one call of a Triton kernel with Nsight Compute; its times are no measurement (the counters need the kernel run again and again).
 
 `profile_ncu.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `profile_ncu.py launch` is the program that ncu
-looks into: inputs by reference.py's make_inputs on the GPU, two calls to compile and warm up, then the one that is counted.
+looks into: inputs by reference.py's make_inputs on the GPU, then the kernel, shut in as far as ncu bears it (sandbox.json says how): two
+calls to compile and warm up, then the one that is counted.
 """
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import sandbox
 
 SECTIONS = (
     "SpeedOfLight",
@@ -24,6 +29,9 @@ SECTIONS = (
 MOST = 8
 """Kernels of the one call that are looked at."""
 EXPORT_S = 60
+CPU_S = 600
+TEMPORARY, COMPILED = "scratch", "compiled"
+"""Folders in the job's: the only ones that a kernel may write to. ncu keeps its own lock files in the first."""
 
 
 def load(name):
@@ -38,10 +46,13 @@ def load(name):
 def launch():
     """Call run_kernel; only the last call lies between the marks that ncu waits for."""
     import torch
+    import triton  # noqa: F401  (what it reads is allowed by where it lies)
 
     asked = json.loads(Path("launch.json").read_text())
     made = load("reference").make_inputs(asked["dims"], asked["seed"])
     inputs = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
+    torch.cuda.synchronize()
+    shut_in(asked["ncu"])
     kernel = load("kernel")
     for _ in range(2):
         kernel.run_kernel(**inputs)
@@ -50,6 +61,15 @@ def launch():
     kernel.run_kernel(**inputs)
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStop()
+
+
+def shut_in(ncu):
+    """No file but what torch, Triton, the driver and ncu read, before a line of the kernel runs; how far it went to sandbox.json."""
+    here = Path.cwd()
+    readable = [str(here), sys.prefix, sys.base_prefix, str(Path(ncu).resolve().parent)]
+    with Path("sandbox.json").open("w") as told:
+        report = sandbox.shut_in_under_a_profiler(readable, [str(here / TEMPORARY), str(here / COMPILED)], CPU_S)
+        json.dump(report, told)
 
 
 def count():
@@ -61,6 +81,10 @@ def count():
     ncu += ["--export", "report", "--force-overwrite", "--metrics", ",".join(asked["metrics"])]
     ncu += [word for section in SECTIONS for word in ("--section", section)]
     target = [sys.executable, "-I", __file__, "launch"]
+    here = Path.cwd()
+    for name in (TEMPORARY, COMPILED):
+        (here / name).mkdir(exist_ok=True)
+    os.environ |= {"TMPDIR": str(here / TEMPORARY), "TRITON_CACHE_DIR": str(here / COMPILED)}
     done = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
     if "Failed to find metric" in done.stdout + done.stderr:
         # Another version of ncu knows other names; its sections are there all the same.

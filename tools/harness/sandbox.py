@@ -131,18 +131,31 @@ def shut_in_on_gpu(libc, hello: dict, parent: int) -> dict[str, object]:
     """Limits, no new privileges, no files but those that torch, Triton and the driver read, its own cache, and the GPU's nodes."""
     report: dict[str, object] = {"limits": limit(0, hello["cpu_s"], GPU_FILE_BYTES)}
     report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-    look = FS_READ_FILE | FS_EXECUTE
-    more = dict.fromkeys((*READABLE, *hello["readable"], "/bin", "/sbin"), look)
-    more |= {path: look for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
-    more |= dict.fromkeys(PSEUDO, FS_READ_FILE)
-    more |= {str(Path(module.__file__).parent): look for name in ("torch", "triton", "numpy") if (module := sys.modules.get(name))}
-    more[hello["cache"]] = FS_FILES
-    nodes = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
-    more |= {str(path): nodes for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
-    report["landlock"] = landlock(libc, (), more)
+    report["landlock"] = landlock(libc, (), gpu_files(hello["readable"], (hello["cache"],)))
     report["capabilities"] = drop_capabilities(libc)
     die_with_parent(parent)  # last: a change of credentials clears it
     return report
+
+
+def shut_in_under_a_profiler(readable, writable, cpu_s: int) -> dict[str, object]:
+    """What of it a profiler that has hooked this process bears, which needs its capabilities, its connection and its own files."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    report: dict[str, object] = {"limits": limit(0, cpu_s, GPU_FILE_BYTES)}
+    report["no_new_privileges"] = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    report["landlock"] = landlock(libc, (), gpu_files(readable, writable))
+    return report
+
+
+def gpu_files(readable, writable) -> dict[str, int]:
+    """path -> rights, for `landlock`: what torch, Triton and the driver read, `readable` besides, `writable` folders, the GPU's nodes."""
+    look = FS_READ_FILE | FS_EXECUTE
+    more = dict.fromkeys((*READABLE, *readable, "/bin", "/sbin"), look)
+    more |= {path: look for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path}
+    more |= dict.fromkeys(PSEUDO, FS_READ_FILE)
+    more |= {str(Path(module.__file__).parent): look for name in ("torch", "triton", "numpy") if (module := sys.modules.get(name))}
+    more |= dict.fromkeys(writable, FS_FILES)
+    nodes = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL
+    return more | {str(path): nodes for path in (*Path("/dev").glob("nvidia*"), Path("/dev/shm"))}
 
 
 def main() -> None:

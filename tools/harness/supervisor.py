@@ -23,6 +23,7 @@ import contest
 import correctness
 import devicekernels
 import kernels
+import nvml
 import sandbox
 import telemetry
 import timing
@@ -111,6 +112,9 @@ class Supervisor:
         self._caches: devicekernels.Caches | None = None
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         """The GPU of all our processes: what was visible to us, until a request chooses one."""
+        self._watches: dict[str, nvml.Watch] = {}
+        self.profiled: dict | None = None
+        """What the profiler saw of a kernel of ours; None: not tried yet."""
 
     def choose(self, index: int) -> None:
         """Use the GPU with this index among those visible to us; processes that see another one are ended."""
@@ -121,6 +125,12 @@ class Supervisor:
         if chosen != self.visible:
             self.restart()
             self.visible = chosen
+
+    def watch(self) -> nvml.Watch:
+        """Of the GPU of all our processes; made before the first of them is on it, and kept."""
+        if self.visible not in self._watches:
+            self._watches[self.visible] = nvml.Watch(self.visible)
+        return self._watches[self.visible]
 
     def oracle(self) -> TorchProcess:
         if self._oracle is None or not self._oracle.alive:
@@ -201,7 +211,7 @@ class Supervisor:
         for child in (self._oracle, self._nursery, self._device_nursery):
             if child is not None:
                 child.close()
-        self._oracle = self._nursery = self._device_nursery = None
+        self._oracle = self._nursery = self._device_nursery = self.profiled = None
 
     def close(self) -> None:
         self.restart()

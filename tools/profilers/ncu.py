@@ -22,6 +22,7 @@ from tools.profilers.base import Profiler
 from tools.records import Blobs
 
 PROGRAM = Path(__file__).parents[1] / "harness" / "profile_ncu.py"
+SANDBOX = PROGRAM.with_name("sandbox.py")
 PARAMETERS = Path("/proc/driver/nvidia/params")
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
 LIMIT_S = 300.0
@@ -114,7 +115,7 @@ class Ncu(Profiler):
         asked = {"dims": workload.dims, "seed": SEED, "ncu": ncu, "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)]}
         job = Job(
             files={
-                PROGRAM.name: blobs.put(PROGRAM.read_bytes()),
+                **{path.name: blobs.put(path.read_bytes()) for path in (PROGRAM, SANDBOX)},
                 "reference.py": blobs.put(task.reference),
                 f"kernel{language.suffix}": library,
                 "launch.json": blobs.put(json.dumps(asked)),
@@ -122,7 +123,7 @@ class Ncu(Profiler):
             argv=("{python}", PROGRAM.name),
             limits=Limits(wall_s=LIMIT_S),
             needs=Needs(device=language.device, exclusive=True),
-            results=("report.ncu-rep", "raw.csv", "details.csv"),
+            results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"),
         )
         finished = executor.run(job)
         raw = {name: sha for name, sha in finished.files.items() if name != "stdout.txt"}

@@ -26,6 +26,7 @@ NVML = r"""
 #include <string.h>
 typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } process;
 typedef struct { unsigned long long total, free, used; } memory;
+typedef struct { unsigned gpu, memory; } share;
 static const char *UUIDS[] = {"GPU-00000000-0000-0000-0000-000000000000", "GPU-01010101-0101-0101-0101-010101010101"};
 int nvmlInit_v2(void) { return getenv("STUB_NO_DRIVER") ? 9 : 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
@@ -47,6 +48,11 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, process *p) {
   const char *busy = getenv("STUB_PROCESS");  /* on the first GPU only */
   *n = 0;
   if (busy && (size_t)h == 1) { p[0].pid = atoi(busy); *n = 1; }
+  return 0;
+}
+int nvmlDeviceGetUtilizationRates(void *h, share *s) {
+  const char *set = getenv("STUB_SHARE");
+  s->gpu = set ? atoi(set) : 0;
   return 0;
 }
 int nvmlSystemGetProcessName(unsigned pid, char *b, unsigned n) { snprintf(b, n, "stub-trainer"); return 0; }
@@ -130,6 +136,34 @@ def test_our_own_processes_are_no_strangers(libraries: tuple[str, str], tmp_path
             assert executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))).exit_code == 0
         child.communicate(b"\n")
     assert descends_from(os.getpid(), os.getppid()) and not descends_from(os.getppid(), os.getpid())
+
+
+@needs_compiler
+def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
+    libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, timed = "4194300", Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
+    with local(libraries, tmp_path / "a", gpu=0) as executor:
+        executor.run(timed)
+        monkeypatch.setenv("STUB_PROCESS", elsewhere)
+        # Ours may go by numbers of the host: one that came later and is not shown cannot be told from them.
+        assert executor.run(timed).exit_code == 0
+    with local(libraries, tmp_path / "b", gpu=0) as executor:
+        executor.run(timed.model_copy(update={"needs": Needs(device="cuda")}))
+        with pytest.raises(DeviceBusyError, match=elsewhere):
+            executor.run(timed)
+
+
+@needs_compiler
+def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.executors.local.QUIET_S", 0.2)
+    monkeypatch.setenv("STUB_SHARE", "87")
+    timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
+    with local(libraries, tmp_path, gpu=0) as executor:
+        with pytest.raises(DeviceBusyError, match=r"does not name \(kernels ran 87% of the time, none of them ours\)"):
+            executor.run(timed)
+        monkeypatch.setenv("STUB_SHARE", "3")
+        assert executor.run(timed).exit_code == 0
 
 
 @needs_compiler

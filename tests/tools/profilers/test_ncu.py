@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,35 @@ def test_permission_is_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.
 
 def test_it_counts_on_gpus_only() -> None:
     assert "cpp kernels run elsewhere" in (ncu.Ncu().missing(Cpp()) or "")
+
+
+PRYING = """
+import json, sys
+sys.path.insert(0, "FOLDER")
+import profile_ncu
+profile_ncu.shut_in("/usr/local/cuda/bin/ncu")
+opened = []
+for path, mode in (("kernel.py", "r"), ("scratch/made", "w"), ("compiled/made", "w"), ("sandbox.py", "a"), ("new.py", "w"),
+                   ("/etc/passwd", "r"), ("/tmp/kernel-was-here", "w")):
+    try:
+        open(path, mode).close()
+        opened.append(path)
+    except OSError:
+        pass
+print(json.dumps(opened))
+"""
+
+
+def test_a_kernel_under_ncu_has_its_folder_to_read_and_two_to_write(tmp_path: Path) -> None:
+    for path in (ncu.PROGRAM, ncu.SANDBOX):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "kernel.py").touch()
+    for name in ("scratch", "compiled"):
+        (tmp_path / name).mkdir()
+    argv = [sys.executable, "-I", "-c", PRYING.replace("FOLDER", str(tmp_path))]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    report = json.loads((tmp_path / "sandbox.json").read_text())
+    assert report["no_new_privileges"] is True
+    if not report["landlock"].startswith("abi"):
+        pytest.skip(f"Landlock is {report['landlock']} here")
+    assert json.loads(done.stdout) == ["kernel.py", "scratch/made", "compiled/made"]
