@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from knowledge_base.artifacts import Attempt, Page, Passage
-from tools.artifacts import Artifact, Axis, Finding, Headroom, Remark, Task
+from tools.artifacts import Artifact, Axis, Finding, Headroom, Remark, Spec, Task
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
@@ -140,6 +140,8 @@ class AnalystBrief(Artifact):
     remarks: tuple[Remark, ...]
     headroom: Headroom
     records: tuple[str, ...]
+    specs: tuple[Spec, ...] = ()
+    """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
 
 
 class RetrieverBrief(Artifact):
@@ -166,6 +168,8 @@ class PlannerBrief(Artifact):
     methods_per_iteration: int
     variants: int
     records: tuple[str, ...]
+    specs: tuple[Spec, ...] = ()
+    """As in AnalystBrief."""
 
 
 class CoderBrief(Artifact):

@@ -13,6 +13,8 @@ from tools.records import Records, key
 from tools.registry import load
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
+REPAIRS = 1
+"""Times that a model is told what is wrong with its answer and asked again."""
 
 
 class Agent:
@@ -24,13 +26,23 @@ class Agent:
         self.records = records
         self.emit = emit
 
-    def ask(self, brief: Brief, answer: type[AnswerT]) -> AnswerT:
-        """The model's answer to `brief`; InfrastructureError when it is of another type than the one owed."""
-        return self.exchange(brief, answer)[0]
+    def ask(self, brief: Brief, answer: type[AnswerT], faults: Callable[[AnswerT], tuple[str, ...]] | None = None) -> AnswerT:
+        """The model's answer to `brief`; InfrastructureError when it is of another type than the one owed.
 
-    def exchange(self, brief: Brief, answer: type[AnswerT]) -> tuple[AnswerT, Record]:
+        `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS times at most.
+        What comes last is returned even so, and the role takes the faulty part out.
+        """
+        given, _ = self.exchange(brief, answer)
+        for _ in range(REPAIRS):
+            refused = faults(given) if faults else ()
+            if not refused:
+                break
+            given, _ = self.exchange(brief, answer, refused)
+        return given
+
+    def exchange(self, brief: Brief, answer: type[AnswerT], refused: tuple[str, ...] = ()) -> tuple[AnswerT, Record]:
         """The answer and the record of the exchange (request and reply as blobs, for review)."""
-        request = Request(role=self.role, brief=brief, answer=answer.__name__)
+        request = Request(role=self.role, brief=brief, answer=answer.__name__, refused=refused)
         asked = key(
             "exchange", role=self.role, model=type(self.model).__name__, options=self.model.options, request=request.model_dump_json()
         )

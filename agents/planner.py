@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
+from agents import sourced
 from agents.artifacts import Plan, PlannerBrief
 from agents.base import Agent
+from tools.uncited import uncited
 
 
 def plan(agent: Agent, brief: PlannerBrief) -> Plan:
-    """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`."""
-    proposed = agent.ask(brief, Plan)
+    """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`.
+
+    A figure of the hardware without a source is returned to the model with its line; what states one again is struck out too.
+    """
+    sources = sourced.known(brief)
+    proposed = agent.ask(brief, Plan, partial(sourced.faults, sources=sources))
+    if uncited(proposed.reason, sources):
+        proposed = proposed.model_copy(update={"reason": sourced.LEFT_OUT})
     faults = violations(proposed, brief)
     if not faults:
         return proposed
@@ -22,6 +31,7 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
 def violations(proposed: Plan, brief: PlannerBrief) -> dict[str, str]:
     """Method -> why the plan may not contain it (A5): known, in budget, priority kept, cited, one hypothesis with a prediction."""
     pages = {page.head.id: page for page in brief.dossier.methods}
+    sources = sourced.known(brief)
     spent: Counter[str] = Counter()
     faults: dict[str, str] = {}
     for position, item in enumerate(proposed.methods):
@@ -38,6 +48,8 @@ def violations(proposed: Plan, brief: PlannerBrief) -> dict[str, str]:
             faults[item.method] = "its hypothesis cites nothing"
         elif not item.hypothesis.expected:
             faults[item.method] = "its hypothesis predicts nothing"
+        elif sourced.unsourced(item.hypothesis, sources):
+            faults[item.method] = "its hypothesis states a figure of the hardware without a source"
         else:
             spent[item.axis] += 1
     return faults

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from graph import console
     from graph.artifacts import NotMeasured
     from graph.events import Observer
+    from graph.services import Ask
     from graph.settings import Settings
 
 EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
@@ -169,15 +171,15 @@ def _optimise(arguments: argparse.Namespace) -> int:
     from graph import run
     from graph.report.summary import summarise
 
-    with _Progress(quiet=arguments.quiet) as observers:
+    with _Progress(quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
-            ended = run.start(_settings(arguments), observers)
+            ended = run.start(_settings(arguments), progress.observers, progress.ask)
         elif arguments.verb == "resume":
-            ended = run.resume(arguments.workspace, observers)
+            ended = run.resume(arguments.workspace, progress.observers, progress.ask)
         else:
             from graph.versions import restart
 
-            ended = restart(arguments.workspace, arguments.version, observers)
+            ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask)
     if not isinstance(ended, tuple):
         return _not_measured(ended, arguments)
     state, workspace = ended
@@ -205,23 +207,44 @@ class _Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
+        self.live: console.Live | None = None
+        self.observers: tuple[Observer, ...] = ()
+        self.ask: Ask | None = self._asked if _terminal(sys.stdin) and _terminal(sys.stdout) else None
 
-    def __enter__(self) -> tuple[Observer, ...]:
+    def __enter__(self) -> _Progress:
         from graph import console
 
-        self.live: console.Live | None = None
         if self.quiet:
-            return ()
-        if sys.stdout is not None and sys.stdout.isatty():
+            pass
+        elif _terminal(sys.stdout):
             from rich.console import Console
 
             self.live = console.Live(Console()).__enter__()
-            return (self.live,)
-        return (console.Plain(_say),)
+            self.observers = (self.live,)
+        else:
+            self.observers = (console.Plain(_say),)
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self.live is not None:
             self.live.__exit__(None, None, None)
+
+    def _asked(self, question: str) -> str | None:
+        """What a person types at the terminal; the live line makes room meanwhile."""
+        if self.live is not None:
+            self.live.status.stop()
+        try:
+            return input(question)
+        except EOFError:
+            return None
+        finally:
+            if self.live is not None:
+                self.live.status.start()
+
+
+def _terminal(stream: TextIO | None) -> bool:
+    """Whether a person sits at `stream`."""
+    return stream is not None and stream.isatty()
 
 
 def _verified(results: Sequence[object], *, as_json: bool) -> int:

@@ -23,12 +23,25 @@ from tools.artifacts import (
 from tools.interpreter import Interpreted
 
 
+class Placeholder(Artifact):
+    """What a person said for a number that the wiki lacks (`on_unknown: ask`). No Spec: it is shown, and nothing rests on it."""
+
+    metric: str
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.metric}: {self.value:g} {self.unit} PLACEHOLDER (said by a person, not from the gpu-wiki)"
+
+
 class SpecSheet(Artifact):
     """Step 0 (E2): what is published, what is unknown, what was measured, and when the run stops."""
 
     product: str
     specs: tuple[Spec, ...]
     gaps: tuple[UnknownSpec, ...]
+    placeholders: tuple[Placeholder, ...] = ()
+    """For some of the gaps, which stay gaps."""
     roofs: tuple[Roof, ...]
     wiki: str
     """Root of the gpu-wiki that was asked."""
@@ -60,6 +73,9 @@ class Inspection(Artifact):
     headroom: Headroom
     """Of the objective."""
     target: Target
+    """The stop condition: measured roofs before published ones."""
+    published: Target | None = None
+    """The same held against what is published alone, to compare; None: nothing is."""
     analysis: Analysis
 
 
@@ -187,6 +203,8 @@ class NotMeasured(Artifact):
     """Whose published figures were asked for; None: the settings name none."""
     specs: tuple[Spec, ...]
     gaps: tuple[UnknownSpec, ...]
+    placeholders: tuple[Placeholder, ...] = ()
+    """As in SpecSheet."""
     reach: tuple[Reach, ...]
     inferred: tuple[str, ...] = ()
     """The task's: what was inferred, pinned or frozen."""

@@ -20,7 +20,7 @@ from graph.events import Events, Observer
 from graph.nodes.commits import own_history
 from graph.report import final
 from graph.report.summary import stored_state, versions
-from graph.services import Metered, Services, open_agents, open_executor, open_language, open_profilers
+from graph.services import Ask, Metered, Services, open_agents, open_executor, open_language, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
@@ -41,20 +41,20 @@ Ended = tuple[State, Path] | NotMeasured
 """The final state and the workspace; or, without the device that the task's language needs, what was found without it."""
 
 
-def start(settings: Settings, observers: Sequence[Observer] = ()) -> Ended:
-    """A new run from its settings to its report.
+def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | None = None) -> Ended:
+    """A new run from its settings to its report; `ask` puts questions to a person, None where nobody can answer.
 
     Raises SettingsError for input that cannot be used; found before the first measurement, it leaves no workspace behind.
     """
-    return _begin(settings, observers, lambda executor, blobs: load_task(settings, executor, blobs))
+    return _begin(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
 
 
-def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = ()) -> Ended:
+def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = (), ask: Ask | None = None) -> Ended:
     """A new run of a task that was probed before (`restart`)."""
-    return _begin(settings, observers, lambda executor, blobs: _screened(loaded, settings.linked_to or "kernel"))
+    return _begin(settings, observers, ask, lambda executor, blobs: _screened(loaded, settings.linked_to or "kernel"))
 
 
-def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Executor, Blobs], Loaded]) -> Ended:
+def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph import unmeasured
     from tools import task as tasks
     from tools import tuning
@@ -70,11 +70,11 @@ def _begin(settings: Settings, observers: Sequence[Observer], load: Callable[[Ex
             absent = lacking(executor.devices(), open_language(loaded.task.language).device)
             if absent is not None:
                 stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
-                return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent)
-            services = assemble(settings, workspace, loaded, executor, events)
+                return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
+            services = assemble(settings, workspace, loaded, executor, events, ask)
             if loaded.variants:
                 loaded = tuning.tuned(loaded, services.judge)
-                services = assemble(settings, workspace, loaded, executor, events)
+                services = assemble(settings, workspace, loaded, executor, events, ask)
             tasks.freeze(loaded.task, workspace.task_folder)
             workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
         except BaseException:
@@ -114,9 +114,9 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
     return loaded
 
 
-def resume(path: Path, observers: Sequence[Observer] = ()) -> tuple[State, Path]:
+def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
     """Take up a run where it stopped; a finished one returns its state at once."""
-    with opened(path, observers) as services:
+    with opened(path, observers, ask) as services:
         reconcile(services)
         return drive(services), services.workspace.root
 
@@ -133,7 +133,7 @@ def write_report(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
+def opened(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None, *, reading: bool = False) -> Iterator[Services]:
     """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device may be elsewhere."""
     from tools import task as tasks
 
@@ -148,13 +148,20 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
         with _executor(settings, workspace, events) as executor:
-            yield assemble(settings, workspace, loaded, executor, events, reading=reading)
+            yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading)
     finally:
         workspace.close()
 
 
 def assemble(
-    settings: Settings, workspace: Workspace, loaded: Loaded, executor: Executor, events: Events, *, reading: bool = False
+    settings: Settings,
+    workspace: Workspace,
+    loaded: Loaded,
+    executor: Executor,
+    events: Events,
+    ask: Ask | None = None,
+    *,
+    reading: bool = False,
 ) -> Services:
     """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
     from knowledge_base.experience import Experience
@@ -211,6 +218,7 @@ def assemble(
         started=time.monotonic(),
         spent_before=_spent(workspace),
         stopping=threading.Event(),
+        ask=ask,
     )
 
 

@@ -30,6 +30,8 @@ from tools.registry import load
 from tools.rules import Rule
 
 Emit = Callable[[str, Mapping[str, str]], None]
+Ask = Callable[[str], str | None]
+"""A question -> the line that was typed; None when the input ended."""
 
 
 class Metered(Executor):
@@ -88,6 +90,8 @@ class Services:
     """Wall seconds that earlier processes spent on this run."""
     stopping: threading.Event
     """Set by Ctrl-C: whatever has not begun does not begin."""
+    ask: Ask | None = None
+    """Puts a question to whoever sits at the terminal; None: nobody does."""
 
     @property
     def records(self) -> Records:

@@ -99,8 +99,8 @@ class Settings(Section):
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
-    on_unknown: Literal["continue", "stop"] = "continue"
-    """What a hardware number that the wiki lacks does to the run."""
+    on_unknown: Literal["continue", "ask", "stop"] = "continue"
+    """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops where nobody does."""
     workspaces: str = "workspaces"
     """Where workspaces are made, relative to the current folder."""
     linked_to: str | None = None

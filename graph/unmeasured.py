@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graph import unknown
 from graph.artifacts import NotMeasured, Reach
 from graph.nodes.prepare import published
 from graph.report.render import render
-from graph.services import open_language, open_profilers
+from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
 from knowledge_base.wiki import Wiki
 from tools import roofline
@@ -22,10 +23,10 @@ from tools.records import Blobs
 from tools.task import Loaded
 
 
-def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str) -> NotMeasured:
+def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None) -> NotMeasured:
     """Everything that needs no device of the task's language; `absent` says why there is none.
 
-    SettingsError where the kernel does not compile or is wrong: both are found without the device.
+    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where `on_unknown` says so.
     """
     task = loaded.task
     language = open_language(task.language)
@@ -40,6 +41,7 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     answers = published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
+    gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
     return NotMeasured(
         reason=_reason(absent, interpreted),
         task=task.name,
@@ -49,7 +51,8 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         missing=missing,
         product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
         specs=specs,
-        gaps=tuple(answer for answer in answers if isinstance(answer, UnknownSpec)),
+        gaps=gaps,
+        placeholders=unknown.settle(gaps, settings.hardware, settings.on_unknown, ask) if settings.hardware else (),
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )
@@ -86,7 +89,7 @@ def _unnamed() -> tuple[UnknownSpec, ...]:
 
 
 def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> Reach:
-    roofs = roofline.published(specs, ())
+    roofs = roofline.published(specs)
     roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
     least_s = roofline.memory_floor(seen.unique_bytes, roofs)
     return Reach(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)

@@ -10,7 +10,7 @@ from graph import run as runs
 from graph import workspace as workspaces
 from graph.artifacts import VersionMemory
 from graph.events import Observer
-from graph.services import open_language
+from graph.services import Ask, open_language
 from graph.workspace import Workspace
 from knowledge_base.experience import Experience
 from tools.errors import SettingsError, WorkspaceError
@@ -43,7 +43,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         workspace.close()
 
 
-def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> runs.Ended:
+def restart(path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None) -> runs.Ended:
     """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked."""
     workspace = workspaces.reopen(path)
     try:
@@ -58,7 +58,8 @@ def restart(path: Path, version: str, observers: Sequence[Observer] = ()) -> run
         settings = workspace.settings().model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
-    return runs.start_from(settings, loaded.model_copy(update={"task": loaded.task.model_copy(update={"baseline": kernel})}), observers)
+    task = loaded.task.model_copy(update={"baseline": kernel})
+    return runs.start_from(settings, loaded.model_copy(update={"task": task}), observers, ask)
 
 
 def _memory(workspace: Workspace, version: str) -> str:

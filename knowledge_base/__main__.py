@@ -10,7 +10,7 @@ from pathlib import Path
 
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Spec
+from tools.artifacts import Spec, UnknownSpec
 from tools.errors import InfrastructureError, SettingsError
 
 
@@ -37,6 +37,10 @@ def spec(arguments: argparse.Namespace) -> int:
     """Look one hardware number up."""
     wiki = Wiki.open(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
+    if isinstance(answer, UnknownSpec) and arguments.metric.startswith("measured_"):
+        from knowledge_base import overlay
+
+        answer = overlay.resolve(arguments.product, arguments.metric) or answer
     known = isinstance(answer, Spec)
     if arguments.json:
         print(json.dumps({"known": known, "line": specs.gap(answer), **answer.model_dump()}, indent=1))
@@ -48,16 +52,38 @@ def spec(arguments: argparse.Namespace) -> int:
 
 
 def lint(arguments: argparse.Namespace) -> int:
-    """Check every page of the wiki."""
+    """Check every page of the wiki, or every citation of a workspace."""
     from knowledge_base.lint import lint as check
     from tools import rules
 
+    if arguments.workspace is not None:
+        return _citations(arguments.workspace, arguments.wiki)
     wiki = Wiki.open(arguments.wiki)
     problems = check(wiki, frozenset(rule.id for rule in rules.load()))
     for problem in problems:
         print(problem)
     print(f"{len(wiki.pages)} pages, {len(problems)} problems")
     return 1 if problems else 0
+
+
+def _citations(workspace: Path, wiki: Path | None) -> int:
+    from knowledge_base import citations
+
+    checked = citations.check(workspace, Wiki.open(wiki or citations.wiki_of(workspace)))
+    for problem in checked.problems:
+        print(problem)
+    print(f"{checked.citations} citations, {len(checked.problems)} problems")
+    return 1 if checked.problems else 0
+
+
+def overlay(arguments: argparse.Namespace) -> int:
+    """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
+    from knowledge_base import overlay as pages
+
+    wiki = Wiki.open(arguments.wiki)
+    written = pages.write(arguments.record, wiki, workspace=arguments.workspace, home=arguments.home, replace=arguments.replace)
+    print(f"{written.path} {'is written' if written.changed else 'says this already'}")
+    return 0
 
 
 def experience(arguments: argparse.Namespace) -> int:
@@ -103,8 +129,16 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--qualifier", default="", help="such as sparse or per_direction; dense and total are meant otherwise")
     verb.set_defaults(run=spec)
 
-    verb = verbs.add_parser("lint", parents=[wiki], help="check every page", description=lint.__doc__)
+    verb = verbs.add_parser("lint", parents=[wiki], help="check every page, or every citation of a workspace", description=lint.__doc__)
+    verb.add_argument("--workspace", type=Path, metavar="DIR", help="open every citation of this run again, in the wiki that it used")
     verb.set_defaults(run=lint)
+
+    verb = verbs.add_parser("overlay", parents=[wiki], help="make a measured roof citable", description=overlay.__doc__)
+    verb.add_argument("record", help="file of a record of kind roof in a workspace, or its id with --workspace")
+    verb.add_argument("--workspace", type=Path, metavar="DIR", help="the workspace that holds the record")
+    verb.add_argument("--home", type=Path, help="folder that holds overlay/ (default: $KERNELWRIGHT_HOME)")
+    verb.add_argument("--replace", action="store_true", help="put it in the place of another record of the same device and driver")
+    verb.set_defaults(run=overlay)
 
     verb = verbs.add_parser("experience", help="show past attempts", description=experience.__doc__)
     verb.add_argument("what", choices=["list", "stats"])

@@ -22,12 +22,17 @@ HOME = "KERNELWRIGHT_HOME"
 LOG = "attempts.jsonl"
 
 
+def home_folder() -> Path:
+    """$KERNELWRIGHT_HOME, else ~/.local/share/kernelwright."""
+    return Path(os.environ.get(HOME) or "~/.local/share/kernelwright").expanduser()
+
+
 class Experience:
     """The attempts remembered under one home folder."""
 
     def __init__(self, home: Path | None = None) -> None:
-        """`home`: None for $KERNELWRIGHT_HOME, else ~/.local/share/kernelwright. Nothing is created before the first append."""
-        self.home = home or Path(os.environ.get(HOME) or "~/.local/share/kernelwright").expanduser()
+        """`home`: None for `home_folder()`. Nothing is created before the first append."""
+        self.home = home or home_folder()
         self.folder = self.home / "experience"
 
     def add(self, attempt: Attempt) -> bool:

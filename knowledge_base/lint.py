@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
 
-from knowledge_base import sheets
+from knowledge_base import sheets, specs
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Problem, Wiki
+from knowledge_base.figures import Figure
+from knowledge_base.names import Metrics, metrics
+from knowledge_base.wiki import HEADING, Problem, Wiki
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`[^`]*`")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
     """Everything wrong with `wiki`; `rules` are the ids that pages may name."""
     found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))]
-    return tuple(sorted((*wiki.problems, *found)))
+    return tuple(sorted((*wiki.problems, *found, *contradicting(specs.figures_of(wiki).figures, metrics(wiki)))))
+
+
+def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem]:
+    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same.
+
+    Within a page that is a row that stands there twice; what a product has by its architecture is compared where the two tables are
+    known. A figure with a caveat says itself that another is known, and a measurement or somebody else's figure does not contradict
+    the vendor's.
+    """
+    first: dict[tuple[str, ...], Figure] = {}
+    for figure in figures:
+        if figure.caveat or figure.via is not None:
+            continue
+        about = (figure.product, figure.variant, figure.metric, figure.qualifier, figure.evidence)
+        other = first.setdefault(about, figure)
+        if other.citation.path != figure.citation.path and known.scaled(other.value, other.unit) != known.scaled(figure.value, figure.unit):
+            text = f"{figure.metric} of {f'{figure.product} {figure.variant}'.strip()} is {figure.value:g} {figure.unit}, which contradicts"
+            said = f"{other.value:g} {other.unit} <- {other.citation}; correct one, or say in its caveat why they differ"
+            yield Problem(figure.citation.path, figure.citation.line, f"{text} {said}")
 
 
 def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:
     head = page.head
+    stem = PurePosixPath(page.path).stem
+    if head.id != stem and stem != "README":
+        yield Problem(page.path, 1, f"id {head.id!r} is not the file's name, {stem!r}; rename one of them")
     if not head.sources:
         yield Problem(page.path, 1, "names no sources")
     if not DATE.fullmatch(head.last_checked):
@@ -42,8 +68,27 @@ def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
     for number, line in enumerate(page.body.splitlines(), page.body_line):
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        for target in LINK.findall(line) if not fenced else ():
-            if "://" in target or target.startswith(("#", "mailto:")):
+        for target in LINK.findall(CODE.sub("", line)) if not fenced else ():
+            if "://" in target or target.startswith("mailto:"):
                 continue
-            if not ((wiki.root / page.path).parent / target.partition("#")[0]).exists():
+            name, _, anchor = target.partition("#")
+            file = (wiki.root / page.path).parent / name if name else wiki.root / page.path
+            if not file.exists():
                 yield Problem(page.path, number, f"link to {target!r} leads nowhere")
+            elif anchor and file.suffix == ".md" and anchor not in _anchors(file):
+                yield Problem(page.path, number, f"link to {target!r}: no heading there has the anchor {anchor!r}")
+
+
+def _anchors(file: Path) -> frozenset[str]:
+    """The anchors of a Markdown file, as the usual renderers make them of its headings."""
+    found: list[str] = []
+    fenced = False
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        match = None if fenced else HEADING.match(line)
+        if match:
+            name = re.sub(r"[^\w\- ]", "", match[2].lower()).replace(" ", "-")
+            again = sum(one == name or re.fullmatch(rf"{re.escape(name)}-\d+", one) is not None for one in found)
+            found.append(f"{name}-{again}" if again else name)
+    return frozenset(found)

@@ -118,10 +118,11 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
     return pick(measured, key=lambda roof: roof.value, default=None)
 
 
-def published(specs: Sequence[Spec], measured: Sequence[Roof]) -> tuple[Roof, ...]:
-    """The roofs that targets are set by: those that are cited, and what was measured here only where nothing is.
+def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
+    """The roofs that cited figures give.
 
-    A sparse peak, a unit that is not a rate of bytes or operations, or a figure that is not the vendor's or measured, is no roof.
+    A sparse peak, a unit that is not a rate of bytes or operations, and a figure that neither its vendor published nor anybody measured
+    are no roofs.
     """
     cited: dict[RoofMetric, Roof] = {}
     for spec in specs:
@@ -137,7 +138,7 @@ def published(specs: Sequence[Spec], measured: Sequence[Roof]) -> tuple[Roof, ..
             continue
         unit = "B/s" if metric == "memory_bandwidth" else "op/s"
         cited[metric] = Roof(metric=metric, value=spec.value * scale, unit=unit, origin="cited", source=str(spec.citation))
-    return (*cited.values(), *(roof for roof in measured if roof.metric not in cited))
+    return tuple(cited.values())
 
 
 def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis, int]:

@@ -19,6 +19,8 @@ class Request(Artifact):
     brief: Brief
     answer: str
     """Name of the answer type that is owed."""
+    refused: tuple[str, ...] = ()
+    """Why the answer before was not accepted, one sentence a fault; empty: this is the first time of asking."""
 
 
 class Tokens(Artifact):

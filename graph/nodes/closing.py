@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agents import gatekeeper
 from agents.artifacts import GatekeeperBrief, Plan
+from graph import cited
 from graph.artifacts import Attribution, Inspection, Judged, Scored, VersionMemory
 from graph.nodes.commits import commit_version
 from graph.nodes.propose import trials
@@ -42,6 +43,8 @@ def close(state: State, services: Services) -> Closed:
     if commit is not None:
         record = services.records.get(commit.trailers["Evidence"])
         return Closed(Verdict.model_validate(record.payload), record.id, commit.id)
+    # A verdict must not rest on an archive whose citations no longer hold.
+    cited.sheet(state["specs"], services)
     weighed = _gather(state, services)
     verdict = gate.decide(weighed, services.settings.judge)
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)

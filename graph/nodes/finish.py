@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from graph import cited
 from graph.artifacts import FinalBenchmark, Standing
 from graph.nodes.commits import commit_report
 from graph.report import final
@@ -19,6 +20,7 @@ from tools.errors import WorkspaceError
 def finalise(state: State, services: Services) -> State:
     """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the report."""
     audit(services)
+    cited.sheet(state["specs"], services)
     wanted = services.settings.benchmark
     frameworks: list[Literal["eager", "compile"]] = ["eager"] if wanted.eager else []
     if wanted.compile:

@@ -6,6 +6,7 @@ import math
 
 from agents import profiler_analyst
 from agents.artifacts import AnalystBrief
+from graph import cited, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
 from graph.report.render import percent, seconds
@@ -15,7 +16,7 @@ from graph.state import State
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
 from tools import evidence, roofline, rules
-from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Task, UnknownSpec
+from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Target, Task, UnknownSpec
 from tools.environment import Environment
 from tools.errors import SettingsError
 from tools.records import key
@@ -43,35 +44,30 @@ def retrieve_specs(state: State, services: Services) -> State:
     """Published numbers of the product, cited or UNKNOWN; what is unknown is never patched (law 2)."""
     settings = services.settings
     product = settings.hardware or services.device.name
-    answers = published(services.wiki, services.task, product, settings.variant)
-    gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-    if gaps and settings.on_unknown == "stop":
-        raise SettingsError(f"on_unknown: stop, and the gpu-wiki does not answer {gaps[0].metric} of {product}: {gaps[0].reason}")
-    sheet = SpecSheet(
-        product=product,
-        specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
-        gaps=gaps,
-        roofs=services.roofs,
-        wiki=services.wiki.root.name,
-    )
-    record = services.keep("specs", sheet, product=product)
-    return State(specs=record.id, summary=f"{len(sheet.specs)} specs cited, {len(gaps)} UNKNOWN")
+    # Looked up first: a person who answered is not asked again after a kill.
+    record = services.records.find(key("specs", product=product, variant=settings.variant))
+    if record is None:
+        answers = published(services.wiki, services.task, product, settings.variant)
+        gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
+        sheet = SpecSheet(
+            product=product,
+            specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
+            gaps=gaps,
+            placeholders=unknown.settle(gaps, product, settings.on_unknown, services.ask),
+            roofs=services.roofs,
+            wiki=services.wiki.root.name,
+        )
+        record = services.keep("specs", sheet, product=product, variant=settings.variant)
+    found = SpecSheet.model_validate(record.payload)
+    said = f", {len(found.placeholders)} placeholders" if found.placeholders else ""
+    return State(specs=record.id, summary=f"{len(found.specs)} specs cited, {len(found.gaps)} UNKNOWN{said}")
 
 
 def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
-    """What the wiki says of the product that bears on the task: one answer for each metric.
-
-    All of them set targets, so a figure that may not is a gap.
-    """
+    """What the wiki says of the product that bears on the task: one answer for each metric."""
     peak = MATRIX_PEAKS.get(roofline.precision(task))
     wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
-    return tuple(_fit_for_targets(specs.resolve(wiki, product, metric, variant)) for metric in wanted)
-
-
-def _fit_for_targets(answer: Spec | UnknownSpec) -> Spec | UnknownSpec:
-    if isinstance(answer, UnknownSpec) or answer.sets_targets:
-        return answer
-    return UnknownSpec(metric=answer.metric, reason=f"an {answer.evidence} figure sets no target: {answer}")
+    return tuple(specs.resolve(wiki, product, metric, variant) for metric in wanted)
 
 
 def establish_baseline(state: State, services: Services) -> State:
@@ -125,8 +121,8 @@ def profile(state: State, services: Services) -> State:
     """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
     candidate = services.candidate(state["incumbent"])
     record = services.records.find(key("inspection", candidate=candidate.id))
+    sheet = cited.sheet(state["specs"], services)
     if record is None:
-        sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
         inspection, parents = _inspect(candidate, services, sheet.specs)
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
@@ -142,24 +138,23 @@ def profile(state: State, services: Services) -> State:
     return update
 
 
-def _inspect(candidate: Candidate, services: Services, cited: tuple[Spec, ...]) -> tuple[Inspection, tuple[str, ...]]:
+def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = _profiles(candidate, services)
-    ceiling = services.roofs
+    published = roofline.published(specs)
+    # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
+    ceiling = services.roofs or published
     rows = _rooflines(services, calibration, ceiling)
     whole = _whole(services, rows)
     facts = {**_facts(services, rows, ceiling), **_traffic(services, profiles)}
     findings = rules.evaluate(tuple(zip(profiles, records, strict=True)), facts, services.rules)
-    # Targets are set by what is published; what is measured steps in only where the wiki is silent.
-    published = roofline.published(cited, ceiling)
-    target = roofline.target(
-        [(w.weight, row.headroom) for w, row in zip(services.task.workloads, _rooflines(services, calibration, published), strict=True)],
-        published,
-        services.settings.stop.target_fraction,
-        roofline.precision(services.task),
-    )
+    target = _target(services, rows, ceiling)
+    named = {roof.metric for roof in published}
+    alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
-    brief = AnalystBrief(source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records))
+    brief = AnalystBrief(
+        source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records), specs=specs
+    )
     analysis = profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
     inspection = Inspection(
         candidate=candidate.id,
@@ -172,9 +167,15 @@ def _inspect(candidate: Candidate, services: Services, cited: tuple[Spec, ...]) 
         rooflines=rows,
         headroom=whole,
         target=target,
+        published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
         analysis=analysis,
     )
     return inspection, (calibration.id, *records)
+
+
+def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
+    weighted = [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
+    return roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
 
 
 def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:

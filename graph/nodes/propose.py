@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents import coder, knowledge_retriever, planner
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
+from graph import cited
 from graph.artifacts import Inspection, Judged
 from graph.report.summary import versions
 from graph.services import Services
@@ -54,6 +55,7 @@ def plan(state: State, services: Services) -> State:
         methods_per_iteration=search.methods_per_iteration,
         variants=search.variants,
         records=(state["profile"], *inspection.profile_records),
+        specs=cited.sheet(state["specs"], services).specs,
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])

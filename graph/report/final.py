@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from graph import cited
 from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet
 from graph.report.render import render
 from graph.report.summary import versions
@@ -45,6 +46,7 @@ def report(state: State, services: Services) -> str:
     last = inspections.get(state["incumbent"])
     # By id: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
     exchanges = sorted((record for record in services.records if record.kind == "exchange"), key=lambda record: record.id)
+    sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
     return render(
         "report.md",
         task=services.task,
@@ -62,7 +64,9 @@ def report(state: State, services: Services) -> str:
         inspection_records={c: record.id for c, record in inspected.items()},
         retrospective=retrospective,
         left=list(dict.fromkeys(finding.rule for finding in last.findings)) if last else [],
-        sheet=SpecSheet.model_validate(services.records.get(state["specs"]).payload),
+        sheet=sheet,
+        # Rendered again later the report must still come out, so that it says which citations no longer hold instead of refusing.
+        changed=[spec.metric for spec, _ in cited.stale(sheet, services.wiki)],
         wall_s=benchmark_of.wall_s if benchmark_of else services.wall_s(),
         tokens=sum(r.payload["usage"][side] for r in exchanges for side in ("input", "output")),
         exchanges=exchanges,

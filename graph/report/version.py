@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
-from graph.artifacts import Attribution, Inspection, Judged, SpecSheet
+from graph import cited
+from graph.artifacts import Attribution, Inspection, Judged
 from graph.report.render import render
-from tools import evidence, gate
+from tools import evidence, gate, roofline
 from tools.artifacts import Artifact, Candidate, Record
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def inspected(inspection: Inspection, record: str) -> dict[str, str]:
                 "workloads": [row.model_dump(mode="json") for row in inspection.rooflines],
                 "objective": inspection.headroom.model_dump(mode="json"),
                 "target": inspection.target.model_dump(mode="json"),
+                "published": inspection.published.model_dump(mode="json") if inspection.published else None,
             }
         ),
         "analysis.md": render("analysis.md", i=inspection, record=record),
@@ -100,9 +102,9 @@ def render_baseline(
     settings = services.settings
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
-    sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
+    sheet = cited.sheet(state["specs"], services)
     methods = [page for page in services.wiki.pages if page.head.type == "method" and services.task.language in page.head.languages]
-    targets = {p.head.id: p.head.signature[services.architecture] for p in methods if services.architecture in p.head.signature}
+    targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.build(baseline).payload)
     return {
@@ -112,8 +114,12 @@ def render_baseline(
             task=services.task,
             seen=services.seen,
             sheet=sheet,
+            sheet_record=state["specs"],
+            roofs=(*roofline.published(sheet.specs), *sheet.roofs),
             rooflines=found.rooflines,
+            inspection=inspection.id,
             target=found.target,
+            published=found.published,
             stop=settings.stop,
             search=settings.search,
             budget=settings.budget,

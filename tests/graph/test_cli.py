@@ -355,9 +355,7 @@ def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pyte
 @pytest.mark.slow
 def test_interrupted_and_resumed(tmp_path: Path, config: Path, own_home: Path) -> None:
     settings = yaml.safe_load(config.read_text())
-    config.write_text(
-        yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 3, "iterations": 1}})
-    )
+    config.write_text(yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 3, "iterations": 1}}))
     # On a busy machine the run may end before the signal comes: then another one is interrupted.
     for _ in range(5):
         before, code, errors = interrupted(config)
@@ -410,3 +408,10 @@ def processes() -> list[tuple[str, str]]:
         if words[0] and int(path.name) != os.getpid():
             found.append((place, b" ".join(words).decode(errors="replace").strip()))
     return found
+
+
+def test_the_citations_of_a_run_hold(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    from knowledge_base.__main__ import main as ask
+
+    assert ask(["lint", "--workspace", str(finished.root)]) == 0
+    assert int(capsys.readouterr().out.split()[-4]) > 10

@@ -42,7 +42,7 @@ def test_every_role_has_the_default_model(tmp_path: Path) -> None:
         (GOOD + "models: {coder: 3}\n", ["models.coder: must hold keys and values", "provider"]),
         (GOOD + "models: 3\n", ["models: must be keys and values", "not 3"]),
         (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
-        (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue' or 'stop', not 'maybe'"]),
+        (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue', 'ask' or 'stop', not 'maybe'"]),
         (GOOD + "models: {painter: {}}\n", ["models.painter", "planner"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),

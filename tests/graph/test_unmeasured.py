@@ -107,3 +107,10 @@ def test_a_kernel_that_is_wrong_is_refused_all_the_same(
     captured = capsys.readouterr()
     assert said in captured.err and "kernel.py" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["status"] == "refused"
+
+
+@pytest.mark.parametrize("policy", ["stop", "ask"])
+def test_what_the_wiki_lacks_stops_it_where_the_settings_say_so(tmp_path: Path, policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hardware="H20000", on_unknown=policy) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(f"error: on_unknown: {policy}, and ") and "H20000" in said and "\n" not in said

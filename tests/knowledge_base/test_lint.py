@@ -1,9 +1,13 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from knowledge_base.lint import lint
+from knowledge_base.figures import Figure
+from knowledge_base.lint import contradicting, lint
+from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
+from tools.artifacts import Citation, Evidence
 
 GOOD = {
     "id": "x",
@@ -25,7 +29,7 @@ def problems(root: Path, body: str = "", **changes: str) -> list[str]:
 
 def test_a_good_page_has_none(tmp_path: Path):
     (tmp_path / "other.txt").write_text("")
-    assert problems(tmp_path, "[a](other.txt#part) [b](https://example.org) [c](#here)\n```\n[d](nowhere.md)\n```\n") == []
+    assert problems(tmp_path, "[a](other.txt#part) [b](https://example.org) [c](#here)\n# Here\n```\n[d](nowhere.md)\n```\n") == []
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,72 @@ def test_a_product_neither_repeats_nor_contradicts_a_limit_of_its_capability(tmp
     (repeats,) = problems(tmp_path, own.format("32"), **hardware)
     (contradicts,) = problems(tmp_path, own.format("64"), **hardware)
     assert "repeats <gpu-wiki>/limits.md:10" in repeats and "contradicts" in contradicts
+
+
+def test_an_id_is_the_name_of_its_file(tmp_path: Path):
+    assert problems(tmp_path, id="y") == ["x.md:1: id 'y' is not the file's name, 'x'; rename one of them"]
+
+
+def test_an_id_that_two_pages_bear_is_named(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    problems(tmp_path / "a")
+    assert problems(tmp_path) == ["x.md:1: id 'x' is already that of a/x.md"]
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        ("[a](#two-words-and-code)", None),
+        ("[a](#here-1)", None),
+        ("[a](x.md#here)", None),
+        ("`[a](nowhere.md)`", None),
+        ("[a](#gone)", "no heading there has the anchor 'gone'"),
+        ("[a](x.md#here-2)", "no heading there has the anchor 'here-2'"),
+        ("[a](#comment)", "'comment'"),
+    ],
+)
+def test_an_anchor_must_be_that_of_a_heading(tmp_path: Path, link: str, says: str | None):
+    body = f"# Here\n## Two words, and `code`\n## Here\n```\n# comment\n```\n{link}\n"
+    found = problems(tmp_path, body)
+    assert found == [] if says is None else says in found[0] and found[0].startswith("x.md:16: ")
+
+
+def sheet(root: Path, name: str, row: str) -> None:
+    head = "".join(f"{key}: {value}\n" for key, value in (GOOD | {"id": name, "type": "hardware"}).items() if key not in ("axis", "rules"))
+    (root / f"{name}.md").write_text(f"---\n{head}applies_to: [P100, X]\n---\n{TABLE}{row}\n")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("| memory_bandwidth | 2000 | GB/s |  | key |", None),
+        ("| fp32 | 9 | TFLOPS | dense | key |", None),
+        ("| memory_bandwidth | 3 | TB/s |  | key |", "memory_bandwidth of P100 X is 3 TB/s, which contradicts 2 TB/s <- <gpu-wiki>/a.md:"),
+    ],
+)
+def test_pages_that_contradict_each_other_are_named(tmp_path: Path, row: str, says: str | None):
+    sheet(tmp_path, "a", "| memory_bandwidth | 2 | TB/s |  | key |")
+    sheet(tmp_path, "b", row)
+    found = [str(problem) for problem in lint(Wiki.open(tmp_path), frozenset({"known"}))]
+    assert found == [] if says is None else len(found) == 1 and found[0].startswith("b.md:") and says in found[0]
+
+
+def test_a_caveat_or_other_evidence_is_no_contradiction():
+    def figure(page: str, value: float, evidence: Evidence = "vendor", caveat: str = "") -> Figure:
+        place = Citation(path=page, line=1, sha256="0" * 64)
+        return Figure("P100", "X", "tdp", value, "W", "", place, evidence=evidence, caveat=caveat)
+
+    known = metrics(Wiki.open())
+    assert list(contradicting((figure("a.md", 300.0), figure("b.md", 250.0)), known))
+    assert not list(contradicting((figure("a.md", 300.0), figure("b.md", 250.0, caveat="the other document says 300")), known))
+    assert not list(contradicting((figure("a.md", 300.0), figure("b.md", 250.0, evidence="measured")), known))
+
+
+def test_a_page_that_cannot_be_used_costs_only_itself(tmp_path: Path):
+    (tmp_path / "latin.md").write_bytes("---\nid: latin\ntitle: größe\n---\n".encode("latin-1"))
+    (tmp_path / "open.md").write_text("---\nid: open\n")
+    (tmp_path / "broken.md").write_text("---\nid: broken\ntype: [\n---\n")
+    found = problems(tmp_path)
+    assert [text.partition(":")[0] for text in found] == ["broken.md", "latin.md", "open.md"]
+    assert "utf-8" in found[1] and re.match(r"broken\.md:[34]: ", found[0])
+    assert Wiki.open(tmp_path).page("x")

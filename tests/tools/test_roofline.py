@@ -1,7 +1,7 @@
 import pytest
 
-from tools.artifacts import Argument, Citation, Device, Headroom, NumericPolicy, Quantity, Roof, Spec, Task, Workload
-from tools.roofline import budget, facts, headroom, memory_floor, precision, published, target, traffic
+from tools.artifacts import Argument, Citation, Device, Evidence, Headroom, NumericPolicy, Quantity, Roof, Spec, Task, Workload
+from tools.roofline import best, budget, facts, headroom, memory_floor, precision, published, target, traffic
 
 
 def roof(metric, value, origin="measured"):
@@ -154,28 +154,36 @@ def test_a_device_without_matrix_units_is_held_against_its_float32():
     assert headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
 
 
-def spec(metric, value, unit, qualifier=""):
+def spec(metric, value, unit, qualifier="", evidence="vendor"):
     citation = Citation(path="p.md", line=3, sha256="0" * 64)
-    return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation)
+    return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation, evidence=evidence)
 
 
-def test_targets_rest_on_what_is_published():
+def test_cited_figures_are_roofs():
     cited = (spec("memory_bandwidth", 2.5, "TB/s"), spec("fp32", 7.0, "TFLOPS", "dense"), spec("bf16_tensor", 9.0, "TFLOPS", "sparse"))
-    found = {r.metric: r for r in published((*cited, spec("tdp", 700.0, "W")), ROOFS)}
+    found = {r.metric: r for r in published((*cited, spec("tdp", 700.0, "W")))}
     assert (found["memory_bandwidth"].value, found["memory_bandwidth"].origin) == (2.5e12, "cited")
     assert found["memory_bandwidth"].source == "<gpu-wiki>/p.md:3"
     assert found["compute_float32"].value == 7e12
     assert "compute_bfloat16" not in found, "a sparse peak is no roof"
-    assert found["launch_latency"].origin == "measured", "what nobody publishes is measured"
-    assert published((), ROOFS) == ROOFS
+    assert published(()) == ()
 
 
-@pytest.mark.parametrize(
-    ("evidence", "origin"), [("vendor", "cited"), ("measured", "cited"), ("unofficial", "measured"), ("mention", "measured")]
-)
-def test_no_target_rests_on_hearsay(evidence, origin):
+@pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
+def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
+    assert bool(published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))) is counts
+
+
+def test_a_target_prefers_what_was_measured_here():
+    cited = published((spec("memory_bandwidth", 2.5, "TB/s"),))
+    assert best((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
+    assert best(cited, "memory_bandwidth").origin == "cited"
+
+
+@pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
+def test_no_target_rests_on_hearsay(evidence: Evidence, counts: bool):
     cited = spec("memory_bandwidth", 2.5, "TB/s").model_copy(update={"evidence": evidence})
-    assert {r.origin for r in published((cited,), ROOFS) if r.metric == "memory_bandwidth"} == {origin}
+    assert bool(published((cited,))) is counts
 
 
 def test_traffic_is_bytes_counted_over_bytes_needed():

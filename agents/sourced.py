@@ -1,0 +1,49 @@
+"""What a model says of the hardware needs a source (law 2): figures without one are named field by field."""
+
+from __future__ import annotations
+
+from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
+from tools.uncited import Uncited, uncited
+
+LEFT_OUT = "The model's text is left out: it states a figure of the hardware without a source."
+
+
+def known(brief: PlannerBrief | AnalystBrief) -> frozenset[str]:
+    """The sources that an answer to `brief` can name: its records, the cited specs, the lines of the pages it was shown."""
+    found = {*brief.records, *(str(spec.citation) for spec in brief.specs)}
+    found.update(record for finding in brief.findings for record in finding.evidence)
+    if isinstance(brief, PlannerBrief):
+        found.update(attempt.evidence for attempt in brief.dossier.attempts)
+        shown = [(p.path, p.first_line, p.last_line) for p in brief.dossier.passages]
+        shown += [(p.path, p.body_line, p.body_line + len(p.body.splitlines()) - 1) for p in brief.dossier.methods]
+        found.update(f"<gpu-wiki>/{path}:{line}" for path, first, last in shown for line in range(first, last + 1))
+    return frozenset(found)
+
+
+def faults(answer: Plan | Analysis, sources: frozenset[str]) -> tuple[str, ...]:
+    """One sentence for each figure of hardware in the prose of `answer` that names none of `sources`: field, figure, line, remedy."""
+    return tuple(_sentence(field, one) for field, text in _prose(answer) for one in uncited(text, sources))
+
+
+def unsourced(hypothesis: Hypothesis, sources: frozenset[str]) -> bool:
+    """Whether a hypothesis states such a figure."""
+    return bool(uncited(hypothesis.change, sources) or uncited(hypothesis.rationale, sources))
+
+
+def _prose(answer: Plan | Analysis) -> tuple[tuple[str, str], ...]:
+    if isinstance(answer, Analysis):
+        return (("text", answer.text),)
+    told = [("reason", answer.reason)]
+    for item in answer.methods:
+        told += [
+            (f"{item.method}: hypothesis.change", item.hypothesis.change),
+            (f"{item.method}: hypothesis.rationale", item.hypothesis.rationale),
+        ]
+    return tuple(told)
+
+
+def _sentence(field: str, one: Uncited) -> str:
+    return (
+        f'{field}: {one.figure!r} stands without a source in "{one.sentence}"; put the citation `<gpu-wiki>/path:line` of a spec that you '
+        "were given behind it, name the record in the same sentence, or leave the figure out"
+    )

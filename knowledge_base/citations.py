@@ -1,0 +1,99 @@
+"""Every citation of the gpu-wiki in a workspace, opened again: does the line still say what was cited?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from knowledge_base.wiki import Problem, Wiki
+from tools.artifacts import digest
+from tools.errors import SettingsError
+
+READ = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
+"""Where a run writes citations down."""
+TEXT = re.compile(r"<gpu-wiki>/([^\s:`\"\\]+):(\d+)")
+STORED = re.compile(r'"path":\s*"([^"\\]+)",\s*"line":\s*(\d+),\s*"sha256":\s*"([0-9a-f]{64})"')
+"""A Citation as records hold it."""
+
+
+class Cited(NamedTuple):
+    """One citation where it stands."""
+
+    file: str
+    """Relative to the workspace."""
+    at: int
+    """Line in that file, from 1."""
+    path: str
+    line: int
+    sha256: str
+    """Empty where the file gives none: then any hash that the workspace holds for that line counts."""
+
+
+class Checked(NamedTuple):
+    """All citations of a workspace."""
+
+    citations: int
+    problems: tuple[Problem, ...]
+
+
+def check(workspace: Path, wiki: Wiki) -> Checked:
+    """Open every cited line again. SettingsError when `workspace` is no folder that a run made."""
+    if not (workspace / "records").is_dir():
+        raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
+    found: list[Cited] = []
+    problems: list[Problem] = []
+    for file in _files(workspace):
+        name = file.relative_to(workspace).as_posix()
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(name, 1, f"cannot be read: {error}"))
+            continue
+        found += _citations(name, text)
+    held: dict[tuple[str, int], set[str]] = {}
+    for one in found:
+        if one.sha256:
+            held.setdefault((one.path, one.line), set()).add(one.sha256)
+    problems += [problem for one in found if (problem := _stale(one, held, wiki)) is not None]
+    return Checked(len(found), tuple(sorted(set(problems))))
+
+
+def wiki_of(workspace: Path) -> Path | None:
+    """The `gpu_wiki_path` of a workspace's settings; None: the bundled wiki."""
+    path = workspace / "settings.yaml"
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"--workspace: {workspace} has no settings.yaml; name a folder that `python -m graph run` made") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path}: cannot be read; restore it with `git checkout -- settings.yaml` there") from error
+    named = settings.get("gpu_wiki_path") if isinstance(settings, dict) else None
+    return workspace / str(named) if named else None
+
+
+def _files(workspace: Path) -> list[Path]:
+    return sorted({path for pattern in READ for path in workspace.glob(pattern) if path.is_file()})
+
+
+def _citations(name: str, text: str) -> Iterator[Cited]:
+    for match in STORED.finditer(text):
+        # Passages and other things have a path and a line, too; only a Citation has a hash behind them.
+        yield Cited(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in TEXT.finditer(line):
+            yield Cited(name, number, match[1], int(match[2]), "")
+
+
+def _stale(one: Cited, held: dict[tuple[str, int], set[str]], wiki: Wiki) -> Problem | None:
+    cited = f"<gpu-wiki>/{one.path}:{one.line}"
+    line = wiki.line(one.path, one.line)
+    if line is None:
+        return Problem(one.file, one.at, f"{cited} does not exist any more in {wiki.root}")
+    hashes = {one.sha256} if one.sha256 else held.get((one.path, one.line), set())
+    if hashes and digest(line) not in hashes:
+        return Problem(one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}")
+    return None

@@ -1,0 +1,153 @@
+"""What a model says of the hardware is returned to it when it names no source, once, and left out when it insists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import planner, profiler_analyst
+from agents.artifacts import Analysis, AnalystBrief, Answer, Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, RoleName
+from agents.base import REPAIRS, Agent
+from agents.models.base import Answered, Model, Request
+from agents.models.playbook.model import Playbook
+from agents.sourced import LEFT_OUT, faults, known
+from knowledge_base import specs
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Argument, Finding, Headroom, Spec, Task, Workload
+from tools.records import Records
+
+WIKI = Wiki.open()
+RECORD = "0123456789abcdef"
+BANDWIDTH = specs.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
+FINDINGS = (Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=(RECORD,)),)
+HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
+TASK = Task(
+    name="scale",
+    language="cpp",
+    arguments=(Argument(name="x", role="input", dtype="float32", shape=("n",)), Argument(name="y", role="output", dtype="float32")),
+    reference="",
+    baseline="",
+    workloads=(Workload(name="w", dims={"n": 64}),),
+)
+METHOD = "openmp-parallel-outer"
+GUESS = "The part has 132 SMs."
+
+
+class Dictated(Model):
+    """A stranger's provider that says what it was told to, in turn, and remembers what it was asked."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__({})
+        self.lines: list[Answer] = list(options["lines"])
+        self.asked: list[Request] = []
+
+    def ask(self, request: Request) -> Answered:
+        self.asked.append(request)
+        return Answered(answer=self.lines.pop(0))
+
+
+def cited() -> Spec:
+    assert isinstance(BANDWIDTH, Spec)
+    return BANDWIDTH
+
+
+def planner_brief() -> PlannerBrief:
+    pages = tuple(page for page in WIKI.pages if page.head.id == METHOD)
+    return PlannerBrief(
+        task=TASK,
+        source="",
+        findings=FINDINGS,
+        headroom=HEADROOM,
+        dossier=Dossier(queries=(), passages=(), methods=pages, attempts=()),
+        tried=(),
+        budget={"compute": 1, "memory": 1, "latency": 1, "occupancy": 1},
+        methods_per_iteration=1,
+        variants=1,
+        records=(RECORD,),
+        specs=(cited(),),
+    )
+
+
+def analyst_brief() -> AnalystBrief:
+    return AnalystBrief(source="", findings=FINDINGS, remarks=(), headroom=HEADROOM, records=(RECORD,), specs=(cited(),))
+
+
+def made(rationale: str, reason: str = "By rule.") -> Plan:
+    hypothesis = Hypothesis(
+        change="Threads over rows.",
+        rationale=rationale,
+        citations=(RECORD,),
+        expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),),
+    )
+    axis = next(page.head.axis for page in WIKI.pages if page.head.id == METHOD)
+    assert axis is not None
+    return Plan(methods=(PlannedMethod(method=METHOD, axis=axis, hypothesis=hypothesis),), variants=1, reason=reason)
+
+
+def agent(role: RoleName, root: Path, *lines: Answer) -> tuple[Agent, Dictated]:
+    model = Dictated({"lines": lines})
+    return Agent(role, model, Records(root), lambda kind, details: None), model
+
+
+def test_a_plan_is_returned_with_field_and_line_and_its_second_answer_counts(tmp_path: Path) -> None:
+    asked, model = agent("planner", tmp_path, made(f"Rows are independent. {GUESS}"), made("Rows are independent."))
+    plan = planner.plan(asked, planner_brief())
+    assert plan == made("Rows are independent.")
+    first, second = model.asked
+    assert first.refused == ()
+    (why,) = second.refused
+    assert why.startswith(f"{METHOD}: hypothesis.rationale: '132 SMs'") and f'"{GUESS}"' in why and "citation" in why
+
+
+def test_a_plan_that_insists_loses_the_method_and_the_figure(tmp_path: Path) -> None:
+    insisting = made(GUESS, reason=f"It is big. {GUESS}")
+    asked, model = agent("planner", tmp_path, *[insisting] * (REPAIRS + 1))
+    plan = planner.plan(asked, planner_brief())
+    assert len(model.asked) == REPAIRS + 1, "bounded"
+    assert plan.methods == () and "132" not in plan.model_dump_json()
+    assert plan.reason == f"{LEFT_OUT}; {METHOD} struck out: its hypothesis states a figure of the hardware without a source"
+
+
+@pytest.mark.parametrize(
+    "rationale",
+    [
+        f"It streams at 2.1 TB/s by record {RECORD}.",
+        f"Memory allows {cited().value} {cited().unit} <- {cited().citation}.",
+        "Rows of 4096 elements are independent; tiles of 64 x 64 fit.",
+    ],
+)
+def test_a_figure_with_a_source_that_was_given_passes_at_once(tmp_path: Path, rationale: str) -> None:
+    asked, model = agent("planner", tmp_path, made(rationale))
+    assert planner.plan(asked, planner_brief()).methods and len(model.asked) == 1
+
+
+def test_sources_that_nobody_gave_do_not_count() -> None:
+    sources = known(planner_brief())
+    assert faults(made("It streams at 2.1 TB/s by record fedcba9876543210."), sources)
+    assert faults(made("Memory allows 4.8 TB/s <- <gpu-wiki>/hardware/nvidia/invented.md:24."), sources)
+    assert len(faults(made(GUESS, reason=GUESS), sources)) == 2
+
+
+def test_an_analysis_is_returned_and_then_left_out(tmp_path: Path) -> None:
+    wrong, right = (Analysis(ranking=("single_threaded",), text=text) for text in (GUESS, f"See record {RECORD}."))
+    asked, model = agent("profiler_analyst", tmp_path / "a", wrong, right)
+    assert profiler_analyst.analyse(asked, analyst_brief()) == right
+    assert model.asked[1].refused[0].startswith("text: '132 SMs' stands without a source")
+    asked, model = agent("profiler_analyst", tmp_path / "b", *[wrong] * (REPAIRS + 1))
+    assert profiler_analyst.analyse(asked, analyst_brief()) == Analysis(ranking=("single_threaded",), text=LEFT_OUT)
+
+
+def test_a_refused_answer_and_its_successor_are_both_kept_and_not_asked_for_again(tmp_path: Path) -> None:
+    asked, _ = agent("planner", tmp_path, made(GUESS), made("Rows are independent."))
+    planner.plan(asked, planner_brief())
+    again = Agent("planner", Dictated({"lines": ()}), Records(tmp_path), lambda kind, details: None)
+    assert planner.plan(again, planner_brief()) == made("Rows are independent.")
+    assert len([record for record in Records(tmp_path) if record.kind == "exchange"]) == 2
+
+
+def test_the_playbook_names_its_sources() -> None:
+    for role, brief in (("planner", planner_brief()), ("profiler_analyst", analyst_brief())):
+        answer = Playbook({}).ask(Request(role=role, brief=brief, answer="")).answer  # type: ignore[arg-type]
+        assert isinstance(answer, (Plan, Analysis)) and not faults(answer, known(brief))

@@ -1,0 +1,140 @@
+"""A run on cited specs: what its README shows, and that a citation is opened again before each use."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph import run as runs
+from graph.artifacts import Placeholder, SpecSheet
+from graph.events import Event
+from graph.report.render import render
+from graph.report.summary import versions
+from graph.settings import Settings, load
+from knowledge_base import specs
+from knowledge_base.wiki import BUNDLED, Wiki
+from tests.graph.conftest import QUICK, TASK
+from tools import roofline
+from tools.artifacts import Spec, Target, Task, UnknownSpec
+from tools.errors import WorkspaceError
+
+PAGE = "hardware/nvidia/h200-sxm5.md"
+
+
+class Editor:
+    """Changes the line of a page as soon as a node is done, as somebody beside the run would."""
+
+    def __init__(self, page: Path, node: str) -> None:
+        self.page = page
+        self.node = node
+        self.before = page.read_text()
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "node" and event.details["state"] == "finished" and event.details["node"] == self.node:
+            self.page.write_text(re.sub(r"^(\| memory_bandwidth \| )\S+", r"\g<1>9.9", self.before, flags=re.MULTILINE))
+
+    def restore(self) -> None:
+        assert self.page.read_text() != self.before, "the node was never reached"
+        self.page.write_text(self.before)
+
+
+@pytest.fixture
+def wiki(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(BUNDLED, tmp_path / "wiki"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, wiki: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}, "benchmark": {"eager": False, "compile": False}}
+    where = {"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces")}
+    path.write_text(yaml.safe_dump({**where, "hardware": "H200", "variant": "SXM5", "gpu_wiki_path": str(wiki), **quick}))
+    return path
+
+
+def test_a_line_that_changes_stops_the_run_before_its_next_use_and_nothing_is_lost(tmp_path: Path, config: Path, wiki: Path) -> None:
+    line = next(n for n, text in enumerate((wiki / PAGE).read_text().splitlines(), 1) if text.startswith("| memory_bandwidth |"))
+    editor = Editor(wiki / PAGE, "retrieve_specs")
+    with pytest.raises(WorkspaceError) as caught:
+        runs.start(load(config), (editor,))
+    (root,) = (tmp_path / "workspaces").iterdir()
+    said = str(caught.value)
+    assert said.startswith(f"<gpu-wiki>/{PAGE}:{line} ") and "memory_bandwidth" in said and f"resume {root}" in said and "\n" not in said
+    assert caught.value.workspace == root and not (root / "README.md").exists(), "not shown either"
+    editor.restore()
+
+    editor = Editor(wiki / PAGE, "judge")
+    with pytest.raises(WorkspaceError, match=rf"{PAGE}:{line} "):
+        runs.resume(root, (editor,))
+    assert [memory.iteration for memory in versions(root)] == [0], "no verdict on such an archive"
+    editor.restore()
+
+    state, _ = runs.resume(root)
+    assert state["report"] and [memory.iteration for memory in versions(root)] == [0, 1]
+    assert f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{line}\n" in (root / "report.md").read_text()
+    _cites_everything((root / "README.md").read_text(), line)
+
+    (wiki / PAGE).write_text((wiki / PAGE).read_text().replace("| 4.8 |", "| 4.9 |"))
+    runs.write_report(root)
+    assert f"{PAGE}:{line}; the cited line has changed since" in (root / "report.md").read_text()
+
+
+def _cites_everything(readme: str, line: int) -> None:
+    """Each figure of the three sections names a line of the wiki, a record, or the settings."""
+    titles = ("Hardware Spec", "Roofline", "Stop Conditions")
+    spec, roofline, stop = (readme.split(f"## {title}\n")[1].split("\n## ")[0] for title in titles)
+    assert f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{line}\n" in spec
+    for item in re.findall(r"^- .*$", spec, re.MULTILINE):
+        assert re.search(r"<- <gpu-wiki>/\S+:\d+|UNKNOWN \(gpu-wiki not found\): ", item), item
+    roofs = re.findall(r"^\| (\w+) \| .* \| (cited|measured) \| (.*) \|$", roofline, re.MULTILINE)
+    assert {origin for _, origin, _ in roofs} == {"cited", "measured"}
+    for metric, origin, source in roofs:
+        assert re.fullmatch(r"<gpu-wiki>/\S+:\d+" if origin == "cited" else r"record [0-9a-f]{16}", source), metric
+    assert re.search(r"inspection record `[0-9a-f]{16}`", roofline)
+    assert re.search(r"- target: 90% of the measured roof .* <- record [0-9a-f]{16}\n", stop), "measured maxima are preferred"
+    assert re.search(rf"published figures alone, to compare: \S+ \S+ <- <gpu-wiki>/{PAGE}:{line}\n", stop)
+    assert "settings.yaml" in stop
+
+
+def test_what_is_unofficial_or_said_by_a_person_is_shown_and_rests_nothing() -> None:
+    answer = specs.resolve(Wiki.open(), "H200", "memory_bandwidth", "SXM5")
+    assert isinstance(answer, Spec)
+    hearsay = answer.model_copy(update={"evidence": "unofficial", "caveat": "a forum says so"})
+    sheet = SpecSheet(
+        product="H200",
+        specs=(hearsay,),
+        gaps=(UnknownSpec(metric="fp32", reason="nobody says"),),
+        placeholders=(Placeholder(metric="fp32", value=60.5, unit="TFLOPS"),),
+        roofs=(),
+        wiki="wiki",
+    )
+    assert roofline.published(sheet.specs) == ()
+    text = render(
+        "README.md",
+        task=Task(name="t", language="cpp", arguments=(), reference="", workloads=()),
+        seen=(),
+        sheet=sheet,
+        sheet_record="0123456789abcdef",
+        roofs=roofline.published(sheet.specs),
+        rooflines=(),
+        inspection="0123456789abcdef",
+        target=Target(description="90% of the roof: UNKNOWN, no roof is known", seconds=None),
+        published=None,
+        stop=Settings(task="t").stop,
+        search=Settings(task="t").search,
+        budget=Settings(task="t").budget,
+        environment="",
+        linked_to=None,
+        clocks="",
+        isa_targets=[],
+        architecture="sm_90",
+    )
+    shown = text.split("## Hardware Spec\n")[1]
+    assert f"4.8 TB/s <- {answer.citation} [unofficial], a forum says so; shown only: neither roof nor target rests on it" in shown
+    assert "- fp32: UNKNOWN (gpu-wiki not found): nobody says\n" in shown
+    assert "- fp32: 60.5 TFLOPS PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor target rests on it\n" in shown
+    assert shown.count("4.8") == shown.count("60.5") == 1, "no roof and no stop condition"
