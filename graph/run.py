@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from graph import events as event_log
 from graph import workspace as workspaces
@@ -56,8 +56,6 @@ def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer]
 
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph import unmeasured
-    from tools import task as tasks
-    from tools import tuning
 
     workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
@@ -72,17 +70,33 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
                 stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
                 return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
-            if loaded.variants:
-                loaded = tuning.tuned(loaded, services.judge)
-                services = assemble(settings, workspace, loaded, executor, events, ask)
-            tasks.freeze(loaded.task, workspace.task_folder)
-            workspace.records.add(Record(kind="task", key=key("task"), payload=loaded.model_dump(mode="json")))
+            _keep(workspace, "loaded" if loaded.variants else "task", loaded)
         except BaseException:
             # Without the task's record there is nothing that could be resumed.
             stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
             raise
-        return drive(services), workspace.root
+        return drive(_tuned(services, loaded, events) if loaded.variants else services), workspace.root
     raise AssertionError("unreachable")
+
+
+def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
+    """Put the task on record: as "loaded" while its variants are to be compared, as "task" for good."""
+    from tools import task as tasks
+
+    if name == "task":
+        tasks.freeze(loaded.task, workspace.task_folder)
+    workspace.records.add(Record(kind="task", key=key(name), payload=loaded.model_dump(mode="json")))
+
+
+def _tuned(services: Services, loaded: Loaded, events: Events) -> Services:
+    """The services of the task with its fastest variant; a comparison that was cut short goes on from its records."""
+    from tools import tuning
+
+    with _kept(services.workspace):
+        loaded = tuning.tuned(loaded, services.judge)
+        services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
+        _keep(services.workspace, "task", loaded)
+    return services
 
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
@@ -105,7 +119,8 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
     """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against every one of them."""
     from tools.screen import screen
 
-    refused = screen(loaded.task.baseline, loaded.task.language) if loaded.task.baseline else ()
+    task = loaded.task
+    refused = screen(task.baseline, task.language, tensors=task.tensors) if task.baseline else ()
     if refused:
         more = f" ({len(refused) - 1} more lines are refused too)" if len(refused) > 1 else ""
         raise SettingsError(
@@ -116,7 +131,9 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
 
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
     """Take up a run where it stopped; a finished one returns its state at once."""
-    with opened(path, observers, ask) as services:
+    with _reopened(path, observers, ask) as (services, loaded, events):
+        if services.records.find(key("task")) is None:
+            services = _tuned(services, loaded, events)
         reconcile(services)
         return drive(services), services.workspace.root
 
@@ -133,22 +150,33 @@ def write_report(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None, *, reading: bool = False) -> Iterator[Services]:
+def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = False) -> Iterator[Services]:
     """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device may be elsewhere."""
+    with _reopened(path, observers, None, reading=reading) as (services, _, _):
+        if services.records.find(key("task")) is None:
+            raise WorkspaceError(f"{path}: the run was stopped while it compared configs; `python -m graph resume {path}` goes on")
+        yield services
+
+
+@contextmanager
+def _reopened(
+    path: Path, observers: Sequence[Observer], ask: Ask | None, *, reading: bool = False
+) -> Iterator[tuple[Services, Loaded, Events]]:
     from tools import task as tasks
 
     workspace = workspaces.reopen(path)
     try:
         settings = workspace.settings()
-        record = workspace.records.find(key("task"))
+        final = workspace.records.find(key("task"))
+        record = final or workspace.records.find(key("loaded"))
         if record is None:
             raise WorkspaceError(f"{path}: the run was stopped before its task was read; start it again with `python -m graph run`")
         loaded = Loaded.model_validate(record.payload)
-        if tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
+        if final and tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
         with _executor(settings, workspace, events) as executor:
-            yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading)
+            yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading), loaded, events
     finally:
         workspace.close()
 
@@ -223,25 +251,37 @@ def assemble(
 
 
 def drive(services: Services) -> State:
-    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts.
+    """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
+    path = _checkpoint(services.workspace)
+    with _kept(services.workspace), closing(sqlite3.connect(path, check_same_thread=False)) as connection, _stoppable(services):
+        return _to_the_end(services, connection)
+    raise AssertionError("unreachable")
+
+
+def _checkpoint(workspace: Workspace) -> Path:
+    return workspace.private / "checkpoint.sqlite"
+
+
+@contextmanager
+def _kept(workspace: Workspace) -> Iterator[None]:
+    """What ends a run names the workspace from which it can be resumed.
 
     A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could be lost.
     """
-    root, path = services.workspace.root, services.workspace.private / "checkpoint.sqlite"
+    root = workspace.root
     try:
-        with closing(sqlite3.connect(path, check_same_thread=False)) as connection, _stoppable(services):
-            return _to_the_end(services, connection)
+        yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(str(root)) from None
     except (sqlite3.DatabaseError, InfrastructureError) as error:
-        failure = _machine_failure(error, path)
+        failure = _machine_failure(error, _checkpoint(workspace))
         failure.workspace = root
         raise failure from error
     except (DiskFullError, WorkspaceError) as error:
         error.workspace = root
         raise
     except SettingsError as error:
-        if stored_state(services.workspace).get("baseline"):
+        if stored_state(workspace).get("baseline"):
             error.workspace = root
         else:
             shutil.rmtree(root, ignore_errors=True)

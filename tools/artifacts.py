@@ -102,6 +102,11 @@ class Task(Artifact):
         return digest(self.model_dump_json())
 
     @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the arguments that are no scalars, in ABI order."""
+        return tuple(a.name for a in self.arguments if a.role != "scalar")
+
+    @property
     def outputs(self) -> tuple[Argument, ...]:
         """The arguments that the kernel writes, in order."""
         return tuple(a for a in self.arguments if a.role == "output")

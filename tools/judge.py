@@ -136,7 +136,8 @@ class Judge:
             unsupported = self.language.unsupported(argument.dtype)
             if unsupported:
                 return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
-        refused = [sentence for text in candidate.files.values() for sentence in screen(text, self.language.name, candidate.files)]
+        task, files = self.task, candidate.files
+        refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, task.tensors)]
         if refused:
             return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused))
         self._say(candidate, "build", iteration)

@@ -31,16 +31,33 @@ class _Refusal(Artifact):
     """Refused behind std::."""
 
 
-class PythonRules(Artifact):
-    """What host code and kernels written in Python may name; see `tools.screen_python`."""
+class PythonSide(Artifact):
+    """What one side of a Python kernel may name; dotted names are those behind the file's imports."""
 
-    imports: str
-    torch: str
-    triton: str
+    about: str
+    """What the attributes and methods of this side do, to stand behind "none of what"."""
+    calls: str
+    values: str
+    """Dotted names that may be passed on."""
+    types: str
+    """Builtins that may be passed on."""
+    types_of: str
+    """Dotted names in annotations."""
+    attributes: str
     methods: str
-    decorators: str
     builtins: str
-    kernel: str
+    """Those that may be called."""
+    modules: str
+
+
+class PythonRules(Artifact):
+    """What kernels written in Python may name; see `tools.screen_python`."""
+
+    decorators: str
+    at_import: str
+    """Names of torch and triton that may be called when the file is imported."""
+    host: PythonSide
+    kernel: PythonSide
 
 
 class _Rules(Artifact):
@@ -100,16 +117,16 @@ class Fault(NamedTuple):
     reason: str
 
 
-def screen(source: str, language: str, files: Collection[str] = ()) -> tuple[str, ...]:
+def screen(source: str, language: str, files: Collection[str] = (), tensors: Collection[str] = ()) -> tuple[str, ...]:
     """One sentence, with line and quoted text, for each thing in `source` that is refused; empty for a kernel that may go on.
 
-    `files`: names of the candidate's other files, which it may include (each is to be screened too). Raises SettingsError for a
-    language that has no screen.
+    `files`: names of the candidate's other files, which it may include (each is to be screened too). `tensors`: arguments of the entry
+    that are tensors, which kernels in Python do not say themselves. Raises SettingsError for a language that has no screen.
     """
     if language == "triton":
         from tools import screen_python
 
-        return screen_python.screen(source, _rules().python)
+        return screen_python.screen(source, _rules().python, tensors)
     if language != "cpp":
         raise SettingsError(f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton")
     joined = _join_directives(source)

@@ -1,218 +1,258 @@
 """The static screen for kernels in Python: host code that allocates, looks at shapes and launches, and @triton.jit kernels.
 
 Whatever else host code does is either work that the kernel should do (torch's own operators), a way to touch the judge (patching,
-frames, files, threads, streams), or a memory of earlier calls (globals, attributes, caches). All of it is refused by an allow-list.
+frames, files, threads, streams), or a memory of earlier calls (globals, attributes, caches). All of it is refused by allow-lists: here
+what stands at the file's top level, in `tools.screen_code` what stands in its functions.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from tools.languages.triton_setup import ENTRY as SETUP
 from tools.languages.triton_source import Module, autotune_configs, called, dotted, read
+from tools.screen_code import Code
+from tools.screen_launches import configured
+from tools.screen_names import Fault, annotation, matches, why
+from tools.screen_scopes import BUILTINS, Names, Scope
+from tools.screen_tensors import Tensors
 
 if TYPE_CHECKING:
     from tools.screen import PythonRules
 
-Fault = tuple[int, str, str]
-"""Line, quoted text, reason."""
-_STATEMENTS: dict[type[ast.AST], str] = {
-    ast.ClassDef: "defines a class, which may keep state or delay work; use functions",
-    ast.AsyncFunctionDef: "runs asynchronously; a kernel's work must be launched when run_kernel returns",
-    ast.Await: "runs asynchronously; a kernel's work must be launched when run_kernel returns",
-    ast.Yield: "delays work; a kernel's work must be launched when run_kernel returns",
-    ast.YieldFrom: "delays work; a kernel's work must be launched when run_kernel returns",
-    ast.Global: "keeps state between calls; pass what is needed as arguments",
-    ast.Nonlocal: "keeps state between calls; pass what is needed as arguments",
-    ast.Try: "may hide a failed launch behind a fallback; let the error out",
-    ast.TryStar: "may hide a failed launch behind a fallback; let the error out",
-    ast.NamedExpr: "assigns inside an expression; write a statement",
-}
-_CONTAINERS = (ast.Dict, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_MODULES = ("torch", "triton")
+_MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 
 
-def screen(source: str, rules: PythonRules) -> tuple[str, ...]:
-    """One sentence, with line and quoted text, for each thing that is refused."""
+def screen(source: str, rules: PythonRules, tensors: Collection[str] = ()) -> tuple[str, ...]:
+    """One sentence, with line and quoted text, for each thing that is refused.
+
+    `tensors`: those arguments of run_kernel, where a task says which.
+    """
     module = read(source)
     if module is None:
         return ("line 1: the source is no valid Python; mend it",)
-    faults = sorted({*_Screen(module, rules).faults(), *_autotune(module)})
+    faults = sorted(set(_File(module, rules, tensors).faults()))
     return tuple(f"line {line}: `{' '.join(quote.split())[:80]}` {reason}" for line, quote, reason in faults)
 
 
-class _Screen:
-    def __init__(self, module: Module, rules: PythonRules) -> None:
+class _File:
+    """The top level of one file."""
+
+    def __init__(self, module: Module, rules: PythonRules, tensors: Collection[str]) -> None:
         self.module = module
         self.rules = rules
-        self.aliases = _aliases(module.tree)
-        """Name in this file -> dotted name that it stands for."""
+        self.names = Names(module)
+        self.tensors = Tensors(module, tensors)
+        self.host = Code(self.names, rules.host, self.tensors)
+        self.constants: set[str] = set()
+        self.defined: set[str] = set()
+        self.unused = _of_setup(module)
 
     def faults(self) -> Iterator[Fault]:
+        for node in ast.walk(self.module.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield from self._taken(node)
+                if not self._by_hand(node):
+                    yield from self._import(node)
+        top = Scope()
         for statement in self.module.tree.body:
-            if _is_main_block(statement):
-                continue
-            yield from self._module_level(statement)
-            kernel = isinstance(statement, ast.FunctionDef) and statement.name in self.module.kernels
-            yield from self._walk(statement, kernel)
+            match statement:
+                case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                    continue
+                case ast.If(test=test, orelse=[]) if ast.dump(test) == _MAIN:
+                    continue
+                case ast.FunctionDef():
+                    yield from self._function(statement, top)
+                case ast.Assign() | ast.AnnAssign(value=ast.expr()):
+                    yield from self._value(statement, top)
+                case ast.AnnAssign(annotation=given):
+                    yield from annotation(self.module, self.rules.host.types_of, given)
+                case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Try() | ast.TryStar():
+                    yield from self.host.visit(statement, top)
+                case _:
+                    yield self.host.fault(statement, "does work at import; move it into run_kernel")
+        yield from self._at_import()
+        yield from configured(self.module)
+        yield from self._autotune()
 
-    def _walk(self, top: ast.stmt, kernel: bool) -> Iterator[Fault]:
-        bases = {id(n.value) for n in ast.walk(top) if isinstance(n, ast.Attribute)}
-        annotations = {id(n) for a in _annotations(top) for n in ast.walk(a)}
-        for node in ast.walk(top):
-            if id(node) in annotations:
-                continue
-            reason = _STATEMENTS.get(type(node))
-            if reason:
-                yield self._fault(node, reason)
-            yield from self._node(node, bases, kernel)
+    # ------------------------------------------------------------ imports
 
-    def _node(self, node: ast.AST, bases: set[int], kernel: bool) -> Iterator[Fault]:
-        match node:
-            case ast.Import() | ast.ImportFrom():
-                yield from self._import(node)
-            case ast.Attribute():
-                yield from self._attribute(node, bases, kernel)
-            case ast.Name():
-                yield from self._name(node, bases)
-            case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
-                yield self._fault(node, "is torch's own matrix product; write it in the kernel with tl.dot")
-            case ast.Call() if not kernel:
-                yield from self._call(node)
-            case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Delete():
-                yield from self._target(node)
-            case ast.FunctionDef():
-                yield from self._function(node)
-            case ast.With(items=items) if not kernel and any(self._full(i.context_expr) != "torch.cuda.device" for i in items):
-                yield self._fault(node, "enters a context (a stream, a graph, a patch); only torch.cuda.device is allowed")
+    def _by_hand(self, node: ast.AST) -> bool:
+        """Whether an import stands where the harness never comes: behind `__main__`, or in setup()."""
+        places = [s for s in self.module.tree.body if isinstance(s, ast.If) and not s.orelse and ast.dump(s.test) == _MAIN]
+        functions = [f for name, f in self.module.functions.items() if name in self.unused]
+        return any(node is inner for place in (*places, *functions) for inner in ast.walk(place))
 
-    def _module_level(self, node: ast.stmt) -> Iterator[Fault]:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if value is None:
-            if isinstance(node, ast.If | ast.For | ast.While | ast.With) or (
-                isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
-            ):
-                yield self._fault(node, "does work at import; move it into run_kernel")
-            return
-        configs = isinstance(value, ast.List) and value.elts and all(called(e) == "Config" for e in value.elts)
-        if isinstance(value, (*_CONTAINERS, ast.List)) and not configs:
-            yield self._fault(node, "is a container that outlives a call and may hold earlier results; write a tuple")
-        elif isinstance(value, ast.Call) and called(value) not in ("constexpr", "Config", "cdiv", "next_power_of_2"):
-            yield self._fault(node, "does work at import; move it into run_kernel")
+    def _taken(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
+        """Each import gives a name that means nothing else: what is called is known by it."""
+        owner = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = (alias.asname or alias.name).split(".")[0]
+            meant = f"{owner}{alias.name}" if alias.asname or owner else name
+            if name in BUILTINS and not matches(f"{self.rules.host.builtins} {self.rules.kernel.builtins}", name):
+                yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
+            elif self.module.imported.get(name) != meant:
+                yield self.host.fault(node, "gives one name two meanings; import each under a name of its own")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Fault]:
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-            for alias in node.names:
-                top = (node.module or "").split(".")[0]
-                if top in _MODULES and not self._allowed(f"{node.module}.{alias.name}"):
-                    yield self._fault(node, self._why(f"{node.module}.{alias.name}"))
-        else:
-            names = [alias.name for alias in node.names]
-        for name in names:
-            if not _matches(self.rules.imports, name) or (isinstance(node, ast.ImportFrom) and node.level):
-                yield self._fault(node, "imports what a kernel may not use; allowed are torch, triton, triton.language, math, typing")
+        host, kernel = self.rules.host, self.rules.kernel
+        tables = (host.modules, host.calls, host.values, host.types_of, kernel.calls, kernel.values, self.rules.decorators)
+        known = " ".join((*tables, r"__future__\.\w+"))
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                fine = matches(host.modules, alias.name)
+            else:
+                fine = not node.level and matches(host.modules, node.module or "")
+            if not fine:
+                yield self.host.fault(node, "imports what a kernel may not use; allowed are torch, triton, triton.language, math, typing")
+            elif isinstance(node, ast.ImportFrom) and not matches(known, f"{node.module}.{alias.name}"):
+                yield self.host.fault(node, why(f"{node.module}.{alias.name}"))
 
-    def _attribute(self, node: ast.Attribute, bases: set[int], kernel: bool) -> Iterator[Fault]:
-        if node.attr.startswith("_") and dotted(node) != "triton.__version__":
-            yield self._fault(node, "reaches for a private attribute, which a kernel may not")
-        if kernel and _matches(self.rules.kernel, node.attr):
-            yield self._fault(node, "reads a clock or is inline assembly, which cannot be checked; use Triton's own operators")
-        full = self._full(node)
-        if id(node) not in bases and full.split(".")[0] in _MODULES and not self._allowed(full):
-            yield self._fault(node, self._why(full))
+    # ------------------------------------------------------------ functions
 
-    def _name(self, node: ast.Name, bases: set[int]) -> Iterator[Fault]:
-        if node.id.startswith("__"):
-            yield self._fault(node, "is a name of the interpreter, which a kernel may not use")
-        elif self.aliases.get(node.id, "") in (*_MODULES, "triton.language", "math") and id(node) not in bases:
-            yield self._fault(node, "passes a module on, which hides what is called; write its functions out")
-
-    def _call(self, node: ast.Call) -> Iterator[Fault]:
-        name = dotted(node.func)
-        if isinstance(node.func, ast.Name) and _matches(self.rules.builtins, name):
-            yield self._fault(node, f"calls {name}, which no kernel needs; remove it")
-        if isinstance(node.func, ast.Attribute):
-            owner = self._full(node.func).split(".")[0]
-            if owner not in (*_MODULES, "math", "typing") and not _matches(self.rules.methods, node.func.attr):
-                yield self._fault(
-                    node.func,
-                    f"calls .{node.func.attr}() outside of a kernel; host code may only allocate, look at shapes, make views and launch",
-                )
-
-    def _target(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete) -> Iterator[Fault]:
-        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
-        for target in (n for t in targets for n in ast.walk(t)):
-            if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store | ast.Del):
-                yield self._fault(target, "sets an attribute, which patches a module or keeps state between calls; use local names")
-            elif (
-                isinstance(target, ast.Name)
-                and self.aliases.get(target.id, "").split(".")[0] in _MODULES
-                and isinstance(target.ctx, ast.Store)
-            ):
-                yield self._fault(target, "gives an imported name another meaning; choose another name")
-
-    def _function(self, node: ast.FunctionDef) -> Iterator[Fault]:
-        for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
-            if isinstance(default, (*_CONTAINERS, ast.List, ast.Call)):
-                yield self._fault(default, "is a default that outlives the call and may hold earlier results; make it inside")
+    def _function(self, node: ast.FunctionDef, top: Scope) -> Iterator[Fault]:
+        kernel = node.name in self.names.kernels
+        yield from self._defines(node, node.name)
+        yield from self.host.defaults(node)
+        yield from self.host.annotations(node)
         for decorator in node.decorator_list:
-            name = self._full(decorator.func if isinstance(decorator, ast.Call) else decorator)
-            if not _matches(self.rules.decorators, name):
-                yield self._fault(decorator, "is a decorator that may cache or delay; allowed are triton.jit, autotune and heuristics")
+            first = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
+            if first not in self.module.imported or not matches(self.rules.decorators, self.module.full(decorator)):
+                yield self.host.fault(decorator, "is a decorator that may cache or delay; allowed are triton.jit, autotune and heuristics")
+            elif isinstance(decorator, ast.Call):
+                for value in (*decorator.args, *(k.value for k in decorator.keywords)):
+                    yield from self.host.visit(value, top)
+        if node.name in self.unused:
+            return
+        code = Code(self.names, self.rules.kernel, None) if kernel else Code(self.names, self.rules.host, self.tensors, node.name)
+        yield from code.body(node, top)
 
-    def _full(self, node: ast.AST) -> str:
-        """The dotted name with the file's aliases replaced."""
-        name = dotted(node.func if isinstance(node, ast.Call) else node)
-        first, _, rest = name.partition(".")
-        base = self.aliases.get(first, first)
-        return f"{base}.{rest}" if rest else base
+    def _defines(self, node: ast.AST, name: str) -> Iterator[Fault]:
+        if name in self.module.imported:
+            yield self.host.fault(node, "gives an imported name another meaning; choose another name")
+        elif name in self.defined:
+            yield self.host.fault(node, "defines a name a second time, so that one name means two things; choose another name")
+        elif name.startswith("__") or name in BUILTINS:
+            yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
+        self.defined.add(name)
 
-    def _allowed(self, full: str) -> bool:
-        top, _, rest = full.partition(".")
-        return _matches(self.rules.torch if top == "torch" else self.rules.triton, rest)
+    # ------------------------------------------------------------ values
 
-    def _why(self, full: str) -> str:
-        if full.startswith("triton"):
-            return "reaches into Triton's machinery; allowed are jit, Config, cdiv, next_power_of_2 and triton.language"
-        return "is work or machinery of torch; do it in the kernel (allowed are allocation, types and device properties)"
+    def _value(self, node: ast.Assign | ast.AnnAssign, top: Scope) -> Iterator[Fault]:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        if isinstance(node, ast.AnnAssign):
+            yield from annotation(self.module, self.rules.host.types_of, node.annotation)
+        if any(not isinstance(n, ast.Name | ast.Tuple | ast.Store) for t in targets for n in ast.walk(t)):
+            yield self.host.fault(node, "does work at import; move it into run_kernel")
+            return
+        for name in names:
+            yield from self._defines(name, name.id)
+        value = node.value
+        assert value is not None, "the caller looked"
+        yield from self.host.visit(value, top)
+        if self._constant(value):
+            self.constants |= {n.id for n in names}
+        elif self._configs(value):
+            self.names.containers |= {n.id for n in names}
+        elif isinstance(value, ast.Call):
+            yield self.host.fault(node, "does work at import; move it into run_kernel")
+        elif not (isinstance(value, ast.Lambda) and len(names) == 1 == len(targets)):
+            yield self.host.fault(node, "is a container that outlives a call and may hold earlier results; write a tuple of constants")
 
-    def _fault(self, node: ast.AST, reason: str) -> Fault:
-        line: int = getattr(node, "lineno", 1)
-        quote = ast.get_source_segment(self.module.source, node) or ""
-        return line, quote.splitlines()[0] if quote else type(node).__name__, reason
+    def _constant(self, node: ast.AST) -> bool:
+        """Whether the value can never change: numbers, text, types, tuples of them, and what is computed from them."""
+        match node:
+            case ast.Constant() | ast.Attribute():
+                return True
+            case ast.Name(id=name):
+                return name in self.constants or name in self.module.imported or matches(self.rules.host.types, name)
+            case ast.Call():
+                full = self.module.full(node)
+                fixed = matches(
+                    r"triton\.(cdiv|next_power_of_2) triton\.language\.constexpr math\.\w+ int float bool str min max abs len round", full
+                )
+                return fixed and all(map(self._constant, [*node.args, *(k.value for k in node.keywords)]))
+            case ast.Tuple() | ast.UnaryOp() | ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.IfExp() | ast.Subscript() | ast.JoinedStr():
+                return all(self._constant(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return False
+
+    def _configs(self, node: ast.AST) -> bool:
+        """Whether the value is a list of autotune configs, written or computed."""
+        match node:
+            case ast.Name(id=name):
+                return name in self.names.containers
+            case ast.List(elts=parts):
+                return bool(parts) and all(called(p) == "Config" or (isinstance(p, ast.Starred) and self._configs(p.value)) for p in parts)
+            case ast.ListComp(elt=made):
+                return called(made) == "Config"
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._configs(left) and self._configs(right)
+            case ast.Subscript(value=value):
+                return self._configs(value)
+            case ast.Call(func=ast.Name(id="list" | "filter" | "sorted"), args=parts):
+                return any(map(self._configs, parts))
+            case ast.Call(func=ast.Name(id=name)):
+                return name in self.module.functions
+        return False
+
+    def _at_import(self) -> Iterator[Fault]:
+        """What runs at import must leave nothing behind: no buffer in a config or default could be told from a cache."""
+        pending: list[ast.AST] = []
+        for statement in self.module.tree.body:
+            if isinstance(statement, ast.FunctionDef):
+                pending += [*statement.decorator_list, *statement.args.defaults, *(d for d in statement.args.kw_defaults if d)]
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                pending.append(statement.value)
+        seen: set[str] = set()
+        while pending:
+            for node in _running(pending.pop()):
+                name = self.module.full(node)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    started = {n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)} & self.module.functions.keys() - seen
+                    seen |= started
+                    pending += [s for f in started for s in self.module.functions[f].body]
+                outside = isinstance(node, ast.Call) and name.startswith(("torch.", "triton."))
+                if outside and not matches(f"{self.rules.at_import} {self.rules.decorators}", name):
+                    yield self.host.fault(node, "does work at import; move it into run_kernel")
+
+    def _autotune(self) -> Iterator[Fault]:
+        for name, count in autotune_configs(self.module.source).items():
+            decorator = self.module.kernels[name].autotune
+            if decorator is not None and count == 0:
+                reason = "names no config to choose from; give configs=[triton.Config(...)], or remove the decorator"
+                yield decorator.lineno, f"@triton.autotune on {name}", reason
+            elif decorator is not None and count != 1:
+                yield decorator.lineno, f"@triton.autotune on {name}", "measures for itself when it is called; give one config"
 
 
-def _matches(patterns: str, name: str) -> bool:
-    return re.fullmatch(patterns.replace(" ", "|"), name) is not None
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when `node` does: bodies of lambdas do not."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.Lambda):
+            yield from _running(child)
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-    return found
-
-
-def _annotations(top: ast.stmt) -> Iterator[ast.expr]:
-    for node in ast.walk(top):
-        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
-            yield node.annotation
-        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
-            yield node.returns
-
-
-def _is_main_block(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__"
-
-
-def _autotune(module: Module) -> Iterator[Fault]:
-    for kernel, count in autotune_configs(module.source).items():
-        decorator = module.kernels[kernel].autotune
-        if decorator is not None and count != 1 and "[:1]" not in module.text(decorator):
-            yield decorator.lineno, f"@triton.autotune on {kernel}", "measures for itself when it is called; give one config"
+def _of_setup(module: Module) -> frozenset[str]:
+    """setup() of the seed style and what serves it alone: frozen into the reference when a run begins, and never called in a kernel."""
+    if SETUP not in module.functions:
+        return frozenset()
+    unused = {SETUP}
+    while True:
+        alive = [s for s in module.tree.body if not (isinstance(s, ast.FunctionDef) and s.name in unused)]
+        heads = [
+            n
+            for f in module.functions.values()
+            if f.name in unused
+            for n in (*f.decorator_list, *f.args.defaults, *f.args.kw_defaults)
+            if n
+        ]
+        used = {n.id for s in (*alive, *heads) for n in ast.walk(s) if isinstance(n, ast.Name)}
+        served = {n.id for name in unused for n in ast.walk(module.functions[name]) if isinstance(n, ast.Name)}
+        found = (unused | (served & module.functions.keys())) - used
+        if not found > unused:
+            return frozenset(unused if found == unused else ())
+        unused = found

@@ -11,12 +11,10 @@ from tools import evidence
 from tools.artifacts import Candidate
 from tools.errors import HarnessError
 from tools.judge import Judge
-from tools.languages.base import UNTUNED, Variant
+from tools.languages.base import MOST_VARIANTS, UNTUNED, Variant
 from tools.statistics import Objective
 from tools.task import Loaded
 
-MOST = 8
-"""Variants that are compared: each is a process with buffers of its own on the device."""
 ROUNDS = 8
 """Enough for medians; no interval is claimed."""
 
@@ -27,19 +25,23 @@ def tuned(loaded: Loaded, judge: Judge) -> Loaded:
     Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the sentence says why.
     InfrastructureError when the machine failed.
     """
-    fit = {f"config {at}": v for at, v in enumerate(loaded.variants[:MOST]) if _sound(_candidate(v, judge), judge)}
-    note = f"the kernel is autotuned over {len(loaded.variants)} configs"
-    if len(fit) < 2:
-        chosen = next(iter(fit), "config 0")
-        return _frozen(loaded, chosen, f"{note}; {chosen} is the only one that compiles and is right here, and it is pinned.")
+    looked, total, fit = _looked(loaded, judge)
+    note = f"the kernel is autotuned over {total or 'computed'} configs"
+    if not fit:
+        said = f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first {UNTUNED}."
+        return _frozen(loaded, "config 0", said)
+    if len(fit) == 1:
+        (chosen,) = fit
+        said = f"{chosen} is the only one of the {looked} looked at that compiles and is right here, and it is pinned."
+        return _frozen(loaded, chosen, f"{note}; {said}")
     try:
         record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
     except HarnessError as error:
         return _frozen(loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}.")
     costs = objective_s(evidence.Contest.model_validate(record.payload), judge.policy.objective)
     chosen = min(fit, key=lambda name: costs[_name(name)])
-    looked = f"{len(fit)} of {len(loaded.variants)}" if len(fit) < len(loaded.variants) else "all"
-    said = f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {looked} over the visible workloads (record {record.id})"
+    compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
+    said = f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible workloads (record {record.id})"
     return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
 
 
@@ -53,6 +55,19 @@ def objective_s(contest: evidence.Contest, objective: Objective) -> Mapping[str,
     if objective == "geomean":
         return {name: math.exp(sum(w * math.log(t) for w, t in row) / sum(w for w, _ in row)) for name, row in times.items()}
     return {name: sum(w * t for w, t in row) for name, row in times.items()}
+
+
+def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Variant]]:
+    """How many variants were looked at, how many there are as far as is known, and by name those that compile and are right."""
+    fit: dict[str, Variant] = {}
+    for at, variant in enumerate(loaded.variants[:MOST_VARIANTS]):
+        candidate = _candidate(variant, judge)
+        if at and variant.ends and variant.ends in evidence.Build.model_validate(judge.build(candidate).payload).log:
+            return at, at, fit
+        if _sound(candidate, judge):
+            fit[f"config {at}"] = variant
+    total = None if loaded.variants[0].ends else len(loaded.variants)
+    return min(len(loaded.variants), MOST_VARIANTS), total, fit
 
 
 def _sound(candidate: Candidate, judge: Judge) -> bool:

@@ -126,7 +126,8 @@ def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
     if champion is None:
         return ()
     texts = services.candidate(champion).files.values()
-    return tuple(sentence for text in texts for sentence in screen(text, services.language.name))
+    task = services.task
+    return tuple(sentence for text in texts for sentence in screen(text, task.language, tensors=task.tensors))
 
 
 def _correctness(trial: Trial | None, services: Services) -> Record | None:

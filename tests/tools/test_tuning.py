@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tools import evidence
-from tools.artifacts import Argument, Task, Workload
+from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.executors.local import Local
 from tools.judge import Judge, Policy
 from tools.languages.base import UNTUNED, Variant
@@ -95,7 +95,27 @@ def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
     assert found.task.baseline == FAST and "config 1 is the only one" in found.task.inferred[0]
     assert sum(1 for r in judge.records if r.kind == "benchmark") == before
     # None works: the first stays, and the run's own checks name what is wrong with it.
-    assert tuned(loaded(WRONG, BROKEN), judge).task.baseline == WRONG
+    none = tuned(loaded(WRONG, BROKEN), judge).task
+    assert none.baseline == WRONG and UNTUNED in none.inferred[0]
+    assert "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+
+
+def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
+    def open_ended(*sources: str) -> Loaded:
+        variants = tuple(Variant(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources))
+        return loaded().model_copy(update={"variants": variants})
+
+    end = "#error there is no such config\n"
+    found = tuned(open_ended(SLOW, FAST, end, FAST + "// behind the end\n"), judge)
+    assert found.task.baseline == FAST and "autotuned over 2 configs" in found.task.inferred[0]
+    assert "config 1, c1, was the fastest of all over" in found.task.inferred[0]
+    behind = Candidate(language="cpp", files={"kernel.cpp": FAST + "// behind the end\n"}).id
+    assert not any(r.payload.get("candidate") == behind for r in judge.records), "nothing behind the end is built"
+    # No end in sight: what was looked at is said, and no number is made up.
+    several = tuned(open_ended(*(FAST + f"// {at}\n" if at in (0, 7) else BROKEN for at in range(8))), judge)
+    assert "autotuned over computed configs" in several.task.inferred[0] and "2 of the first 8" in several.task.inferred[0]
+    # Nothing at all is in the list.
+    assert "none of the 1 looked at" in tuned(open_ended(end, end), judge).task.inferred[0]
 
 
 def test_the_objective_is_the_devices_own_where_it_says_it() -> None:

@@ -14,6 +14,8 @@ LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton
 """Name -> class; a new language is one file and one line here."""
 
 
+MOST_VARIANTS = 8
+"""Variants that are compared: each is a process with buffers of its own on the device."""
 UNTUNED = "and was not tuned by measurement"
 """In the sentence about a kernel whose autotuning was pinned without a comparison."""
 
@@ -35,6 +37,8 @@ class Variant(Artifact):
     label: str
     """How it is pinned, as written in the source."""
     source: str
+    ends: str = ""
+    """In the log of its build where there is no such variant, nor any behind it; empty: it is there."""
 
 
 class Language(ABC):

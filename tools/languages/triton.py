@@ -18,7 +18,7 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.interpreter import Interpreted
 from tools.languages import triton_setup
-from tools.languages.base import UNTUNED, Language, Toolchain, Variant
+from tools.languages.base import MOST_VARIANTS, UNTUNED, Language, Toolchain, Variant
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.protocol import EVERYTHING, Parameter
 from tools.records import Blobs
@@ -28,7 +28,12 @@ SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
 KERNEL = "kernel.py"
 _HARNESS = Path(__file__).parents[1] / "harness"
 _SCRIPT = "harness/tritonbuild.py"
-_TARGET = re.compile(r"--target=(sm_\d{2,3})")
+TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+"""Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a
+target that its LLVM does not know it aborts. A product compiled to each of these with triton 3.9; an older one may know fewer."""
+_TARGET = re.compile(r"--target=(\w+)")
+_BEHIND = "IndexError: list index out of range"
+"""What the build says of a config's number that a computed list does not reach."""
 _MISSING = "Triton was not found; install it: `pip install triton` (Linux on x86-64 or aarch64), and torch with it"
 _LIMITS = Limits(wall_s=180.0, memory_bytes=32 << 30)
 
@@ -70,7 +75,7 @@ class Triton(Language):
         """The kernel with autotuned kernels pinned to one config, the reference with the kernel's setup() where it makes no inputs."""
         notes = []
         for kernel, count in autotune_configs(source).items():
-            if count != 1:
+            if count is None or count > 1:
                 notes.append(
                     f"`{kernel}` is autotuned over {count or 'computed'} configs; it is pinned to the first, for baseline and candidates, "
                     f"{UNTUNED}."
@@ -84,7 +89,11 @@ class Triton(Language):
         """The target that the task names, if it does; Triton has no other flags here."""
         for flag in task.build_flags:
             if not _TARGET.fullmatch(flag):
-                raise SettingsError(f"build_flags: {flag!r} cannot be used with Triton; allowed is --target=sm_NN")
+                raise SettingsError(
+                    f"build_flags: {flag!r} cannot be used with Triton; allowed is --target= with one of {', '.join(TARGETS)}"
+                )
+            if flag.partition("=")[2] not in TARGETS:
+                raise SettingsError(f"build_flags: {flag!r} names no GPU that Triton compiles for; allowed are {', '.join(TARGETS)}")
         return task.build_flags
 
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
@@ -121,15 +130,25 @@ class Triton(Language):
         return interpreter.interpret(task, source, executor, blobs)
 
     def variants(self, source: str) -> tuple[Variant, ...]:
-        """The kernel pinned to each of its written autotune configs by number, the same number for all its kernels."""
+        """The kernel pinned to each of its autotune configs by number, the same number for all its kernels.
+
+        How many there are of computed ones is found by trying: as many variants as are compared are given, and the build of one behind
+        the end of a list says so.
+        """
         module = read(source)
-        listed = {name: configs(module, module.kernels[name]) for name in autotune_configs(source)} if module else {}
-        several = {name: found for name, found in listed.items() if len(found) > 1}
-        count = max(map(len, several.values()), default=0)
+        counts = autotune_configs(source)
+        listed = {name: configs(module, module.kernels[name]) for name in counts} if module else {}
+        chosen = {name: found for name, found in listed.items() if counts[name] is None or len(found) > 1}
+        computed = any(counts[name] is None for name in chosen)
+        count = MOST_VARIANTS if computed else max(map(len, chosen.values()), default=0)
         return tuple(
             Variant(
-                label="; ".join(f"{name}: {found[min(at, len(found) - 1)].text}" for name, found in several.items()),
+                label="; ".join(
+                    f"{name}: {found[min(at, len(found) - 1)].text if found else f'number {at} of those computed'}"
+                    for name, found in chosen.items()
+                ),
                 source=pin_autotune(source, at),
+                ends=_BEHIND if computed else "",
             )
             for at in range(count)
         )

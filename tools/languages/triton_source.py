@@ -100,9 +100,27 @@ class Module:
         return changed.decode()
 
     @cached_property
+    def imported(self) -> dict[str, str]:
+        """Name in this file -> the dotted name that an import gave it; with two imports of one name, the last."""
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+        return found
+
+    def full(self, node: ast.AST | None) -> str:
+        """The dotted name of names, attributes and what a call calls, as imports have it: `triton.jit` for `t.jit`; else empty."""
+        name = dotted(node.func if isinstance(node, ast.Call) else node)
+        first, _, rest = name.partition(".")
+        base = self.imported.get(first, first)
+        return f"{base}.{rest}" if rest else base
+
+    @cached_property
     def kernels(self) -> dict[str, Kernel]:
         """By name, in source order."""
-        return {k.name: k for node in self.tree.body if isinstance(node, ast.FunctionDef) and (k := _kernel(node)) is not None}
+        return {k.name: k for node in self.tree.body if isinstance(node, ast.FunctionDef) and (k := _kernel(self, node)) is not None}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
@@ -158,7 +176,7 @@ def called(node: ast.AST | None) -> str:
 
 
 def autotune_configs(source: str) -> dict[str, int | None]:
-    """Kernel -> number of its autotune configs, None where they are computed; only autotuned kernels are listed."""
+    """Autotuned kernel -> number of its configs: 0 where none is given, None where they are computed."""
     module = read(source)
     if module is None:
         return {}
@@ -171,28 +189,27 @@ def autotune_configs(source: str) -> dict[str, int | None]:
 
 
 def pin_autotune(source: str, index: int = 0) -> str:
-    """`source` with every autotuned kernel reduced to its config number `index` (the last one where there are fewer).
+    """`source` with every autotuned kernel reduced to its config number `index` (the last one where fewer are written).
 
-    A list of one config makes Triton skip its own measurements; the decorator stays, so that launches need no change.
+    A list of one config makes Triton skip its own measurements; the decorator stays, so that launches need no change. Configs that are
+    computed become `[list(<expression>)[index]]`: whatever they are, it is one, and an index behind their end is an error at import.
     """
     module = read(source)
     if module is None:
         return source
     edits = []
     for kernel in module.kernels.values():
-        configs = _configs(kernel.autotune) if kernel.autotune is not None else None
-        if configs is None or kernel.autotune is None:
+        expression = _configs(kernel.autotune) if kernel.autotune is not None else None
+        if expression is None or kernel.autotune is None:
             continue
         listed = _listed(module, kernel.autotune)
-        if listed is not None and len(listed) <= 1:
-            continue
-        if listed is not None:
+        if listed is None:
+            text = f"[list({module.text(expression)})[{index}]]"
+        elif len(listed) > 1:
             text = f"[{module.text(listed[min(index, len(listed) - 1)])}]"
-        elif module.text(configs).endswith("][0:1]") or module.text(configs).startswith("list("):
-            continue
         else:
-            text = f"list({module.text(configs)})[{index}:][:1]"
-        edits.append(Edit(*module.span(configs), text))
+            continue
+        edits.append(Edit(*module.span(expression), text))
     return module.apply(edits)
 
 
@@ -202,11 +219,12 @@ def configs(module: Module, kernel: Kernel) -> tuple[Config, ...]:
     return tuple(_config(module, node) for node in listed or () if isinstance(node, ast.Call))
 
 
-def _kernel(node: ast.FunctionDef) -> Kernel | None:
-    jitted = any(dotted(d.func if isinstance(d, ast.Call) else d) in ("triton.jit", "jit") for d in node.decorator_list)
-    if not jitted:
+def _kernel(module: Module, node: ast.FunctionDef) -> Kernel | None:
+    # A part of a file has no imports: there the bare name is Triton's unless the part gives it another meaning.
+    names = ("triton.jit", "jit") if "jit" not in {n.name for n in module.tree.body if isinstance(n, ast.FunctionDef)} else ("triton.jit",)
+    if not any(module.full(d) in names for d in node.decorator_list):
         return None
-    tuned = next((d for d in node.decorator_list if isinstance(d, ast.Call) and called(d) == "autotune"), None)
+    tuned = next((d for d in node.decorator_list if isinstance(d, ast.Call) and module.full(d) in ("triton.autotune", "autotune")), None)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     constexprs = {a.arg for a in arguments if "constexpr" in (dotted(a.annotation) or _quoted(a.annotation))}
     return Kernel(node.name, node, tuple(a.arg for a in arguments), frozenset(constexprs), tuned)
@@ -232,6 +250,8 @@ def _configs(decorator: ast.Call) -> ast.expr | None:
 def _listed(module: Module, decorator: ast.Call) -> list[ast.expr] | None:
     """The configs as expressions, where they are written out in the decorator or in a list of the module that is set once."""
     node = _configs(decorator)
+    if node is None:
+        return []
     if isinstance(node, ast.Name):
         given = [s.value for s in module.tree.body if isinstance(s, ast.Assign) and any(dotted(t) == node.id for t in s.targets)]
         node = given[0] if len(given) == 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tools.languages.triton_source import autotune_configs, configs, pin_autotun
 from tools.profilers import sass
 from tools.protocol import EVERYTHING, ProbeResult, SeenArgument, SeenWorkload
 from tools.records import Blobs
+from tools.screen import screen
 from tools.task import load_files, load_folder
 
 pytest.importorskip("triton")
@@ -105,7 +107,12 @@ def test_autotuning_is_pinned_to_one_config() -> None:
     assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
     computed = AUTOTUNED.replace("configs=[\n", "configs=[c for c in [\n").replace("    ],\n    key", "    ]],\n    key")
     once = pin_autotune(computed)
-    assert once != computed and "[0:][:1]" in once and pin_autotune(once) == once
+    assert autotune_configs(computed) == {"scale": None} and autotune_configs(once) == {"scale": 1} and pin_autotune(once) == once
+    assert screen(once, "triton") == ()
+    # Whatever the expression begins with, it is the author's.
+    filtered = AUTOTUNED.replace("configs=[\n", "configs=list(filter(keep, [\n").replace("    ],\n    key", "    ])),\n    key")
+    filtered = filtered.replace("# Both", "def keep(conf):\n    return conf.num_warps > 2\n\n\n# Both")
+    assert autotune_configs(pin_autotune(filtered)) == {"scale": 1} and screen(pin_autotune(filtered), "triton") == ()
     named = AUTOTUNED.replace("configs=[\n", "configs=CONFIGS, ignored=[\n")
     named = named.replace("# Both", "CONFIGS = [triton.Config({'B': 64}), triton.Config({'B': 32})]\n\n\n# Both")
     assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
@@ -118,8 +125,26 @@ def test_each_written_config_is_a_variant() -> None:
     )
     assert second.label == 'scale: triton.Config({"B": 1024}, num_warps=8)'
     assert Triton().variants(pin_autotune(AUTOTUNED)) == () and Triton().variants("def broken(") == ()
-    computed = AUTOTUNED.replace("configs=[\n", "configs=[c for c in [\n").replace("    ],\n    key", "    ]],\n    key")
-    assert Triton().variants(computed) == ()
+    for given in ("", "configs=[], "):
+        nothing = re.sub(r"configs=\[.*?\n    \],\n    ", given, AUTOTUNED, flags=re.DOTALL)
+        assert autotune_configs(nothing) == {"scale": 0} and Triton().variants(nothing) == () and pin_autotune(nothing) == nothing
+        assert Triton().frozen(nothing, "def make_inputs(dims, seed):\n    pass\n")[2] == ()
+
+
+COMPUTED = "@triton.autotune(configs=[triton.Config({'BLOCK': 128 * b}) for b in (1, 2, 4)], key=['n_cols'])\n@triton.jit"
+
+
+def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(beside: tuple[Local, Blobs]) -> None:
+    executor, blobs = beside
+    source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
+    variants = Triton().variants(source)
+    assert len(variants) == 8 and variants[0].source == pin_autotune(source) and "number 2 of those computed" in variants[2].label
+    logs = []
+    for variant in variants[:4]:
+        assert screen(variant.source, "triton") == ()
+        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": variant.source}), blobs))
+        logs.append(Triton().trim(blobs.text(finished.files["stderr.txt"])) if Triton().built(finished) is None else "")
+    assert logs[:3] == ["", "", ""] and variants[3].ends and variants[3].ends in logs[3]
 
 
 def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
@@ -189,6 +214,9 @@ def test_only_a_target_is_a_flag() -> None:
     assert Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_80",)})) == ("--target=sm_80",)
     with pytest.raises(SettingsError, match="--target"):
         Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("-O3",)}))
+    for unknown in ("sm_20", "sm_75", "sm_999", "sm_9"):
+        with pytest.raises(SettingsError, match=rf"build_flags: '--target={unknown}' names no GPU .* sm_80, "):
+            Triton().flags(SOFTMAX.model_copy(update={"build_flags": (f"--target={unknown}",)}))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])

@@ -1,0 +1,96 @@
+"""A run killed while it compares configs goes on where it stopped: no finished measurement is repeated, and the same config is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph import events, run
+from graph.settings import load
+from tests.graph.conftest import QUICK
+from tests.graph.test_kill_and_resume import MEASURED, nothing_is_lost, repeated, workspace
+from tools.errors import InfrastructureError, WorkspaceError
+from tools.records import Records, key
+
+KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
+  for (int i = 0; i < N; ++i) {
+    volatile float two = 0.0f;
+    for (int k = 0; k < ROUNDS; ++k) two = 2.0f;
+    out[i] = two * x[i];
+  }
+}
+"""
+REFERENCE = """import torch
+
+outputs = ("out",)
+workloads = ({"name": "w", "dims": {"N": 20000}},)
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
+
+
+def reference(x, out, N):
+    return 2 * x
+"""
+
+
+@pytest.fixture
+def choosing(tmp_path: Path) -> Path:
+    folder = tmp_path / "twice"
+    folder.mkdir()
+    (folder / "kernel.cpp").write_text(KERNEL)
+    (folder / "reference.py").write_text(REFERENCE)
+    (folder / "task.yaml").write_text("language: tests.graph.choosing:Choosing\n")
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({"name": "choosing", "task": str(folder), "workspaces": str(tmp_path / "workspaces"), **QUICK}))
+    return path
+
+
+def task(root: Path) -> dict:
+    found = Records(root).find(key("task"))
+    return found.payload["task"] if found else {}
+
+
+def test_a_kill_while_configs_are_compared_costs_nothing_that_was_finished(tmp_path: Path, choosing: Path) -> None:
+    verb = ["run", str(choosing)]
+    seen: dict[str, str] = {}
+    deaths = 0
+    while True:
+        command = [sys.executable, "-m", "tests.graph.killer", str(tmp_path), *verb]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == -9, done.stderr[-2000:]
+        found = workspace(tmp_path)
+        nothing_is_lost(found, seen)
+        if task(found):
+            break
+        if Records(found).find(key("loaded")) is None:
+            seen.clear()
+        else:
+            deaths += 1
+            with pytest.raises(WorkspaceError, match="python -m graph resume"), run.opened(found):
+                pass
+            verb = ["resume", str(found)]
+    assert deaths >= 4, "it was killed in the comparison itself"
+    said = task(found)["inferred"][0]
+    assert "k < 1;" in task(found)["baseline"] and "config 1" in said and "fastest of all" in said
+    records = Records(found)
+    assert len([r for r in records if r.kind == "benchmark"]) == 1
+    log = events.read(found / ".kernelwright" / "events.jsonl")
+    assert repeated(log) == [] and {"build", "correctness", "benchmark"} <= {r.kind for r in records} & MEASURED
+
+
+def test_a_machine_failure_while_configs_are_compared_leaves_what_can_be_resumed(choosing: Path) -> None:
+    def fail(event: events.Event) -> None:
+        if event.kind == "record" and event.details["kind"] == "correctness":
+            raise InfrastructureError("the machine went away")
+
+    with pytest.raises(InfrastructureError) as caught:
+        run.start(load(choosing), (fail,))
+    root = caught.value.workspace
+    assert root is not None and root.is_dir() and not task(root) and Records(root).find(key("loaded")) is not None
