@@ -9,6 +9,7 @@ from graph.report.render import render
 from graph.run import load_task
 from graph.services import open_agents, open_executor, open_language
 from graph.settings import Settings
+from graph.unmeasured import lacking_of
 from tools.executors.base import lacking
 from tools.records import Records
 
@@ -42,6 +43,6 @@ def check(settings: Settings) -> str:
                 providers={role: type(agent.model).__name__ for role, agent in agents.items()},
                 pages=len(wiki.pages),
                 checked=checked,
-                absent=absent,
+                absent=lacking_of(settings, absent) if absent else None,
                 entry=language.entry,
             )

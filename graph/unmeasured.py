@@ -29,6 +29,7 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
     SettingsError where the kernel does not compile or is wrong, which is found without the device, and where `on_unknown` says so.
     """
     task = loaded.task
+    absent = lacking_of(settings, absent)
     language = open_language(task.language)
     files = settings.sources(language.suffix)
     if task.baseline is None:
@@ -56,6 +57,11 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )
+
+
+def lacking_of(settings: Settings, absent: str) -> str:
+    """`absent` with what it means for a GPU that the settings name."""
+    return absent if settings.gpu is None else f"{absent} (gpu: {settings.gpu} names none)"
 
 
 def text(found: NotMeasured) -> str:

@@ -186,14 +186,18 @@ def dims_range(probe: ProbeResult, files: Sources) -> tuple[dict[str, tuple[int,
     found = {}
     varied = _followed(probe.workloads, integers) if probe.has_make_inputs else _largest(probe.workloads[0], integers)
     for name in varied:
-        values = [int(w.dims[name]) for w in probe.workloads]
-        found[name] = (max(1, min(values) // 4), max(values))
+        found[name] = guessed_range([int(w.dims[name]) for w in probe.workloads])
     if not found:
         return {}, ("No shape follows an integer dim, so that no hidden sizes are drawn.",)
     listed = ", ".join(f"{name} in {low}…{high}" for name, (low, high) in found.items())
     return found, (
         f"Hidden sizes are drawn from {listed} (a quarter of the smallest visible to the largest); set dims_range to change that.",
     )
+
+
+def guessed_range(values: Sequence[int]) -> tuple[int, int]:
+    """The range of a dim that the user gives none for, from its visible sizes."""
+    return max(1, min(values) // 4), max(values)
 
 
 def _largest(workload: SeenWorkload, integers: list[str]) -> list[str]:

@@ -51,14 +51,14 @@ def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
 
 
-def run(tmp_path: Path, kernel: str = KERNEL, reference: str = REFERENCE, **settings: str) -> int:
+def run(tmp_path: Path, kernel: str = KERNEL, reference: str = REFERENCE, verb: str = "run", **settings: object) -> int:
     folder = tmp_path / "twice"
     folder.mkdir()
     for name, text in (("kernel.py", kernel), ("reference.py", reference), ("task.yaml", "language: triton\n")):
         (folder / name).write_text(text)
     config = {"task": str(folder), "workspaces": str(tmp_path / "workspaces"), **settings}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-    return main(["run", str(tmp_path / "run.yaml"), "--json"])
+    return main([verb, str(tmp_path / "run.yaml"), *(["--json"] if verb == "run" else [])])
 
 
 def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,20 +79,18 @@ def test_a_run_ends_not_measured_with_what_can_be_known(tmp_path: Path, capsys: 
     assert not list((tmp_path / "workspaces").iterdir())
 
 
-def test_an_unofficial_figure_is_a_gap_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, hardware="H20", variant="96GB") == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    (gap,) = [gap for gap in found["gaps"] if gap["metric"] == "memory_bandwidth"]
-    assert gap["reason"].startswith(
-        "an unofficial figure sets no target: memory_bandwidth: 4000 GB/s <- <gpu-wiki>/hardware/nvidia/h20.md:"
-    )
-    assert not found["specs"] and found["reach"][0]["least_s"] is None
+    said = capsys.readouterr().out
+    assert "<gpu-wiki>/hardware/nvidia/h20.md:" in said and "[unofficial]" in said and "no roof rests on it" in said
+    found = json.loads(said.splitlines()[-1])
+    assert {spec["evidence"] for spec in found["specs"]} == {"unofficial"} and found["reach"][0]["least_s"] is None
 
 
 def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, reference=REFERENCE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": []}
+    assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": [], "dropped": []}
     assert BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
     assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
 
@@ -114,3 +112,56 @@ def test_what_the_wiki_lacks_stops_it_where_the_settings_say_so(tmp_path: Path, 
     assert run(tmp_path, hardware="H20000", on_unknown=policy) == 2
     said = capsys.readouterr().err.strip()
     assert said.startswith(f"error: on_unknown: {policy}, and ") and "H20000" in said and "\n" not in said
+
+
+POWERS = KERNEL.replace("[(triton.cdiv(N, 128),)](x, out, N, B=128)", "[(1,)](x, out, N, B=N)")
+
+
+def test_sizes_that_were_dropped_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, kernel=POWERS) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert json.loads(lines[-1])["interpreted"]["status"] == "passed"
+    assert any(line.startswith("dropped") and "N=5" in line and "power of 2" in line for line in lines)
+
+
+def test_a_gpu_that_the_settings_name_is_no_error_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, gpu=0) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["status"] == "not_measured" and "gpu: 0 names none" in found["reason"] and found["reason"].count(". ") == 0
+    (tmp_path / "again").mkdir()
+    assert run(tmp_path / "again", gpu=0, verb="check") == 0
+    assert "gpu: 0 names none" in capsys.readouterr().out
+
+
+PERSISTENT = KERNEL.replace(
+    "def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    units = torch.cuda.get_device_properties(0).multi_processor_count"
+).replace("(triton.cdiv(N, 128),)", "(max(units, triton.cdiv(N, 128)),)")
+
+
+def test_a_persistent_kernel_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, kernel="import torch\n" + PERSISTENT) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["interpreted"]["status"] == "passed" and found["profiles"]
+
+
+def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asking = KERNEL.replace("def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    spare = torch.empty(4, device='cuda')")
+    assert run(tmp_path, kernel="import torch\n" + asking) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["interpreted"]["status"] == "unmeasured" and "asks for a GPU" in found["reason"]
+
+
+@pytest.mark.parametrize("made", ["torch.randn(dims['N'], device='cuda')", "torch.randn(dims['N'], generator=torch.Generator('cuda'))"])
+def test_inputs_made_on_a_gpu_are_one_sentence(made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = REFERENCE.replace('torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)', made)
+    assert reference != REFERENCE and run(tmp_path, reference=reference) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("error: reference.py: make_inputs(N=4096) asks for a GPU") and "(line 8)" in said
+    assert "make inputs on the CPU" in said and "\n" not in said
+
+
+def test_a_failed_assertion_is_shown_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = KERNEL.replace("def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    assert x.shape == (N, 1)")
+    assert run(tmp_path, kernel=kernel) == 2
+    said = capsys.readouterr().err
+    assert "disagree at N=" in said and "AssertionError at line 12, `assert x.shape == (N, 1)`" in said

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tools.artifacts import Argument, Task, Workload
+from tools.environment import inspect
 from tools.executors.local import Local
-from tools.interpreter import BFLOAT16, interpret, small_dims
+from tools.interpreter import BFLOAT16, interpret, small_dims, whole_dims
+from tools.languages.triton import Triton
 from tools.records import Blobs
 
 pytest.importorskip("triton")
@@ -75,3 +77,162 @@ def test_bfloat16_ends_unmeasured(beside: tuple[Local, Blobs]) -> None:
     arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
     found = interpret(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
     assert found.status == "unmeasured" and found.reason == BFLOAT16 and not found.cases
+
+
+def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict[str, tuple[int, int]]) -> Task:
+    named = tuple(Workload(name=f"w{at}", dims=dims) for at, dims in enumerate(workloads))
+    return task.model_copy(update={"workloads": named, "dims_range": dims_range})
+
+
+def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
+    task = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1, 4096), "N": (128, 8192)})
+    assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [5, 3, 1]
+    guessed = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1024, 4096), "N": (256, 1024)})
+    assert small_dims(guessed) == small_dims(TASK)
+
+
+def test_whole_sizes_keep_what_the_workloads_share() -> None:
+    powers = ranged(TASK, ({"M": 4096, "N": 512}, {"M": 64, "N": 8192}), {})
+    assert {(dims["M"], dims["N"]) for dims in whole_dims(powers, 128)} == {(64, 256), (64, 128)}
+    multiples = ranged(TASK, ({"M": 4000, "N": 96 * 7}, {"M": 1000, "N": 96 * 5}), {})
+    assert all(dims["M"] % 8 == 0 and dims["N"] % 32 == 0 and dims["N"] <= 480 for dims in whole_dims(multiples, 128))
+
+
+ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
+
+
+def test_a_kernel_for_large_rows_passes_in_its_range(beside: tuple[Local, Blobs]) -> None:
+    task = ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (128, 8192)})
+    found = interpret(task, ASSERTING, *beside)
+    assert found.status == "passed" and not found.dropped
+
+
+def test_a_failed_assertion_within_the_range_is_shown(beside: tuple[Local, Blobs]) -> None:
+    task = ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (127, 8192)})
+    found = interpret(task, ASSERTING, *beside)
+    assert (
+        found.status == "failed" and "at M=5 N=127: AssertionError: 127 at line" in found.reason and "`assert N >= 128, N`" in found.reason
+    )
+
+
+POWERS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows(x, out, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    row = tl.load(x + at)
+    row = tl.exp(row - tl.max(row, axis=0))
+    tl.store(out + at, row / tl.sum(row, axis=0))
+
+
+def run_kernel(x, out, M, N):
+    rows[(M,)](x, out, N)
+"""
+
+
+def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: tuple[Local, Blobs]) -> None:
+    task = ranged(TASK, ({"M": 64, "N": 1024}, {"M": 32, "N": 4096}), {})
+    found = interpret(task, POWERS, *beside)
+    assert found.status == "passed" and found.cases and "power of 2" in found.dropped[0].problem
+    wrong = interpret(task, POWERS.replace("row / tl", "row * 2 / tl"), *beside)
+    assert wrong.status == "failed" and "above" in wrong.reason
+
+
+def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[Local, Blobs]) -> None:
+    only = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024")
+    task = ranged(TASK, ({"M": 8, "N": 1024},), {})
+    found = interpret(task, only.replace("{M}", "8"), *beside)
+    assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
+    large = ranged(TASK, ({"M": 1 << 17, "N": 1024},), {})
+    untold = interpret(large, only.replace("{M}", str(1 << 17)), *beside)
+    assert untold.status == "unmeasured" and "set dims_range" in untold.reason
+
+
+def test_an_output_is_allowed_twice_the_error_of_torch(beside: tuple[Local, Blobs]) -> None:
+    """The exponential of large numbers in float32: torch is off by more than the floor, and so may the kernel be."""
+    source = KERNEL[: KERNEL.index("@triton.jit")] + ELEMENTWISE
+    steep = TASK.model_copy(update={"reference": STEEP})
+    found = interpret(steep, source, *beside)
+    assert found.status == "passed", found.reason
+    worst = max(found.cases, key=lambda case: case.error or 0)
+    assert (worst.error or 0) > TASK.numeric.floor["float32"] and (worst.tolerance or 0) <= TASK.numeric.cap["float32"]
+
+
+ELEMENTWISE = """@triton.jit
+def steep(x, out, N, B: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, B)
+    kept = tl.arange(0, B) < N
+    row = tl.load(x + at, kept)
+    tl.store(out + at, (row + 4096.0) - 4096.0, kept)
+
+
+def run_kernel(x, out, M, N):
+    steep[(M,)](x, out, N, B=triton.next_power_of_2(N))
+"""
+STEEP = """import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    x = torch.rand((dims["M"], dims["N"]), generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+
+def reference(x, out, M, N):
+    return (x + 4096.0) - 4096.0
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["torch.empty(1, device='cuda')", "assert x.is_cuda", "assert torch.cuda.is_available()", "x.cuda()", "torch.cuda.mem_get_info()"],
+)
+def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[Local, Blobs]) -> None:
+    source = "import torch\n" + KERNEL.replace("def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}")
+    found = interpret(TASK, source, *beside)
+    assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "torch.cuda.get_device_properties(0).multi_processor_count",
+        "triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count']",
+        "torch.cuda.get_device_capability()[0]",
+        "len(str(triton.runtime.driver.active.get_active_torch_device()))",
+    ],
+)
+def test_device_properties_have_stand_ins(query: str, beside: tuple[Local, Blobs]) -> None:
+    source = "import torch\n" + KERNEL.replace(
+        "def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    assert 0 < {query} < 99"
+    )
+    found = interpret(TASK, source, *beside)
+    assert found.status == "passed", found.reason
+
+
+def test_the_kernel_touches_no_file(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    executor, blobs = beside
+    if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
+        pytest.skip("this kernel has no Landlock")
+    secret, written = tmp_path / "secret", tmp_path / "written"
+    secret.write_text("secret")
+    tries = [f"open({str(secret)!r}).read()", f"open({str(written)!r}, 'a').write('x')", "open('interpret.json').read()"]
+    tries += ["open('interpreted.json', 'a').write('x')", f"__import__('os').symlink({str(written)!r}, 'interpreted.json')"]
+    body = "\n".join(f"    try:\n        E({text!r})\n        reached = True\n    except OSError:\n        pass" for text in tries)
+    source = KERNEL.replace(
+        "def run_kernel(x, out, M, N):",
+        f"E = exec\n\n\ndef run_kernel(x, out, M, N):\n    reached = False\n{body}\n    assert not reached",
+    )
+    found = interpret(TASK, source, executor, blobs)
+    assert found.status == "passed", found.reason
+    assert not written.exists()
+
+
+def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: tuple[Local, Blobs]) -> None:
+    picky = TASK.reference.replace("    rows, columns =", "    assert dims['N'] % 64 == 0\n    rows, columns =")
+    assert picky != TASK.reference
+    found = interpret(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)
+    assert found.status == "passed" and found.dropped[0].kind == "reference"

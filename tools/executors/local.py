@@ -89,7 +89,7 @@ class Local(Executor):
         self._guard = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        """The CPU, then the GPUs with the chosen one first. SettingsError when the index that was asked for is not here."""
+        """The CPU, then the GPUs with the chosen one first. SettingsError when there are GPUs, but not the one that was asked for."""
         if self._devices is None:
             self._devices = (describe_cpu(), *self._gpus())
         return self._devices
@@ -119,10 +119,10 @@ class Local(Executor):
 
     def _gpus(self) -> tuple[Device, ...]:
         gpus = self.driver.devices()
-        if self.gpu is not None:
+        if self.gpu is not None and gpus:
             chosen = next((gpu for gpu in gpus if gpu.index == self.gpu), None)
             if chosen is None:
-                known = ", ".join(str(gpu.index) for gpu in gpus) or "none"
+                known = ", ".join(str(gpu.index) for gpu in gpus)
                 raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
         else:
             chosen = next((gpu for gpu in gpus if not self._company(gpu)), gpus[0] if gpus else None)

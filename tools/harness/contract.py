@@ -16,6 +16,8 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FILE = "reference.py"
+NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
+"""In torch's words for a GPU that this process does not have."""
 
 
 def set_precision(precision: str) -> None:
@@ -79,6 +81,9 @@ def guarded(what: str, function, *args, **kwargs):
         if asked:
             amount = f" (it asked for {int(asked[1]):,} bytes)" if asked[1] else ""
             raise ContractError(f"{what} does not fit in memory{amount}; make its dims smaller", traceback.format_exc()) from error
+        if re.search(NO_GPU, str(error)):
+            remedy = "make inputs on the CPU, they are moved to where the kernel needs them"
+            raise ContractError(f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()) from error
         raise ContractError(f"{what} raised {first_line(error)}{_line(error)}", traceback.format_exc()) from error
 
 

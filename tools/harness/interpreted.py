@@ -1,10 +1,10 @@
 """Runs a Triton kernel in Triton's interpreter at small dims and compares it with the float64 reference.
 
-Answers `interpret.json` {"reference", "dims": [...], "outputs": [...]} in the job's folder with `interpreted.json`. The reference is
-computed in one process; the kernel runs in a child that is given inputs as bytes and leaves outputs as bytes. `--serve` as elsewhere.
+Answers `interpret.json` {"reference", "cases": [dims...], "outputs": [...], "numeric"} in the job's folder with `interpreted.json`. The
+reference is computed in one process; the kernel runs in a child that is given inputs as bytes and leaves outputs in anonymous memory, so
+that it needs no file it could write to. `--serve` as elsewhere.
 """
 
-import ctypes
 import importlib.util
 import json
 import os
@@ -16,110 +16,151 @@ import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import confined
 import sandbox
+import standins
 
-WALL_S = 60
-
-
-def run_kernel(folder: Path, args: list[tuple], outputs: list[str]) -> None:
-    """In the child: call the kernel, leave each output's bytes as a file, or the error's text."""
-    import torch
-
-    made = {}
-    for name, value, dtype, shape in args:
-        if dtype is None:
-            made[name] = value
-            continue
-        made[name] = torch.frombuffer(bytearray(value), dtype=getattr(torch, dtype)).reshape(shape) if value else torch.empty(shape)
-    specification = importlib.util.spec_from_file_location("kernel", folder / "kernel.py")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["kernel"] = module
-    specification.loader.exec_module(module)
-    before = {name: value.clone() for name, value in made.items() if name not in outputs and isinstance(value, torch.Tensor)}
-    module.run_kernel(**made)
-    for name, value in before.items():
-        if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(made[name])):
-            raise ValueError(f"the kernel changes its input {name}")
-    for name in outputs:
-        (folder / f"{name}.out").write_bytes(made[name].contiguous().view(torch.uint8).numpy().tobytes())
+WALL_S = 40
+"""For one call; what takes longer is not said to be wrong."""
+KERNEL = "kernel.py"
 
 
-def in_child(work, wall_s: int) -> str:
-    """Run `work` in a forked child without network or privileges; the error's text, empty when all went well."""
-    reader, writer = os.pipe()
-    parent, child = os.getpid(), os.fork()
-    if child == 0:
+class InputChanged(Exception):
+    """What the kernel may only read is not what it was."""
+
+
+class Child:
+    """One call of the kernel in a process of its own; what it left is read from anonymous memory."""
+
+    def __init__(self, folder: Path, args: list[tuple], outputs: list[str]):
+        self.path = folder / KERNEL
+        self.args = args
+        self.left = {name: os.memfd_create("output", os.MFD_CLOEXEC) for name in outputs}
+        self.said = os.memfd_create("said", os.MFD_CLOEXEC)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for handle in (self.said, *self.left.values()):
+            os.close(handle)
+
+    def run(self) -> dict:
+        """{"problem", "kind"}: kind as in `tools.interpreter.SmallCase`; both empty when done."""
+        status = confined.run(self._work, WALL_S, (self.path, Path(__file__).parent))
+        if os.WIFSIGNALED(status):
+            late = os.WTERMSIG(status) == signal.SIGALRM
+            problem = f"it took longer than {WALL_S} s" if late else f"it ended by signal {os.WTERMSIG(status)}"
+            return {"problem": problem, "kind": "late" if late else "wrong"}
         try:
-            os.setsid()
-            sandbox.die_with_parent(parent)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(wall_s)
-            null = os.open(os.devnull, os.O_RDWR)
-            for target in (0, 1, 2):
-                os.dup2(null, target)
-            libc = ctypes.CDLL(None, use_errno=True)
-            sandbox.no_network(libc)
-            libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            sandbox.drop_capabilities(libc)
-            work()
-            os.write(writer, b"-")
+            return json.loads(read(self.said))
+        except ValueError:
+            return {"problem": "it ended before it was done", "kind": "broken"}
+
+    def output(self, name: str) -> bytearray:
+        return bytearray(read(self.left[name]))
+
+    def _work(self) -> int:
+        try:
+            self._call()
+            answer = {"problem": "", "kind": ""}
         except BaseException as error:
-            inner = error
-            while inner.__cause__ is not None:
-                inner = inner.__cause__
-            os.write(writer, f"{type(inner).__name__}: {inner}"[-1500:].encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        said = file.read().decode(errors="replace")
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        late = os.WTERMSIG(status) == signal.SIGALRM
-        return f"took longer than {wall_s} s" if late else f"ended by signal {os.WTERMSIG(status)}"
-    return "" if said == "-" else " ".join(said.split()) or "ended before it was done"
+            problem, line, text = confined.told(error, self.path)
+            known = "interpreter" if problem.startswith("NotImplementedError") else "raised"
+            kind = "broken" if isinstance(error, InputChanged) else "device" if standins.asks_for_a_device(error, text) else known
+            where = f" at line {line}, `{text}`" if line and text else ""
+            problem = " ".join(problem.split())
+            answer = {"problem": f"{problem if len(problem) <= 600 else problem[:599] + '…'}{where}", "kind": kind}
+        os.write(self.said, json.dumps(answer).encode())
+        return 0
+
+    def _call(self) -> None:
+        import torch
+
+        made = {}
+        for name, value, dtype, shape in self.args:
+            if dtype is None:
+                made[name] = value
+                continue
+            kind = getattr(torch, dtype)
+            made[name] = torch.frombuffer(bytearray(value), dtype=kind).reshape(shape) if value else torch.empty(shape, dtype=kind)
+        standins.of_interpreter().install(self.path)
+        specification = importlib.util.spec_from_file_location("kernel", self.path)
+        module = importlib.util.module_from_spec(specification)
+        sys.modules["kernel"] = module
+        specification.loader.exec_module(module)
+        before = {name: value.clone() for name, value in made.items() if name not in self.left and isinstance(value, torch.Tensor)}
+        module.run_kernel(**made)
+        for name, value in before.items():
+            if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(made[name])):
+                raise InputChanged(f"the kernel changes its input {name}")
+        for name, handle in self.left.items():
+            with os.fdopen(os.dup(handle), "wb") as file:
+                file.write(made[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def read(handle: int) -> bytes:
+    with os.fdopen(os.dup(handle), "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 def case(contract, dims: dict, request: dict, folder: Path) -> dict:
+    """{"dims", "problem", "kind", "error", "tolerance"}: the output that comes closest to its tolerance, or goes furthest beyond."""
     import torch
-    from compare import expect
+    from compare import expect, native
+    from contract import ContractError
+    from workload import tolerance
 
-    args = contract.build(dims, 7, [], 0)
+    try:
+        args = contract.build(dims, 7, [], 0)
+    except ContractError as error:
+        return {"dims": dims, "problem": str(error), "kind": "reference"}
     for arg in args:
         arg.role = "output" if arg.name in request["outputs"] else "input" if arg.is_tensor else "scalar"
         if arg.role == "output":
             # As on a device: what the kernel does not write is seen.
             arg.value.fill_(float("nan") if arg.value.dtype.is_floating_point else 77)
     given = [
-        (a.name, a.value.contiguous().view(torch.uint8).numpy().tobytes(), a.dtype, tuple(a.value.shape))
+        (a.name, a.value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), a.dtype, tuple(a.value.shape))
         if a.is_tensor
         else (a.name, a.value, None, ())
         for a in args
     ]
-    for name in request["outputs"]:
-        (folder / f"{name}.out").unlink(missing_ok=True)
-    problem = in_child(lambda: run_kernel(folder, given, request["outputs"]), WALL_S)
-    if problem:
-        return {"dims": dims, "problem": problem}
-    worst = 0.0
-    for expected in expect(contract, args)[0]:
-        arg = next(a for a in args if a.name == expected.name)
-        left = (folder / f"{expected.name}.out").read_bytes()
-        found = expected.error(torch.frombuffer(bytearray(left), dtype=arg.value.dtype))
-        if found["problem"] or found["error"] is None:
-            return {"dims": dims, "problem": f"{expected.name}: {found['problem']}"}
-        worst = max(worst, found["error"])
-    return {"dims": dims, "error": worst}
+    with Child(folder, given, request["outputs"]) as child:
+        ended = child.run()
+        if ended["problem"]:
+            return {"dims": dims, **ended}
+        expected = expect(contract, args)[0]
+        found = {"dims": dims, "error": 0.0, "tolerance": 0.0}
+        for one, own in zip(expected, native(contract, args), strict=True):
+            limit = tolerance(request["numeric"], one.dtype, one.error(own)["error"], None)
+            left = child.output(one.name)
+            dtype = next(a.value.dtype for a in args if a.name == one.name)
+            if len(left) != one.count * dtype.itemsize:
+                return {"dims": dims, "problem": f"{one.name}: it was made another size", "kind": "wrong"}
+            if not left:
+                continue
+            seen = one.error(torch.frombuffer(left, dtype=dtype))
+            if seen["problem"] or seen["error"] is None:
+                return {"dims": dims, "problem": f"{one.name}: {seen['problem']}", "kind": "wrong"}
+            if seen["error"] > limit:
+                problem = f"{one.name}: error {seen['error']:.3g} is above {limit:g}"
+                return {"dims": dims, "error": seen["error"], "tolerance": limit, "problem": problem, "kind": "wrong"}
+            if seen["error"] >= found["error"]:
+                found = {**found, "error": seen["error"], "tolerance": limit}
+    return found
 
 
 def answer(folder: Path) -> None:
     """In a child of the server: everything of one job."""
-    from contract import Contract
+    from contract import Contract, set_precision
 
     request = json.loads((folder / "interpret.json").read_text())
+    set_precision(request["numeric"]["precision"])
     contract = Contract(request["reference"])
     cases = []
-    for dims in request["dims"]:
+    for dims in request["cases"]:
         cases.append(case(contract, dims, request, folder))
         if cases[-1].get("problem"):
             break

@@ -1,17 +1,18 @@
 """Compiles a Triton kernel without running it: records what run_kernel launches on tensors without storage, and compiles just that.
 
 `tritonbuild.py` answers `build.json` in the job's folder: {"reference", "workloads", "target", "listing"}; errors go to stderr.txt, what
-could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. With `--serve` it reads lines
-{"folder": path} on stdin, forks for each and answers {"exit": code}: torch and triton are imported once, and never used before a fork.
+could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. The candidate's code runs, and is compiled,
+in a confined child that writes to a folder of its own, from which plain files are taken over: what it was given stays as it is. With
+`--serve` it reads lines {"folder": path} on stdin, forks for each and answers {"exit": code}: torch and triton are imported once, and
+never used before a fork.
 """
 
-import ctypes
+import functools
 import importlib.util
 import json
 import os
 import re
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,8 @@ import types
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
+import confined
+import standins
 
 KERNEL = "kernel.py"
 DEFAULT = "sm_90"
@@ -38,24 +40,38 @@ DTYPES = {
 }
 MOST = 16
 """Distinct specialisations compiled for one kernel file."""
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-FILE_BYTES = 256 << 20
-"""A kernel that spills leaves megabytes of intermediate code."""
-WALL_S = 120.0
+WALL_S = 120
+MADE = "made"
+"""The folder in a job's own that the child may write to."""
 
 
 class BuildError(Exception):
     """The kernel's fault: the text goes to stderr."""
 
 
+class NotFollowed(Exception):
+    """A launch that Triton may well take, but which is not modelled here: the text is a clause."""
+
+
 class Recorder:
     """Stands in for the launcher of every jitted function."""
 
-    def __init__(self):
+    def __init__(self, options: frozenset[str]):
+        self.options = options
+        """Names that the backend takes beside the kernel's parameters."""
         self.launches: dict[tuple, tuple] = {}
+        self.notes: list[str] = []
 
     def __call__(self, function, *args, grid, warmup=False, **kwargs):
-        options = {name: kwargs.pop(name) for name in (*OPTIONS, "debug") if name in kwargs and name not in function.arg_names}
+        try:
+            self.record(function, args, grid, kwargs)
+        except NotFollowed as error:
+            note = f"not followed: {function.__name__}: {error}"
+            if note not in self.notes:
+                self.notes.append(note)
+
+    def record(self, function, args, grid, kwargs) -> None:
+        options = {name: kwargs.pop(name) for name in tuple(kwargs) if name in self.options and name not in function.arg_names}
         try:
             bound = function.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -72,7 +88,7 @@ class Recorder:
                 constants[parameter.name] = constant
             elif aligned:
                 attributes[(at,)] = [["tt.divisibility", 16]]
-        key = (function.__name__, *signature.items(), *map(str, constants.items()), *attributes, *sorted(options.items()))
+        key = (function.__name__, *signature.items(), *map(str, constants.items()), *attributes, *map(str, sorted(options.items())))
         self.launches.setdefault(key, (function, signature, constants, attributes, options))
 
 
@@ -84,7 +100,9 @@ def specialised(value, parameter) -> tuple[str, object, bool]:
         return "constexpr", None, False
     if hasattr(value, "dtype") and hasattr(value, "stride"):
         # Buffers begin at multiples of 256 bytes on the device.
-        return f"*{DTYPES[str(value.dtype).removeprefix('torch.')]}", None, True
+        return f"*{element(value.dtype)}", None, True
+    if type(value).__name__ == "TensorDescriptor":
+        return f"tensordesc<{element(value.base.dtype)}{list(value.block_shape)}>".replace(" ", ""), None, False
     if isinstance(value, bool):
         return "i1", None, False
     if isinstance(value, int):
@@ -93,7 +111,24 @@ def specialised(value, parameter) -> tuple[str, object, bool]:
         return "i32" if -(2**31) <= value < 2**31 else "i64", None, value % 16 == 0 and not parameter.do_not_specialize
     if isinstance(value, float):
         return "fp32", None, False
-    raise BuildError(f"argument {parameter.name!r} of a kernel is a {type(value).__name__}; pass tensors, numbers or constexprs")
+    raise NotFollowed(f"its argument {parameter.name!r} is a {type(value).__name__}, which is compiled on a GPU only")
+
+
+def element(dtype) -> str:
+    """Triton's name of torch's dtype."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise NotFollowed(f"it takes {name}, which is compiled on a GPU only")
+    return DTYPES[name]
+
+
+def tuned(self, *args, **kwargs):
+    """In place of the autotuner: its first config, with the hook that makes arguments fit it."""
+    config = self.configs[0]
+    current = {**kwargs, **config.all_kwargs()}
+    if config.pre_hook:
+        config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **current})
+    return self.fn.run(*args, **current)
 
 
 def load(folder: Path):
@@ -115,21 +150,20 @@ def load(folder: Path):
 
 def located(error: BaseException, folder: Path) -> str:
     """An error with the line of the kernel that it comes from."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(folder / KERNEL)]
-    line = frames[-1].lineno if frames else 1
-    code = f"\n    {frames[-1].line}" if frames and frames[-1].line else ""
-    return f"{KERNEL}:{line}: error: {type(error).__name__}: {error}{code}"
+    said, line, code = confined.told(error, folder / KERNEL)
+    return f"{KERNEL}:{line or 1}: error: {said}" + (f"\n    {code}" if code else "")
 
 
-def record(module, request: dict, folder: Path) -> tuple[Recorder, list[str]]:
+def record(module, request: dict, folder: Path, target) -> tuple[Recorder, list[str]]:
     """What run_kernel launches at each workload, and why a workload could not be followed."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from triton.compiler import make_backend
     from triton.runtime import autotuner, jit
 
-    recorder, notes = Recorder(), []
+    recorder, notes = Recorder(frozenset(make_backend(target).parse_options({}).__dict__)), []
     jit.JITFunction.run = lambda self, *args, **kwargs: recorder(self, *args, **kwargs)
-    autotuner.Autotuner.run = lambda self, *args, **kwargs: self.fn.run(*args, **kwargs, **self.configs[0].all_kwargs())
+    autotuner.Autotuner.run = tuned
     reference = types.ModuleType("reference")
     sys.modules["reference"] = reference
     exec(compile(request["reference"], "reference.py", "exec"), reference.__dict__)
@@ -145,28 +179,24 @@ def record(module, request: dict, folder: Path) -> tuple[Recorder, list[str]]:
             except (NameError, BuildError) as error:
                 raise error if isinstance(error, BuildError) else BuildError(located(error, folder)) from error
             except BaseException as error:
-                notes.append(f"not followed at {dims}: {type(error).__name__}: {str(error).splitlines()[:1]}")
-    return recorder, notes
+                said, line, code = confined.told(error, folder / KERNEL)
+                first = said.splitlines()[0] if said else type(error).__name__
+                notes.append(f"not followed at {dims}: {first}" + (f" ({KERNEL}:{line}: {code})" if line else ""))
+    return recorder, [*notes, *recorder.notes]
 
 
 def target_of(name: str):
     """sm_90 -> what Triton calls it; without a name the GPU that is here (looked up once, before any fork), else the default."""
     from triton.backends.compiler import GPUTarget
 
-    name = name or os.environ.get("HARNESS_TARGET") or DEFAULT
+    name = name or (f"sm_{gpu()['major']}{gpu()['minor']}" if gpu() else DEFAULT)
     return name, GPUTarget("cuda", int(re.sub(r"\D", "", name)), 32)
 
 
-def present() -> str:
-    """Architecture of the first GPU here, or nothing."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    first = done.stdout.strip().splitlines()[:1] if done.returncode == 0 else []
-    return f"sm_{first[0].replace('.', '')}" if first and re.fullmatch(r"\d+\.\d", first[0]) else ""
+@functools.cache
+def gpu() -> dict:
+    """What the driver reports of the first GPU here; asked once, before any fork."""
+    return standins.reported()
 
 
 def compiled(recorder: Recorder, target, folder: Path) -> tuple[list[dict], list[str]]:
@@ -241,60 +271,43 @@ def cuobjdump(tools: Path, what: str, cubin: Path) -> str:
 
 
 def answer(folder: Path) -> int:
-    """One job: 0 when the kernel may go on, 1 when it does not compile."""
-    request = json.loads((folder / "build.json").read_text())
-    os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")
+    """One job, in the child: 0 when the kernel may go on, 1 when it does not compile."""
+    request, made_in = json.loads((folder / "build.json").read_text()), folder / MADE
+    os.environ["TRITON_CACHE_DIR"] = str(made_in / "cache")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(made_in / "inductor")
     said: list[str] = []
     try:
-        module = load(folder)
-        recorder, notes = record(module, request, folder)
         name, target = target_of(request.get("target", ""))
-        made, more = compiled(recorder, target, folder)
+        stand_ins = standins.of_target(target.arch, gpu())
+        stand_ins.install(folder / KERNEL)
+        module = load(folder)
+        recorder, notes = record(module, request, folder, target)
+        notes += [f"stand-ins answered what the kernel asks of the GPU: {what}" for what in sorted(stand_ins.asked)]
+        made, more = compiled(recorder, target, made_in)
         notes += more
         said = [f"compiled {len(made)} specialisations for {name}", *notes]
         if request.get("listing"):
-            text, facts = listing(made, folder)
-            (folder / "assembly.txt").write_text(text)
-            (folder / "facts.json").write_text(json.dumps({"target": name, "kernels": facts, "notes": notes}))
+            text, facts = listing(made, made_in)
+            (made_in / "assembly.txt").write_text(text)
+            (made_in / "facts.json").write_text(json.dumps({"target": name, "kernels": facts, "notes": notes}))
     except BuildError as error:
-        (folder / "stderr.txt").write_text(f"{error}\n")
+        (made_in / "stderr.txt").write_text(f"{error}\n")
         return 1
+    except BaseException:
+        (made_in / "stderr.txt").write_text(traceback.format_exc())
+        return 2
     finally:
-        (folder / "stdout.txt").write_text("\n".join(said) + "\n")
+        (made_in / "stdout.txt").write_text("\n".join(said) + "\n")
     return 0
 
 
-def shut_in() -> None:
-    """No network, no new privileges, bounded files and time, and an end with the parent."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    sandbox.limit(0, int(WALL_S), FILE_BYTES)
-    sandbox.no_network(libc)
-    libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    sandbox.drop_capabilities(libc)
-
-
 def forked(folder: Path) -> int:
-    """Answer in a child of its own; its exit status, 2 when it died."""
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        code = 2
-        try:
-            os.setsid()
-            sandbox.die_with_parent(parent)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(int(WALL_S))
-            null = os.open(os.devnull, os.O_RDWR)
-            for target in (0, 1):
-                os.dup2(null, target)
-            os.chdir(folder)
-            shut_in()
-            code = answer(folder)
-        except BaseException:
-            (folder / "stderr.txt").write_text(traceback.format_exc())
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
+    """Answer in a confined child; its exit status, 2 when it died."""
+    made = folder / MADE
+    made.mkdir()
+    gpu()
+    status = confined.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parent), made)
+    confined.hand_over(made, folder)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: the compiler was ended by signal {os.WTERMSIG(status)}\n")
@@ -314,6 +327,7 @@ def serve() -> None:
     import triton.compiler  # noqa: F401
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    gpu()
     # The first tensor without storage loads most of torch's Python; nothing is computed, so that forks stay safe.
     with FakeTensorMode(allow_non_fake_inputs=True):
         (torch.randn(4, 4, generator=torch.Generator()).to(torch.float16) / 2).contiguous()
@@ -325,7 +339,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.update({"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_INTERPRET": "0", "HARNESS_TARGET": present()})
+    os.environ.update({"TRITON_DEFAULT_FP_FUSION": "1", "TRITON_INTERPRET": "0"})
     if "--serve" in sys.argv:
         serve()
     else:

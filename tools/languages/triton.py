@@ -28,6 +28,7 @@ SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
 KERNEL = "kernel.py"
 _HARNESS = Path(__file__).parents[1] / "harness"
 _SCRIPT = "harness/tritonbuild.py"
+_PARTS = ("tritonbuild.py", "confined.py", "standins.py", "sandbox.py")
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a
 target that its LLVM does not know it aborts. A product compiled to each of these with triton 3.9; an older one may know fewer."""
@@ -160,7 +161,7 @@ class Triton(Language):
     def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:
         target = next((m[1] for flag in self.flags(task) if (m := _TARGET.fullmatch(flag))), "")
         request = {"reference": task.reference, "workloads": [w.dims for w in task.workloads], "target": target, "listing": listing}
-        own = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in ("tritonbuild.py", "sandbox.py")}
+        own = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in _PARTS}
         return Job(
             files={**{name: blobs.put(text) for name, text in own.items()}, KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
             argv=("{python}", "-I", _SCRIPT),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tools import mechanism
-from tools.artifacts import Candidate, Task, Workload
+from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.contract import Sources, arguments
+from tools.environment import inspect
 from tools.errors import SettingsError
 from tools.executors.local import Local
 from tools.languages.triton import Triton
@@ -243,3 +244,134 @@ def test_the_shipped_tasks_are_understood(name: str, beside: tuple[Local, Blobs]
     loaded = load_folder(TASKS / name, *beside)
     assert loaded.task.language == "triton" and loaded.task.dims_range and len(loaded.task.workloads) == 3
     assert all(w.flops for w in loaded.workloads)
+
+
+def outcome(source: str, what: Task, executor: Local, blobs: Blobs) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a build."""
+    finished = executor.run(Triton().build(what, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    return finished.exit_code, blobs.text(finished.files["stdout.txt"]), blobs.text(finished.files["stderr.txt"])
+
+
+ESCAPE = """
+E = exec
+for path in {secrets!r}:
+    try:
+        E("leaked = open(path).read()")
+        E("open({written!r}, 'a').write(leaked)")
+    except OSError:
+        pass
+try:
+    E("open({written!r}, 'a').write('was here')")
+except OSError:
+    pass
+try:
+    E("open(__file__, 'a').write('# swapped')")
+except OSError:
+    pass
+"""
+
+
+def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    executor, blobs = beside
+    if not (tmp_path.is_dir() and landlock_is_here(executor, blobs)):
+        pytest.skip("this kernel has no Landlock")
+    secret, written = tmp_path / "secret", tmp_path / "written"
+    secret.write_text("secret")
+    source = KERNEL + ESCAPE.format(secrets=[str(secret), str(blobs.path(blobs.put("another job's file")))], written=str(written))
+    finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": source}), blobs))
+    assert finished.exit_code == 0 and "compiled 1 spec" in blobs.text(finished.files["stdout.txt"])
+    assert not written.exists() and secret.read_text() == "secret"
+    assert blobs.text(finished.files["kernel.py"]) == source
+
+
+def landlock_is_here(executor: Local, blobs: Blobs) -> bool:
+    return inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi")
+
+
+def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    executor, blobs = beside
+    target = tmp_path / "target"
+    body = "import os\nfor name in ('stdout.txt', 'stderr.txt', 'assembly.txt'):\n    for folder in ('made', '.'):\n        try:\n"
+    body += f"            os.symlink({str(target)!r}, os.path.join(os.path.dirname(__file__), folder, name))\n        except OSError:\n"
+    body += "            pass\nos.kill(os.getpid(), 9)\n"
+    assert outcome(body + KERNEL, SOFTMAX, executor, blobs)[0] != 0
+    assert not target.exists()
+
+
+PERSISTENT = {
+    "torch": "torch.cuda.get_device_properties(0).multi_processor_count",
+    "torch at import": "UNITS",
+    "torch, its capability": "torch.cuda.get_device_capability()[0]",
+    "triton's utils": "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']",
+    "triton's target": "triton.runtime.driver.active.get_current_target().arch",
+    "triton's device": "triton.runtime.driver.active.utils.get_device_properties("
+    "triton.runtime.driver.active.get_active_torch_device().index or 0)['multiprocessor_count']",
+}
+
+
+def persistent(units: str) -> str:
+    """The shipped softmax with a grid of as many programs as there are multiprocessors."""
+    source = KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1) if "import torch" not in KERNEL else KERNEL
+    source = source.replace("def run_kernel(", f"{'UNITS = ' + PERSISTENT['torch'] if units == 'UNITS' else ''}\n\n\ndef run_kernel(")
+    return source.replace("[(M,)]", f"[(max(M, min(M, {units})),)]")
+
+
+@pytest.mark.parametrize("how", sorted(PERSISTENT))
+def test_what_a_kernel_asks_of_the_gpu_is_answered(how: str, beside: tuple[Local, Blobs]) -> None:
+    executor, blobs = beside
+    source = persistent(PERSISTENT[how])
+    assert source != KERNEL
+    code, said, wrong = outcome(source, SOFTMAX, executor, blobs)
+    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
+    assert Triton().interpret(SOFTMAX_TASK, source, executor, blobs).status == "passed"
+
+
+SOFTMAX_TASK = SOFTMAX.model_copy(
+    update={
+        "arguments": (
+            Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+            Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
+        )
+    }
+)
+
+TILES = """import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def copy(x, out, B: tl.constexpr):
+    at = tl.program_id(0) * B
+    out.store([at, 0], x.load([at, 0]))
+
+
+def run_kernel(x, out, M, N):
+    copy[(triton.cdiv(M, 16),)](TensorDescriptor.from_tensor(x, [16, 64]), TensorDescriptor.from_tensor(out, [16, 64]), B=16)
+"""
+
+
+def test_tensor_descriptors_are_compiled(beside: tuple[Local, Blobs]) -> None:
+    code, said, wrong = outcome(TILES, task("triton-softmax", {"M": 64, "N": 64}), *beside)
+    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
+
+
+@pytest.mark.parametrize("option", ["launch_pdl=True", "enable_fp_fusion=False", "launch_cooperative_grid=True", "num_warps=8, maxnreg=64"])
+def test_options_of_the_backend_are_taken(option: str, beside: tuple[Local, Blobs]) -> None:
+    code, said, wrong = outcome(KERNEL.replace("BLOCK=256", f"BLOCK=256, {option}"), SOFTMAX, *beside)
+    assert code == 0 and "compiled 1 spec" in said, said + wrong
+
+
+def test_an_argument_that_is_not_modelled_is_noted(beside: tuple[Local, Blobs]) -> None:
+    source = KERNEL.replace("[(M,)](x,", "[(M,)]((x, x),")
+    assert source != KERNEL
+    code, said, _ = outcome(source, SOFTMAX, *beside)
+    assert code == 0 and "compiled 0 spec" in said and "not followed" in said and "tuple" in said
+
+
+def test_a_failed_assertion_is_shown(beside: tuple[Local, Blobs]) -> None:
+    code, said, _ = outcome(
+        KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N == 1"), SOFTMAX, *beside
+    )
+    assert code == 0 and "assert N == 1" in said and "kernel.py:" in said
