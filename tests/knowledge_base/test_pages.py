@@ -1,6 +1,7 @@
 """What the bundled pages claim is tried: their code compiles, shows the promised instructions and computes what it says."""
 
 import ctypes
+import json
 import platform
 import re
 import shutil
@@ -17,8 +18,16 @@ from tools import mechanism, rules
 
 WIKI = Wiki.open()
 ALL_METHODS = [page for page in WIKI.pages if page.head.type == "method"]
-METHODS = [page for page in ALL_METHODS if "triton" not in page.head.languages]
-TRITON_METHODS = [page for page in ALL_METHODS if "triton" in page.head.languages]
+METHODS = [page for page in ALL_METHODS if "cpp" in page.head.languages]
+SKILLS = [page for page in WIKI.pages if page.head.type == "skill"]
+RULES = rules.load()
+SECTIONS = {
+    "method": ["What", "When it pays", "How", "When it is legal", "Pitfalls", "How to verify"],
+    "skill": ["Signal", "Causes", "Fixes", "Anti-patterns", "How to verify"],
+}
+ELSEWHERE = {"register_spill": "register_spills", "narrow_accesses": "narrow_loads"}
+"""What the labels of planted bottlenecks call a rule -> its id."""
+LABELS = Path(__file__).parents[1] / "tools" / "fixtures" / "ncu" / "labels.json"
 BLOCKS = [
     (page, code) for page in WIKI.pages for code in re.findall(r"^```cpp compile\n(.*?)^```", page.body, flags=re.DOTALL | re.MULTILINE)
 ]
@@ -61,21 +70,47 @@ def shows(library: Path, page: Page) -> bool | None:
 
 
 def test_the_bundled_wiki_passes_its_lint():
-    assert [str(problem) for problem in lint(WIKI, frozenset(rule.id for rule in rules.load()))] == []
+    assert [str(problem) for problem in lint(WIKI, frozenset(rule.id for rule in RULES))] == []
 
 
-def test_each_method_has_its_recipe_and_a_block_of_code():
-    assert {page.head.id: page.head.recipe for page in METHODS} == RECIPES
+def test_each_recipe_has_its_method_and_each_method_a_block_of_code():
+    assert {page.head.id: page.head.recipe for page in METHODS if page.head.recipe} == RECIPES
     assert {page.head.id for page in METHODS} <= {page.head.id for page, _ in BLOCKS}
 
 
-def test_each_rule_is_answered_by_a_page():
-    answered = {rule for page in WIKI.pages for rule in page.head.rules}
-    assert {rule.id for rule in rules.load()} <= answered
+def test_each_rule_is_answered_by_a_skill():
+    assert {rule.id for rule in RULES} == {rule for page in SKILLS for rule in page.head.rules}
+
+
+def test_each_planted_bottleneck_has_a_skill_of_its_own():
+    planted = {ELSEWHERE.get(name, name) for names in json.loads(LABELS.read_text()).values() for name in names}
+    assert planted - {rule.id for rule in RULES} == {"low_ipc"}
+    for rule in planted - {"low_ipc"}:
+        page = WIKI.page("gpu-" + rule.replace("_", "-"))
+        assert page is not None and page.head.rules[0] == rule
+
+
+@pytest.mark.parametrize("page", [*ALL_METHODS, *SKILLS], ids=lambda page: page.head.id)
+def test_a_page_has_the_sections_of_its_type(page: Page):
+    assert (
+        re.findall(r"^## (.*)$", re.sub(r"^```.*?^```", "", page.body, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+        == SECTIONS[page.head.type]
+    )
+
+
+@pytest.mark.parametrize("page", SKILLS, ids=lambda page: page.head.id)
+def test_a_signal_names_its_rules_and_what_each_entry_of_them_reads(page: Page):
+    signal = page.body.partition("## Signal\n")[2].partition("\n## ")[0]
+    named = {name.removesuffix("…") for name in re.findall(r"`([^`\n]+)`", signal)}
+    assert set(page.head.rules) <= named
+    metrics = {condition.metric for rule in RULES if rule.id in page.head.rules for condition in rule.when}
+    quoted = {name for name in named if "." in name or "__" in name}
+    assert quoted and all(any(metric.startswith(name) for metric in metrics) for name in quoted)
+    assert not re.search(r"\d+ ?%|[<>]=? ?\d", signal), "thresholds stand in rules.yaml only"
 
 
 def test_knobs_occur_in_the_code_of_their_page():
-    for page in METHODS:
+    for page in (page for page in ALL_METHODS if "triton" not in page.head.languages):
         for knob, values in page.head.knobs.items():
             assert values and f"constexpr int {knob} = {values[0]};" in page.body
 
@@ -113,3 +148,24 @@ def test_the_exponential_of_the_page_is_as_exact_as_it_says(tmp_path: Path):
     finite = np.isfinite(rounded)
     ulp = np.spacing(rounded[finite]).astype(np.float64)
     assert np.max(np.abs(y[finite] - exact[finite]) / ulp) < 1.0
+
+
+@needs_compiler
+def test_streaming_stores_and_register_tiles_compute_what_the_plain_loops_do(tmp_path: Path):
+    code = {page.head.id: code for page, code in BLOCKS}
+    draw = np.random.default_rng(5)
+    (tmp_path / "stores").mkdir()
+    (tmp_path / "tile").mkdir()
+    stores = ctypes.CDLL(str(build(tmp_path / "stores", code["streaming-stores"])))
+    x = draw.standard_normal(1003).astype(np.float32)
+    for skip in range(4):
+        y = np.full_like(x, np.nan)
+        at = ctypes.c_void_p(y.ctypes.data + 4 * skip)
+        stores.solve(x.ctypes.data_as(ctypes.c_void_p), at, ctypes.c_int(x.size - skip), ctypes.c_float(3.0))
+        assert np.array_equal(y[skip:], np.float32(3.0) * x[: x.size - skip])
+    tile = ctypes.CDLL(str(build(tmp_path / "tile", code["register-tile-product"])))
+    for m, n, k in ((8, 32, 7), (5, 19, 33), (1, 1, 1)):
+        a, b = draw.standard_normal((m, k)).astype(np.float32), draw.standard_normal((k, n)).astype(np.float32)
+        c = np.full((m, n), np.nan, np.float32)
+        tile.solve(*(v.ctypes.data_as(ctypes.c_void_p) for v in (a, b, c)), ctypes.c_int(m), ctypes.c_int(n), ctypes.c_int(k))
+        assert np.allclose(c, a.astype(np.float64) @ b, atol=1e-5)
