@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
 4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped)"""
 
+OWN = ("agents", "graph", "knowledge_base", "tools")
 FAILURES = {"refused": ("error:", 2), "disk_full": ("error:", 2), "machine": ("machine:", 4), "interrupted": ("interrupted;", 130)}
 """Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
 
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     unmask = verbs.add_parser("unmask", help="take a mask back")
     restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
     for verb in (resume, show, report, verify, mask, unmask, restart):
-        verb.add_argument("workspace", type=Path)
+        verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
     for verb in (mask, unmask, restart):
@@ -56,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
     for verb in (run, resume, restart):
         verb.add_argument("--quiet", action="store_true", help="no progress lines")
     return top
+
+
+def _workspace(text: str) -> Path:
+    """The folder, or the one of that name under workspaces/, where runs from here are kept."""
+    kept = Path("workspaces", text)
+    return kept if not Path(text).exists() and kept.is_dir() else Path(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,6 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         return dispatch(arguments)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in OWN:
+            raise
+        lacking = f"{sys.executable} has no module {error.name!r}; run `make install`, then `source .venv/bin/activate`"
+        return _failed(arguments, "refused", lacking, None)
     except DiskFullError as error:
         workspace = _left(arguments, error.workspace)
         remedy = f"then `python -m graph resume {workspace}`" if workspace else "then run the command again"

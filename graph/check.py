@@ -9,7 +9,7 @@ from graph.report.render import render
 from graph.run import load_task
 from graph.services import open_agents, open_executor, open_language
 from graph.settings import Settings
-from graph.unmeasured import lacking_of
+from graph.unmeasured import lacking_of, refuse_wrong
 from tools.executors.base import lacking
 from tools.records import Records
 
@@ -35,6 +35,7 @@ def check(settings: Settings) -> str:
             absent = lacking(executor.devices(), language.device)
             if task.baseline and absent:
                 checked = language.interpret(task, task.baseline, executor, records.blobs)
+                refuse_wrong(checked, settings.sources(language.suffix))
             return render(
                 "check.md",
                 task=task,

@@ -13,6 +13,7 @@ from graph.settings import Settings
 from knowledge_base.wiki import Wiki
 from tools import roofline
 from tools.artifacts import Candidate, Profile, Spec, Task, UnknownSpec
+from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
 from tools.interpreter import Interpreted
@@ -36,8 +37,7 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         raise SettingsError(f"{task.name}: no kernel is given; add {files.kernel} beside {files.reference}")
     library = compiled(task, language, executor, blobs, name=files.kernel)
     interpreted = language.interpret(task, task.baseline, executor, blobs)
-    if interpreted and interpreted.status == "failed":
-        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
+    refuse_wrong(interpreted, files)
     profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     answers = published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
@@ -57,6 +57,12 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )
+
+
+def refuse_wrong(interpreted: Interpreted | None, files: Sources) -> None:
+    """SettingsError where the interpreter has shown that the kernel is wrong."""
+    if interpreted and interpreted.status == "failed":
+        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
 
 
 def lacking_of(settings: Settings, absent: str) -> str:

@@ -6,9 +6,11 @@ A task folder holds `reference.py`, `kernel.<ext>` and, when something must be s
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -102,6 +104,7 @@ def _load(
     memory = available_memory()
     if not _makes_inputs(logic):
         check_seed_dims(dims, parameters, elements, memory, files.kernel)
+        _all_meant(dims, source, logic, files)
     # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
     asked = () if _makes_inputs(logic) else parameters
     request = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
@@ -112,6 +115,15 @@ def _load(
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
     loaded = infer(name, source, logic, language, parameters, elements, declared, seen, files)
     return loaded.model_copy(update={"variants": language.variants(given)})
+
+
+def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
+    """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
+    words = set(re.findall(r"\w+", f"{source} {logic}"))
+    for name in (name for point in dims for name in point if name not in words):
+        near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.8)
+        meant = f"; did you mean {near[0]!r}?" if near else "; leave it out"
+        raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}{meant}")
 
 
 def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from graph.artifacts import FinalBenchmark, VersionMemory
 from graph.report.render import gain, ratio
 from graph.state import State
@@ -30,18 +32,26 @@ class Summary(Artifact):
     verdicts: dict[str, str]
     """v<N> -> outcome."""
     commits: tuple[str, ...]
+    disturbed: bool = Field(default=False, exclude=True)
+    """Others kept the machine busy while the final benchmark ran."""
 
     def sentence(self) -> str:
         """The last line of a run."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
-        stopped = self.stop_reason or "not yet"
         report = Path(self.workspace) / "report.md"
-        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {stopped}{f'; see {report}' if report.exists() else ''}"
+        if self.status == "unfinished":
+            done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
+            return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+        seen = f"; see {report}" if report.exists() else ""
+        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {self.stop_reason or 'not yet'}{seen}"
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
         speedup = Interval(estimate=self.speedup, low=low, high=high) if accepted else None
-        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}; {tail}"
+        doubts = ["others kept the machine busy"] if self.disturbed else []
+        doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
+        doubt = f" ({', '.join(doubts)})" if doubts else ""
+        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}{doubt}; {tail}"
 
 
 def summarise(root: Path, state: State) -> Summary:
@@ -61,6 +71,7 @@ def summarise(root: Path, state: State) -> Summary:
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
+        disturbed=benchmark.disturbed if benchmark else False,
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
     )
 

@@ -134,7 +134,7 @@ def render_baseline(
             baseline=baseline,
             inferred=services.task.inferred,
             clocks=services.language.clocks,
-            toolchain=f"{toolchain.name} {toolchain.version}",
+            toolchain=toolchain.version if toolchain.version.startswith(toolchain.name) else f"{toolchain.name} {toolchain.version}",
             correctness=checked,
             calibration=calibration,
             measurements=measurements,

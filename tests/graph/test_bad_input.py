@@ -124,6 +124,20 @@ def test_kernel_that_does_not_compile(tmp_path: Path, task: Path, capsys: pytest
     assert nothing_is_left(tmp_path)
 
 
+def test_a_syntax_error_is_named_where_it_stands(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoiled(task, "kernel.cpp", "float total = 0;", "float total = 0 +;")
+    said = refused(capsys, "run", str(configured(tmp_path)))
+    assert "kernel.cpp" in said and "no function" not in said and "float total = 0 +;" in said
+
+
+def test_a_size_that_nobody_takes_is_refused(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logic = (task / "reference.py").read_text().partition("def make_inputs")[0]
+    (task / "seed.py").write_text(logic)
+    files = ["--kernel", str(task / "kernel.cpp"), "--ref", str(task / "seed.py")]
+    said = refused(capsys, "run", *files, "--dims", "rows=8", "columns=16", "colums=4000", "--quiet")
+    assert "'colums'" in said and "did you mean 'columns'?" in said
+
+
 def own_names(folder: Path, task: Path) -> Path:
     """A config of the same kernel and reference under names of the user's own."""
     kernel, reference = task / "mine.cpp", task / "good.py"

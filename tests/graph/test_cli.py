@@ -174,7 +174,22 @@ def kernel(root: Path) -> str:
 def test_the_kernel_can_be_tried_by_hand(finished: FinishedRun) -> None:
     done = subprocess.run([sys.executable, "test_kernel.py"], cwd=finished.root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split()[-1]) < 1e-4
+    assert float(done.stdout.split()[4].rstrip(",")) < 1e-4
+    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=finished.root, capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stdout
+
+
+def test_trying_by_hand_finds_a_wrong_kernel(copied: Path) -> None:
+    (copied / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
+    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=copied, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
+
+
+def test_a_workspace_is_found_by_its_name(
+    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(finished.root.parents[1])
+    assert main(["show", finished.root.name]) == 0 and capsys.readouterr().out.startswith("finished")
 
 
 def test_every_record_that_is_named_exists(finished: FinishedRun) -> None:

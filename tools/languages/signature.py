@@ -7,6 +7,7 @@ their object-like macros have been noted, so that `#define RESTRICT __restrict__
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,10 @@ def solve_parameters(source: str, file: str) -> tuple[Parameter, ...]:
     root = parse(expanded(source)).root_node
     found = list(_functions(root))
     if not found:
+        broken = next(_broken(root), None)
+        if broken is not None:
+            line = broken.start_point.row + 1
+            raise SettingsError(f"{file}:{line}: a syntax error there hides `{ENTRY}`: {source.splitlines()[line - 1].strip()!r}; mend it")
         raise SettingsError(f"{file}: there is no function `{ENTRY}`; the kernel's entry must be {SHAPE}")
     if not any(_is_extern_c(node) for node in found):
         raise SettingsError(f'{file}: `{ENTRY}` is not extern "C"; write {SHAPE}')
@@ -94,6 +99,19 @@ def solve_parameters(source: str, file: str) -> tuple[Parameter, ...]:
     if len(signatures) > 1:
         raise SettingsError(f"{file}: `{ENTRY}` is defined more than once with different parameters; keep one")
     return signatures.pop()
+
+
+def _broken(node: Node) -> Iterator[Node]:
+    """Innermost places that do not parse, in order."""
+    if not node.has_error:
+        return
+    inner = [found for child in node.children for found in _broken(child)]
+    if inner:
+        yield from inner
+    elif node.is_error or node.is_missing:
+        yield node
+    else:
+        yield from (child for child in node.children if child.is_missing)
 
 
 def expanded(source: str) -> str:
