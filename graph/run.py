@@ -204,6 +204,7 @@ def assemble(
     agents = open_agents(settings, records, events.emit)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
+    guide = wiki.guide()
     environment = records.find(key("environment"))
     if environment is None:
         found = inspect(executor, (language,), records.blobs)
@@ -236,7 +237,8 @@ def assemble(
         language=language,
         judge=judge,
         wiki=wiki,
-        index=Index(wiki),
+        guide=guide,
+        index=Index(guide),
         experience=Experience(None),
         agents=agents,
         profilers=profilers,

@@ -75,6 +75,9 @@ class Services:
     language: Language
     judge: Judge
     wiki: Wiki
+    """Holds the hardware figures."""
+    guide: Wiki
+    """Holds methods and skills: the same, or the bundled one where that has none."""
     index: Index
     experience: Experience
     agents: dict[RoleName, Agent]

@@ -44,6 +44,7 @@ def check(workspace: Path, wiki: Wiki) -> Checked:
     """Open every cited line again. SettingsError when `workspace` is no folder that a run made."""
     if not (workspace / "records").is_dir():
         raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
+    wikis = (wiki, wiki.guide())
     found: list[Cited] = []
     problems: list[Problem] = []
     for file in _files(workspace):
@@ -58,7 +59,7 @@ def check(workspace: Path, wiki: Wiki) -> Checked:
     for one in found:
         if one.sha256:
             held.setdefault((one.path, one.line), set()).add(one.sha256)
-    problems += [problem for one in found if (problem := _stale(one, held, wiki)) is not None]
+    problems += [problem for one in found if (problem := _stale(one, held, wikis)) is not None]
     return Checked(len(found), tuple(sorted(set(problems))))
 
 
@@ -88,11 +89,11 @@ def _citations(name: str, text: str) -> Iterator[Cited]:
             yield Cited(name, number, match[1], int(match[2]), "")
 
 
-def _stale(one: Cited, held: dict[tuple[str, int], set[str]], wiki: Wiki) -> Problem | None:
+def _stale(one: Cited, held: dict[tuple[str, int], set[str]], wikis: tuple[Wiki, Wiki]) -> Problem | None:
     cited = f"<gpu-wiki>/{one.path}:{one.line}"
-    line = wiki.line(one.path, one.line)
+    line = next((line for wiki in wikis if (line := wiki.line(one.path, one.line)) is not None), None)
     if line is None:
-        return Problem(one.file, one.at, f"{cited} does not exist any more in {wiki.root}")
+        return Problem(one.file, one.at, f"{cited} does not exist any more in {wikis[0].root}")
     hashes = {one.sha256} if one.sha256 else held.get((one.path, one.line), set())
     if hashes and digest(line) not in hashes:
         return Problem(one.file, one.at, f"{cited} does not say any more what was cited; it is now: {line.strip()[:120]!r}")

@@ -40,6 +40,7 @@ class Held(NamedTuple):
 def figures_of(wiki: Wiki) -> Figures:
     """Every number of `wiki`; read at the first question and kept by it."""
     if wiki.figures is None:
+        wiki.mark = 0 if wiki.own else wiki.marked()
         wiki.figures = _reader(wiki)(wiki)
     return wiki.figures
 
@@ -92,7 +93,7 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
         line = wiki.line(place.path, place.line)
         if line is None or digest(line) != place.sha256:
             return False
-    now = _reader(wiki)(wiki.reopened({place.path for place in cited}))
+    now = _again(wiki, {place.path for place in cited})
     held = _held(now, metrics(wiki), products(wiki))
     return any(
         _spec(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
@@ -100,6 +101,15 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
         if spec.variant in ("", found.name.variant)
         for figure in found.figures
     )
+
+
+def _again(wiki: Wiki, paths: set[str]) -> Figures:
+    """The figures as they are now. In somebody else's layout any file may bear on any figure, so that all are read once one changed."""
+    if wiki.own:
+        return sheets.read(wiki.reopened(paths))
+    if wiki.mark != wiki.marked():
+        wiki.figures = None
+    return figures_of(wiki)
 
 
 def gap(answer: Spec | UnknownSpec) -> str:

@@ -59,6 +59,8 @@ class Wiki:
         """Whether any page has our front matter; else the layout is somebody else's."""
         self.figures: Figures | None = None
         """Kept by `specs.figures_of`."""
+        self.mark = 0
+        """Of the files that `figures` were read from, where the layout is somebody else's."""
         self._by_id = {page.head.id: page for page in pages}
 
     @classmethod
@@ -91,6 +93,15 @@ class Wiki:
         fresh = [page for path in sorted(paths) if isinstance(page := read_page(self.root, path), Page)]
         names = (page for page in self.pages if page.head.type == "meta" and page.path not in paths)
         return Wiki(self.root, (*fresh, *names), (), self.own)
+
+    def marked(self) -> int:
+        """A number that changes when any file of the wiki does: by names, sizes and times."""
+        seen = [(str(path), path.stat()) for path in self.root.rglob("*") if path.is_file()]
+        return hash(tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in seen)))
+
+    def guide(self) -> Wiki:
+        """The wiki with the methods and skills to go by: this one, or the bundled one where this has none."""
+        return self if any(page.head.type == "method" for page in self.pages) else Wiki.open()
 
     def page(self, identity: str) -> Page | None:
         """The page with this id, or None."""

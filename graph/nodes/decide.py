@@ -87,7 +87,7 @@ def attribute(state: State, services: Services) -> State:
     assembly = services.assembly(champion)
     outcomes = []
     for method in champion.methods:
-        page = services.wiki.page(method)
+        page = services.guide.page(method)
         check = mechanism.check(assembly, services.architecture, page.head.signature if page else {})
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.

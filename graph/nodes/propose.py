@@ -29,7 +29,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             services.agents["knowledge_retriever"],
             brief,
             search=lambda text: services.index.search(text, k=8),
-            methods=services.wiki.methods(task.language, fired, metrics),
+            methods=services.guide.methods(task.language, fired, metrics),
             attempts=services.past_attempts(inspection.bottleneck),
         )
         record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
@@ -82,7 +82,7 @@ def write(state: State, services: Services) -> State:
 
 def coder_brief(services: Services, made: Plan, source: str) -> CoderBrief:
     """The brief for a plan on a source."""
-    pages = tuple(page for item in made.methods if (page := services.wiki.page(item.method)) is not None)
+    pages = tuple(page for item in made.methods if (page := services.guide.page(item.method)) is not None)
     return CoderBrief(task=services.task, source=source, plan=made, pages=pages, tried=tried(services))
 
 

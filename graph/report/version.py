@@ -103,7 +103,7 @@ def render_baseline(
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = cited.sheet(state["specs"], services)
-    methods = [page for page in services.wiki.pages if page.head.type == "method" and services.task.language in page.head.languages]
+    methods = [page for page in services.guide.pages if page.head.type == "method" and services.task.language in page.head.languages]
     targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.build(baseline).payload)
