@@ -13,7 +13,7 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.lint import lint
-from knowledge_base.wiki import Wiki
+from knowledge_base.wiki import Wiki, rows
 from tools import mechanism, rules
 
 WIKI = Wiki.open()
@@ -107,6 +107,30 @@ def test_a_signal_names_its_rules_and_what_each_entry_of_them_reads(page: Page):
     quoted = {name for name in named if "." in name or "__" in name}
     assert quoted and all(any(metric.startswith(name) for metric in metrics) for name in quoted)
     assert not re.search(r"\d+ ?%|[<>]=? ?\d", signal), "thresholds stand in rules.yaml only"
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton"])
+def test_a_guide_leads_from_each_bottleneck_to_the_methods_that_answer_it(language: str):
+    page = WIKI.page(f"{language}-by-bottleneck")
+    assert page is not None
+    told = {}
+    for row in rows(page, ("bottleneck", "axis", "methods")):
+        (skill,) = re.findall(r"skills/([\w-]+)\.md", row.cells["bottleneck"])
+        told[skill] = re.findall(r"methods/([\w-]+)\.md", row.cells["methods"])
+    for skill, methods in told.items():
+        for method in methods:
+            answers, asked = WIKI.page(method), WIKI.page(skill)
+            assert answers and asked and language in answers.head.languages and set(answers.head.rules) & set(asked.head.rules)
+    known = {page.head.id for page in WIKI.pages if page.head.type == "method" and language in page.head.languages}
+    left_out = known - {method for methods in told.values() for method in methods}
+    assert not left_out, "methods that no bottleneck of the guide leads to"
+
+
+def test_each_product_has_its_architecture():
+    page = WIKI.page("platforms")
+    assert page is not None
+    listed = {name for row in rows(page, ("product", "architecture", "target")) for name in row.cells["product"].split(", ")}
+    assert {page.head.applies_to[0] for page in WIKI.pages if page.head.type == "hardware" and page.head.applies_to} - {"CPU"} == listed
 
 
 def test_knobs_occur_in_the_code_of_their_page():
