@@ -6,6 +6,7 @@ bundled wiki's.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -15,8 +16,11 @@ from knowledge_base.wiki import BUNDLED, Row, Wiki, read_page, rows
 
 METRIC_NAMES = "meta/metric-names.md"
 PRODUCT_ALIASES = "meta/product-aliases.md"
-VENDOR_WORDS = frozenset({"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator"})
+VENDOR_WORDS = frozenset({"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator", "tensor", "core"})
 PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+ON_CHIP = {"K": 1024.0, "M": 1024.0**2}
+"""Of bytes: only memories on the chip are printed in KB and MB, and mean powers of two."""
+NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 SCALED = re.compile(r"([KMGTP])i?(Hz|B/s|B|FLOPS|OPS)")
 
 
@@ -26,6 +30,9 @@ class Kind(NamedTuple):
     units: frozenset[str]
     qualifiers: frozenset[str]
     """Those of which a row must bear one; empty: it may bear any or none."""
+    least: float = 0.0
+    most: float = math.inf
+    """Bounds of what is possible, as `Metrics.scaled` counts."""
 
 
 class Metrics(NamedTuple):
@@ -53,10 +60,19 @@ class Metrics(NamedTuple):
         kind = self.kinds.get(metric)
         return kind is not None and self.spellings.get(unit, unit) in kind.units
 
+    def possible(self, metric: str, value: float, unit: str) -> bool:
+        """Whether a number of a listed metric is within its bounds."""
+        kind = self.kinds[metric]
+        return kind.least <= self.scaled(value, unit)[0] <= kind.most
+
     def scaled(self, value: float, unit: str) -> tuple[float, str]:
         """`value` without its unit's prefix, to see whether two lines say the same. KB and KiB count alike: of a chip both mean 1024."""
-        match = SCALED.fullmatch(self.spellings.get(unit, unit))
-        return (float(f"{value * PREFIXES[match[1]]:.12g}"), match[2]) if match else (value, self.spellings.get(unit, unit))
+        unit = self.spellings.get(unit, unit)
+        match = SCALED.fullmatch(unit)
+        if match is None:
+            return value, unit
+        factors = {**PREFIXES, **ON_CHIP} if match[2] == "B" else PREFIXES
+        return float(f"{value * factors[match[1]]:.12g}"), match[2]
 
 
 class Name(NamedTuple):
@@ -101,9 +117,17 @@ class Products(NamedTuple):
         return self.names.get(plain(str(name)), name)
 
     def family(self, product: str) -> str | None:
-        """The family whose word stands in `product`."""
-        words = set(re.findall(r"[a-z0-9]+", product.lower()))
-        return next((family for word, family in self.families if word in words), None)
+        """The family whose word stands in `product`; None where a listed product's does."""
+        said = words(product)
+        if any(words(name.product) <= said for name in (*self.sold, *self.reported.values())):
+            return None
+        return next((family for word, family in self.families if word in said), None)
+
+    def unfinished(self, asked: str, held: Iterable[Name]) -> tuple[Name, ...]:
+        """The variants of which `asked` names the product and a part of the rest, such as `A100 80GB`."""
+        said = words(asked) - VENDOR_WORDS
+        listed = dict.fromkeys((*self.sold, *held))
+        return tuple(name for name in listed if words(name.product) - VENDOR_WORDS <= said <= words(str(name)))
 
 
 def metrics(wiki: Wiki) -> Metrics:
@@ -114,7 +138,9 @@ def metrics(wiki: Wiki) -> Metrics:
         for row in _table(page, "dimension", "units")
     }
     listed = {
-        row.cells["metric"]: kinds[row.cells["dimension"]] for row in _table(page, "metric", "dimension") if row.cells["dimension"] in kinds
+        row.cells["metric"]: _bounded(kinds[row.cells["dimension"]], row)
+        for row in _table(page, "metric", "dimension")
+        if row.cells["dimension"] in kinds
     }
     aliases = {key(row.cells["alias"]): (row.cells["metric"], row.cells.get("qualifier", "")) for row in _table(page, "alias", "metric")}
     spellings = {row.cells["spelling"]: row.cells["unit"] for row in _table(page, "spelling", "unit")}
@@ -142,6 +168,11 @@ def plain(name: str) -> str:
     return "".join(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in VENDOR_WORDS)
 
 
+def words(name: str) -> frozenset[str]:
+    """The words of a name; a size of memory is one."""
+    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"(\d)\s+(?=gb\b)", r"\1", name.lower())))
+
+
 def key(metric: str) -> str:
     """A metric's name as it is compared."""
     return re.sub(r"[^a-z0-9]+", "_", metric.strip().lower()).strip("_")
@@ -154,6 +185,14 @@ def _with(known: Iterable[Name], names: dict[str, Name]) -> dict[str, Name]:
         found.setdefault(plain(name.product), Name(name.product))
         found[plain(str(name))] = name
     return {**names, **found}
+
+
+def _bounded(kind: Kind, row: Row) -> Kind:
+    """With the bounds that a row of a metric states; a page may leave them out."""
+    least, most = (row.cells.get(column, "") for column in ("least", "most"))
+    return kind._replace(
+        least=float(least) if NUMBER.fullmatch(least) else kind.least, most=float(most) if NUMBER.fullmatch(most) else kind.most
+    )
 
 
 def _table(page: Page, *columns: str) -> Iterator[Row]:

@@ -7,14 +7,13 @@ a table with the column `cc` before these, and belongs to every product whose ow
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple, get_args
 
 from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figure, Figures, Silence
-from knowledge_base.names import Metrics, Name, key, metrics
+from knowledge_base.names import NUMBER, Metrics, Name, key, metrics
 from knowledge_base.wiki import Problem, Row, Wiki, citation, rows
 from tools.artifacts import Evidence
 
@@ -22,7 +21,6 @@ COLUMNS = ("metric", "value", "unit", "qualifier", "source")
 LIMITS = ("cc", *COLUMNS)
 SILENT = ("metric", "why", "obtain")
 CAPABILITY = "compute_capability"
-NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 TIERS: tuple[Evidence, ...] = ("vendor", "measured", "unofficial", "mention")
 """Best first."""
 SPARSE_RATIO = (1.9, 2.1)
@@ -105,6 +103,9 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
     if cells["unit"] not in known.kinds[metric].units:
         allowed = ", ".join(sorted(known.kinds[metric].units))
         return Problem(page.path, row.line, f"unit {cells['unit']!r} is none of {metric}; write {allowed}")
+    value = float(cells["value"].replace(",", ""))
+    if not known.possible(metric, value, cells["unit"]):
+        return Problem(page.path, row.line, f"{value:g} {cells['unit']} is no possible {metric}; correct it, or the bounds in metric-names")
     tier = next((tier for tier in get_args(Evidence) if tier == (cells.get("evidence") or "vendor")), None)
     if tier is None:
         return Problem(page.path, row.line, f"evidence {cells['evidence']!r} is none of {', '.join(TIERS)}")
@@ -112,7 +113,7 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
         product=name.product,
         variant=name.variant,
         metric=metric,
-        value=float(cells["value"].replace(",", "")),
+        value=value,
         unit=cells["unit"],
         qualifier=cells["qualifier"],
         citation=citation(page, row.line),

@@ -6,12 +6,11 @@ A question is bound to the figures of a wiki, whatever layout they were read fro
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from typing import NamedTuple
 
 from knowledge_base import sheets
 from knowledge_base.figures import Figure, Figures, Silence
-from knowledge_base.names import Metrics, Name, Products, metrics, plain, products
+from knowledge_base.names import VENDOR_WORDS, Metrics, Name, Products, key, metrics, plain, products, words
 from knowledge_base.sheets import TIERS
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Spec, UnknownSpec, digest
@@ -40,8 +39,7 @@ class Held(NamedTuple):
 def figures_of(wiki: Wiki) -> Figures:
     """Every number of `wiki`; read at the first question and kept by it."""
     if wiki.figures is None:
-        wiki.mark = 0 if wiki.own else wiki.marked()
-        wiki.figures = _reader(wiki)(wiki)
+        wiki.figures = _joined(sheets.read(wiki), _foreign(wiki))
     return wiki.figures
 
 
@@ -55,9 +53,13 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
     held = _held(figures_of(wiki), known, names)
     asked = str(Name(product, variant))
     named = names.identify(product, variant, held) or _family(names, held, product)
+    broken = _broken(wiki, product)
     if named is None:
-        reason = f"no hardware page is about {asked!r}; a similar product is never taken for it"
-        return UnknownSpec(metric=metric, reason=reason, candidates=_nearest(asked, sorted(str(name) for name in held)))
+        several = tuple(str(name) for name in names.unfinished(asked, held))
+        none = f"no hardware page is about {asked!r}; a similar product is never taken for it"
+        reason = f"{asked!r} is the whole name of no variant; name the one that is meant" if several else none
+        nearest = several or _nearest(asked, sorted(str(name) for name in held))
+        return UnknownSpec(metric=metric, reason=reason + broken, candidates=nearest)
     mine = [found for name, found in held.items() if name.product == named.product and named.variant in ("", name.variant)]
     sold = [name for name in names.sold if name.product == named.product]
     mine.sort(key=lambda found: sold.index(found.name) if found.name in sold else len(sold))
@@ -65,12 +67,12 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
         others = tuple(str(name) for name in held if name.product == named.product)
         unsaid = named.product in others
         reason = f"the wiki speaks of {named.product} without a variant" if unsaid else f"{named} exists but the wiki has no page of it"
-        return UnknownSpec(metric=metric, reason=reason, candidates=others)
+        return UnknownSpec(metric=metric, reason=reason + broken, candidates=others)
     answers = [_bind(found, known, metric, qualifier) for found in mine]
     unknown = next((answer for answer in answers if isinstance(answer, UnknownSpec)), None)
     specs = [answer for answer in answers if isinstance(answer, Spec)]
     if not specs and unknown:
-        return unknown
+        return unknown.model_copy(update={"reason": unknown.reason + broken})
     # A wiki that tells no variants apart speaks of the product as such.
     whole = named.variant or any(not found.name.variant for found in mine)
     missing = [] if whole else [name.variant for name in sold if name not in held]
@@ -93,7 +95,7 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
         line = wiki.line(place.path, place.line)
         if line is None or digest(line) != place.sha256:
             return False
-    now = _again(wiki, {place.path for place in cited})
+    now = _joined(sheets.read(wiki.reopened({place.path for place in cited})), _foreign(wiki))
     held = _held(now, metrics(wiki), products(wiki))
     return any(
         _spec(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
@@ -103,13 +105,29 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
     )
 
 
-def _again(wiki: Wiki, paths: set[str]) -> Figures:
-    """The figures as they are now. In somebody else's layout any file may bear on any figure, so that all are read once one changed."""
+def _foreign(wiki: Wiki) -> Figures:
+    """The figures in other layouts as they are now: there any file may bear on any figure, so that all are read once one changed."""
     if wiki.own:
-        return sheets.read(wiki.reopened(paths))
-    if wiki.mark != wiki.marked():
-        wiki.figures = None
-    return figures_of(wiki)
+        return Figures(())
+    mark = wiki.marked()
+    if wiki.foreign is None or wiki.mark != mark:
+        from knowledge_base import layouts
+
+        found = layouts.read(wiki.root)
+        wiki.own = found is None and wiki.foreign is None
+        wiki.foreign, wiki.mark = found or Figures(()), mark
+    return wiki.foreign
+
+
+def _joined(ours: Figures, theirs: Figures) -> Figures:
+    return Figures(ours.figures + theirs.figures, ours.silences + theirs.silences, ours.problems + theirs.problems)
+
+
+def _broken(wiki: Wiki, product: str) -> str:
+    """What is wrong with a page that by its name is about `product`: it might have answered."""
+    asked = words(product) - VENDOR_WORDS
+    found = next((problem for problem in wiki.problems if asked and asked <= words(problem.path)), None)
+    return f"; a page that may be about it could not be used: {found}" if found else ""
 
 
 def gap(answer: Spec | UnknownSpec) -> str:
@@ -118,15 +136,6 @@ def gap(answer: Spec | UnknownSpec) -> str:
         return str(answer)
     also = f" ({'; '.join(answer.candidates)})" if answer.candidates else ""
     return f"{answer}: {answer.reason}{also}"
-
-
-def _reader(wiki: Wiki) -> Callable[[Wiki], Figures]:
-    """What makes figures of a wiki laid out like this one: ours where `wiki.own`, else whichever of the known layouts it has."""
-    if wiki.own:
-        return sheets.read
-    from knowledge_base import layouts
-
-    return lambda other: layouts.read(other.root) or Figures(())
 
 
 def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]:
@@ -147,7 +156,7 @@ def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]
 
 def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | UnknownSpec:
     wanted, implied = known.canonical(metric)
-    if implied and qualifier and implied != qualifier:
+    if implied and qualifier and key(implied) != key(qualifier):
         return UnknownSpec(metric=metric, reason=f"{metric!r} means the {implied} figure, which contradicts the qualifier {qualifier!r}")
     qualifier = qualifier or implied
     here = [figure for figure in found.figures if figure.metric == wanted]
@@ -164,16 +173,20 @@ def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | Un
     if not here:
         names = sorted({figure.metric for figure in found.figures})
         return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) has no such row", candidates=_nearest(wanted, names))
-    why = "has several rows" if fitting else f"has no {qualifier or 'dense'} figure"
-    return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) {why} of {wanted}; name the qualifier", candidates=told)
+    if len({figure.qualifier for figure in fitting}) == 1:
+        why = f"has two rows of {wanted} that differ"
+    else:
+        few = "has several rows" if fitting else f"has no {qualifier or 'dense'} figure"
+        why = f"{few} of {wanted}; name the qualifier"
+    return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) {why}", candidates=told)
 
 
 def _meant(here: list[Figure], qualifier: str) -> list[Figure]:
     for wanted in (qualifier,) if qualifier else MEANT:
-        fitting = [figure for figure in here if figure.qualifier == wanted]
+        fitting = [figure for figure in here if key(figure.qualifier) == key(wanted)]
         if fitting or qualifier:
             return fitting
-    return [figure for figure in here if figure.qualifier not in NEVER_MEANT]
+    return [figure for figure in here if key(figure.qualifier) not in NEVER_MEANT]
 
 
 def _spec(name: Name, figure: Figure) -> Spec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import re
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
@@ -25,6 +26,8 @@ from tools.errors import SettingsError
 BUNDLED = Path(__file__).parent / "wiki"
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 TYPE = re.compile(r"type:\s*['\"]?(\w+)['\"]?\s*(?:#.*)?")
+LARGEST = 4_000_000
+"""Bytes; a larger file is an index or a dump, and no page."""
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 
 
@@ -56,11 +59,13 @@ class Wiki:
         self.pages = pages
         self.problems = problems
         self.own = own
-        """Whether any page has our front matter; else the layout is somebody else's."""
+        """Whether all its figures stand on pages of our own layout: so in the bundled wiki, and where `specs` found no others."""
         self.figures: Figures | None = None
         """Kept by `specs.figures_of`."""
+        self.foreign: Figures | None = None
+        """Those of somebody else's layout, kept by `specs`."""
         self.mark = 0
-        """Of the files that `figures` were read from, where the layout is somebody else's."""
+        """Of the files that `foreign` was read from."""
         self._by_id = {page.head.id: page for page in pages}
 
     @classmethod
@@ -73,20 +78,18 @@ class Wiki:
             )
         pages: dict[str, Page] = {}
         problems: list[Problem] = []
-        passed: list[str] = []
         for file in sorted(root.rglob("*.md")):
             name = file.relative_to(root).as_posix()
             page = read_page(root, name, types)
             if page is None:
-                passed.append(name)
-            elif isinstance(page, Problem):
+                continue
+            if isinstance(page, Problem):
                 problems.append(page)
             elif page.head.id in pages:
                 problems.append(Problem(name, 1, f"id {page.head.id!r} is already that of {pages[page.head.id].path}"))
             else:
                 pages[page.head.id] = page
-        own = bool(pages) or any(isinstance(read_page(root, name), Page) for name in passed)
-        return cls(root, tuple(pages.values()), tuple(problems), own)
+        return cls(root, tuple(pages.values()), tuple(problems), own=root.resolve() == BUNDLED.resolve())
 
     def reopened(self, paths: Collection[str]) -> Wiki:
         """The pages at `paths` as they are on disk now, with the pages of this wiki that name metrics and products."""
@@ -125,11 +128,30 @@ class Wiki:
 
     def line(self, path: str, number: int) -> str | None:
         """Line `number` (from 1) of the file `path` as it is now on disk; None where there is none."""
-        file = (self.root / path).resolve()
-        if not file.is_relative_to(self.root.resolve()) or not file.is_file():
+        if refusal(self.root, path):
             return None
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = lines_of((self.root / path).read_bytes().decode("utf-8", errors="replace"))
         return lines[number - 1] if 0 < number <= len(lines) else None
+
+
+def refusal(root: Path, name: str) -> str:
+    """Why the file `name` of the wiki at `root` is not opened; empty when it is. A pipe or a device would never end."""
+    try:
+        file = (root / name).resolve()
+        if not file.is_relative_to(root.resolve()):
+            return f"leads out of the wiki, to {file}; copy the file into the wiki"
+        seen = file.stat()
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"cannot be read: {error}"
+    if not stat.S_ISREG(seen.st_mode):
+        return "is no regular file"
+    return f"has {seen.st_size} bytes, more than the {LARGEST} of a page; split it" if seen.st_size > LARGEST else ""
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as editors number them: they end at a line feed, a carriage return before it is no part of them, nothing else cuts."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
 
 
 def holds(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
@@ -141,7 +163,7 @@ def holds(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
 def rows(page: Page, header: tuple[str, ...]) -> Iterator[Row]:
     """Rows of every table of `page` whose columns start with `header` (case ignored)."""
     columns: tuple[str, ...] | None = None
-    for number, line in enumerate(page.body.splitlines(), page.body_line):
+    for number, line in enumerate(lines_of(page.body), page.body_line):
         text = line.strip()
         if not text.startswith("|"):
             columns = None
@@ -155,13 +177,16 @@ def rows(page: Page, header: tuple[str, ...]) -> Iterator[Row]:
 
 def citation(page: Page, number: int) -> Citation:
     """Cite a line of the page's body."""
-    return Citation(path=page.path, line=number, sha256=digest(page.body.splitlines()[number - page.body_line]))
+    return Citation(path=page.path, line=number, sha256=digest(lines_of(page.body)[number - page.body_line]))
 
 
 def read_page(root: Path, name: str, types: Collection[PageType] = ()) -> Page | Problem | None:
     """The page at `name` in the wiki at `root`, or what is wrong with it; None when its type is none of `types`, if they are given."""
+    refused = refusal(root, name)
+    if refused:
+        return Problem(name, 1, refused)
     try:
-        lines = (root / name).read_text(encoding="utf-8").splitlines()
+        lines = lines_of((root / name).read_bytes().decode("utf-8").removeprefix("\ufeff"))
     except (OSError, UnicodeDecodeError) as error:
         return Problem(name, 1, f"cannot be read: {error}")
     if not lines or lines[0].strip() != "---":
@@ -204,7 +229,7 @@ def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
 
 
 def _passages(page: Page) -> Iterator[Passage]:
-    lines = page.body.splitlines()
+    lines = lines_of(page.body)
     starts: list[tuple[int, tuple[str, ...]]] = []
     path: list[str] = [page.head.title]
     fenced = False

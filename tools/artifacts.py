@@ -407,6 +407,8 @@ class Spec(Artifact):
 
     def __str__(self) -> str:
         number = str(int(self.value)) if self.value == int(self.value) else repr(self.value)
+        # A capability is a version: 9.0 and 10.0 are not 9 and 10.
+        number = f"{self.value:.1f}" if self.unit == "CC" else number
         via = f" via {self.via}" if self.via else ""
         mark = f" [{self.evidence}]" if self.evidence != "vendor" else ""
         return f"{self.metric}: {number} {self.unit} <- {self.citation}{via}{mark}"

@@ -9,12 +9,14 @@ import os
 import re
 from pathlib import Path
 
+from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figures
 from knowledge_base.layouts import markdown, records
 from knowledge_base.layouts.findings import MENTION, SHEET, Findings, Place
 from knowledge_base.layouts.prose import Prose
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.words import load
+from knowledge_base.wiki import lines_of, read_page, refusal
 
 SKIPPED = frozenset(
     {"3rdparty", "third_party", "node_modules", "reference-kernels", "schema", "schemas", "skills", "tools", "scripts", "tests"}
@@ -24,8 +26,6 @@ SHEETS = "hardware-specs"
 """Folder whose pages are the specifications, where a wiki has any; its other pages then mention numbers only."""
 LIMITS = re.compile(r"compute[-_ ]capabilit", re.IGNORECASE)
 """A page of limits, by its file name."""
-LARGEST = 4_000_000
-"""Bytes; a larger file is an index or a dump."""
 
 
 def read(root: Path) -> Figures | None:
@@ -57,13 +57,16 @@ def _walk(root: Path) -> list[str]:
 def _file(root: Path, name: str, findings: Findings, sheets: bool) -> None:
     raw = b""
     try:
+        refused = refusal(root, name)
+        if refused:
+            raise ValueError(refused)
         raw = (root / name).read_bytes()
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in raw[:400]:
             raise ValueError("is not UTF-8")
-        if len(raw) > LARGEST or _own(raw) or not findings.words.prefilter.search(raw.upper()):
+        if not findings.words.prefilter.search(raw.upper()) or _own(root, name, raw):
             return
         text = raw.decode("utf-8")
-        place = Place(name, text.splitlines())
+        place = Place(name, lines_of(text))
         if name.endswith(".json"):
             if "/spec-sheet/" in name:
                 records.read_sheet(text.removeprefix("\ufeff"), place, findings)
@@ -78,12 +81,15 @@ def _file(root: Path, name: str, findings: Findings, sheets: bool) -> None:
         findings.problems.append(f"{name}:{getattr(error, 'lineno', 1)}: cannot be read and was left out: {error}")
 
 
-def _own(raw: bytes) -> bool:
-    """Whether this is a page of our own layout, which has a reader of its own."""
+def _own(root: Path, name: str, raw: bytes) -> bool:
+    """Whether this is a page of our own layout, which has a reader of its own; a broken one is none of somebody else's."""
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
     if not raw.startswith(b"---"):
         return False
     head = raw[: max(raw.find(b"\n---", 3), 0)]
-    return all(re.search(rb"(?m)^" + key + rb":", head) for key in (b"id", b"type", b"last_checked"))
+    return all(re.search(rb"(?m)^" + key + rb":", head) for key in (b"id", b"type", b"last_checked")) or isinstance(
+        read_page(root, name), Page
+    )
 
 
 def _markdown(text: str, place: Place, findings: Findings, sheets: bool) -> None:

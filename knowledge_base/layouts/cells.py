@@ -14,6 +14,21 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?"
 RANGE = re.compile(rf"{NUMBER}\s?[A-Za-z/]*\s?(?:-|–|—|\bto\b)\s?{NUMBER}|{NUMBER}\s?[A-Za-z/]*\s+or\s+{NUMBER}", re.IGNORECASE)
 
 
+WHOLE = re.compile(
+    r"(?:of )?(?:the )?(?:(?:[a-z]{2}\d{3}\w? )?(?:full|whole|entire)\b(?!.?(?:rate|speed|duplex)).*|chip|die)", re.IGNORECASE
+)
+"""A bracket that says of a number that it is that of the chip, of which a product enables less."""
+
+
+OTHER = re.compile(
+    rf"({NUMBER})\s?[A-Za-z/]*?\s*(?:with |w/ ?|in |for )?(?:structured )?"
+    r"((?:sparsity|sparse|dense|total|aggregate|bidirectional|unidirectional|one-way|(?:per|each) direction|both directions)\b)",
+    re.IGNORECASE,
+)
+"""In a bracket: another number, and the word that is said of it and not of the number before the bracket."""
+OPPOSITE = {"sparse": "dense", "dense": "sparse", "total": "per_direction", "per_direction": "total"}
+
+
 class Reading(NamedTuple):
     """A value that a cell states."""
 
@@ -93,10 +108,20 @@ def _part(text: str, doubt: str, words: Words) -> Reading | None:
     if match["mark"] in ("~", "≈") or match["mark"].lower() in ("about", "around", "approx", "approx."):
         doubt = ", ".join(filter(None, ("approximate", doubt)))
     said = set(rest) | set(words_of(notes))
+    value, says = float(match["number"].replace(",", "")), qualifier(" ".join([after, notes]), words)
+    rate = not match["unit"] or words.units[match["unit"]][0] in ("operations", "rate")
+    other = OTHER.search(re.sub(r"\b\d\s*:\s*\d\b", " ", notes)) if rate else None
+    if other:
+        of_other = qualifier(other[2], words)
+        twice = of_other in ("sparse", "total")
+        ratio = float(other[1].replace(",", "")) / value if value else 0.0
+        if not (1.9 <= ratio <= 2.1 if twice else 0.45 <= ratio <= 0.55):
+            return None
+        says = OPPOSITE[of_other]
     return Reading(
-        value=float(match["number"].replace(",", "")),
+        value=value,
         unit=ONE.get(match["unit"], match["unit"]) or "",
-        qualifier=qualifier(" ".join([after, notes]), words),
+        qualifier=says,
         kind=kind(" ".join([after, notes])),
         scope=next((scope for scope, said_as in SCOPES.items() if said_as & set(rest) and ("per" in said or "/" in after)), ""),
         doubt=doubt,
@@ -104,8 +129,10 @@ def _part(text: str, doubt: str, words: Words) -> Reading | None:
 
 
 def _of_many(rest: list[str], notes: str, unit: str) -> bool:
-    """Whether the number is that of several GPUs together or of a part of one."""
+    """Whether the number is that of several GPUs together, of a part of one, or of a whole chip of which a product enables less."""
     said = words_of(notes)
+    if WHOLE.fullmatch(notes):
+        return True
     if "total" in rest and not unit.endswith("/s"):
         return True
     if re.search(r"\d\s*(?:GPUs|cards|accelerators)\b", notes, re.IGNORECASE) and "total" not in said:

@@ -14,6 +14,8 @@ from tools.artifacts import Citation, Evidence, digest
 SHEET, LIMIT, MENTION = 0, 1, 2
 """Tiers: a lower one never overrides a higher one, nor spoils it."""
 NARROW = ("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor")
+SPARSED = frozenset({"tf32_tensor", *NARROW})
+"""Peaks that structured sparsity doubles."""
 REGISTER_BYTES = 4
 
 
@@ -91,7 +93,8 @@ class Findings:
         if dimension != metric.dimension:
             return f"{value.value:g} {value.unit} has not the unit of {value.metric}"
         size = value.value * factor
-        if not metric.least <= size <= metric.most:
+        least, most = self.words.bounds[value.metric]
+        if not least <= size <= most:
             return f"{value.value:g} {value.unit} is no possible {value.metric}"
         return ""
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from knowledge_base.layouts import names
 from knowledge_base.layouts.names import Heading, Name
 from knowledge_base.layouts.words import Words
+from knowledge_base.wiki import lines_of
 
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 UNDERLINE = re.compile(r"=+|-{3,}")
@@ -116,7 +117,7 @@ class _Reader:
 
 def parse(text: str, words: Words) -> Document:
     """Read a whole file."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     reader = _Reader(lines, words)
     fenced, index = False, _body(lines)
     said = bool(UNIT.search(text))

@@ -6,7 +6,7 @@ import re
 
 from knowledge_base.layouts import cells, labels, names
 from knowledge_base.layouts.cells import Reading, Refusal
-from knowledge_base.layouts.findings import MENTION, SHEET, Capability, Findings, Place, Value, joined
+from knowledge_base.layouts.findings import MENTION, SHEET, SPARSED, Capability, Findings, Place, Value, joined
 from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
 from knowledge_base.layouts.names import Name
@@ -171,9 +171,10 @@ class Reader:
             return
         doubt = self._doubt(notes)
         caveat = joined((table.section.caveat, self._footnote(table, cell), doubt))
+        apart = self._tells_apart(table, label, readings)
         for reading in readings:
             reading = reading._replace(unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier)
-            for value in self.values(label, reading, citation, caveat, table.section.doubted or bool(doubt)):
+            for value in self.values(label, reading, citation, caveat, table.section.doubted or bool(doubt), apart):
                 self.findings.add(self.tier, name, value)
             if label.silent and not reading.kind and self.tier == SHEET:
                 self.findings.silent(name, label.metrics[0], label.silent, citation)
@@ -208,6 +209,17 @@ class Reader:
             return tuple(reading._replace(qualifier="sparse") for reading in readings)
         return readings if MARK.match(table.below) else Refusal("sparsity is spoken of below the table, but not for which numbers")
 
+    def _tells_apart(self, table: Table, label: Label, readings: tuple[Reading, ...]) -> bool:
+        """Whether a plain peak is the dense one, since the table says so or has the sparse one in another row, column or place."""
+        around = " ".join((*table.header, table.above, table.below, table.section.caveat)).lower()
+        marked = MARK.match(table.below) and "spars" in table.below.lower()
+        if marked or re.search(r"\bdense\b", around) or "spars" in " ".join(table.header).lower():
+            return True
+        if any(reading.qualifier == "sparse" for reading in readings):
+            return True
+        others = (labels.read(row[0], self.words) for _, row in table.rows if row and "spars" in row[0].lower())
+        return any(other and other.qualifier == "sparse" and set(other.metrics) & set(label.metrics) for other in others)
+
     def _pair(self, label: Label, text: str) -> tuple[Reading, ...]:
         """`156/312` under a label that says `dense/sparse`."""
         match = re.fullmatch(rf"({cells.NUMBER})\s*/\s*({cells.NUMBER})(\s*\w+)?", names.plain(text)) if label.pair else None
@@ -217,8 +229,10 @@ class Reader:
         numbers = (float(match[i].replace(",", "")) for i in (1, 2))
         return tuple(Reading(value, unit, said) for value, said in zip(numbers, ("dense", "sparse"), strict=True))
 
-    def values(self, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False) -> list[Value]:
-        """The values that a reading gives the metrics of a label."""
+    def values(
+        self, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False, apart: bool = False
+    ) -> list[Value]:
+        """The values that a reading gives the metrics of a label; `apart`: a peak that says neither is known to be dense."""
         found = []
         for asked in label.metrics:
             metric, dtype = asked, asked.split("_")[0]
@@ -232,15 +246,17 @@ class Reader:
             if not metric or (known.scope and reading.scope not in ("", known.scope)) or (reading.scope and not known.scope):
                 continue
             said = reading.qualifier or label.qualifier
+            unsaid = ""
             if is_peak:
+                unsaid = UNSAID_PEAK if metric in SPARSED and said not in ("dense", "sparse") and not apart else ""
                 said = said if said in ("dense", "sparse") else "dense"
-            elif metric != "nvlink_bandwidth":
+            elif metric == "nvlink_bandwidth":
+                unsaid = "" if said in ("total", "per_direction") else UNSAID_LINK
+            else:
                 said = ""
-            evidence: Evidence = "unofficial" if reading.doubt or doubted else "vendor"
-            doubt = f"the wiki marks it {reading.doubt}" if reading.doubt else ""
-            found.append(
-                Value(metric, reading.value, _unit(reading.unit, dtype) or known.unit, said, citation, evidence, joined((caveat, doubt)))
-            )
+            evidence: Evidence = "unofficial" if reading.doubt or doubted or unsaid else "vendor"
+            told = joined((caveat, f"the wiki marks it {reading.doubt}" if reading.doubt else "", unsaid))
+            found.append(Value(metric, reading.value, _unit(reading.unit, dtype) or known.unit, said, citation, evidence, told))
         unique = {(value.metric, value.qualifier): value for value in found}
         return list(unique.values())
 
@@ -254,6 +270,8 @@ class Reader:
         return f"footnote: {names.plain(table.below)[:240]}" if table.below else "marked with a footnote"
 
 
+UNSAID_PEAK = "dense or sparse is not said there"
+UNSAID_LINK = "total or per direction is not said there"
 SCOPED = {("max_shared_memory_per_sm", "block"): "max_shared_memory_per_block"}
 SHARED = frozenset(
     {

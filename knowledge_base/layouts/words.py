@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from knowledge_base.names import METRIC_NAMES
+from knowledge_base.wiki import BUNDLED, lines_of
+
 DATA = Path(__file__).with_name("words.md")
 
 
@@ -15,8 +18,6 @@ class Metric(NamedTuple):
     dimension: str
     unit: str
     """Meant where a cell has none; empty: a cell without unit is not read."""
-    least: float
-    most: float
     scope: str
     """What `per ...` in a cell must say, where it says any."""
 
@@ -43,6 +44,8 @@ class Words(NamedTuple):
     """All of `words.md`."""
 
     metrics: dict[str, Metric]
+    bounds: dict[str, tuple[float, float]]
+    """Least and most of every metric of the bundled page `metric-names`, in its dimension's base unit."""
     labels: dict[str, str]
     """Label, as `key` makes it -> metric."""
     units: dict[str, tuple[str, float]]
@@ -65,15 +68,14 @@ def key(label: str) -> str:
 def load() -> Words:
     """Read the data file that lies beside this module."""
     tables = _tables(DATA.read_text(encoding="utf-8"))
-    metrics = {
-        row["metric"]: Metric(row["dimension"], row["unit"], float(row["least"]), float(row["most"]), row["scope"])
-        for row in tables["Metrics"]
-    }
+    metrics = {row["metric"]: Metric(row["dimension"], row["unit"], row["scope"]) for row in tables["Metrics"]}
+    bounds = _tables((BUNDLED / METRIC_NAMES).read_text(encoding="utf-8"))["Metrics"]
     units = {row["spelling"]: (row["dimension"], float(row["factor"])) for row in tables["Units"]}
     spellings = "|".join(re.escape(unit) for unit in sorted(units, key=len, reverse=True))
     products = "|".join(row["pattern"].replace("\\|", "|") for row in tables["Products"])
     return Words(
         metrics=metrics,
+        bounds={row["metric"]: (float(row["least"]), float(row["most"])) for row in bounds},
         labels={row["label"]: row["metric"] for row in tables["Labels"]},
         units=units,
         number=re.compile(
@@ -97,7 +99,7 @@ def _tables(text: str) -> dict[str, list[dict[str, str]]]:
     tables: dict[str, list[dict[str, str]]] = {}
     columns: list[str] = []
     rows: list[dict[str, str]] = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.startswith("## "):
             columns, rows = [], tables.setdefault(line[3:].strip(), [])
         elif line.startswith("|"):
@@ -106,4 +108,6 @@ def _tables(text: str) -> dict[str, list[dict[str, str]]]:
                 columns = cells
             elif not set(line) <= set("|- "):
                 rows.append(dict(zip(columns, cells, strict=True)))
+        else:
+            columns = []
     return tables

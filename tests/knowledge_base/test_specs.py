@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figure, Figures, Silence
-from knowledge_base.sheets import COLUMNS, product
+from knowledge_base.sheets import COLUMNS, problems, product
 from knowledge_base.specs import gap, resolve, reverify
 from knowledge_base.wiki import Row, Wiki, rows
 from tools.artifacts import Citation, Spec, UnknownSpec, digest
@@ -99,7 +99,8 @@ def test_a_family_never_answers_with_a_number(tmp_path: Path):
 
 def test_rows_that_share_metric_and_qualifier_are_ambiguous(tmp_path: Path):
     sheet(tmp_path, "X1", "A", "tdp | 300 | W | ", "tdp | 350 | W | ")
-    assert "several rows" in unknown(resolve(Wiki.open(tmp_path), "X1", "tdp")).reason
+    reason = unknown(resolve(Wiki.open(tmp_path), "X1", "tdp")).reason
+    assert "two rows of tdp that differ" in reason and "qualifier" not in reason
 
 
 @pytest.mark.parametrize("value", ["about 5", "48 or 72", "80–141", "~3", "4.8 TB/s", "—", ""])
@@ -217,3 +218,85 @@ def test_a_drivers_own_name_tells_the_variant_word_for_word():
     unknown(resolve(BUNDLED, "H200", "tdp"))
     unknown(resolve(BUNDLED, "nvidia h200", "tdp"))
     assert known(resolve(BUNDLED, "NVIDIA H200", "tdp", "NVL")).variant == "NVL", "a variant that is asked for goes before the name"
+
+
+def test_a_part_of_a_variants_name_gives_the_candidates():
+    several = unknown(resolve(BUNDLED, "A100 80GB", "tdp"))
+    assert set(several.candidates) == {"A100 SXM4 80GB", "A100 PCIe 80GB"} and "name the one" in several.reason
+    assert set(unknown(resolve(BUNDLED, "NVIDIA A100", "tdp", "SXM4")).candidates) == {"A100 SXM4 80GB", "A100 SXM4 40GB"}
+
+
+def test_a_gpus_long_name_is_its_product_and_no_cpu():
+    assert known(resolve(BUNDLED, "NVIDIA H100 Tensor Core GPU", "bf16", "SXM5")).product == "H100"
+    assert "cpu" not in unknown(resolve(BUNDLED, "NVIDIA H100 Core Processor", "tdp")).reason
+    assert "hardware/cpu.md" in unknown(resolve(BUNDLED, "Intel Core i9-13900K", "tdp")).reason
+
+
+def test_qualifiers_are_compared_without_case():
+    assert known(resolve(BUNDLED, "H100", "bf16", "SXM5", "Sparse")).qualifier == "sparse"
+    assert known(resolve(BUNDLED, "H100", "bf16_sparse", "SXM5", "SPARSE")).qualifier == "sparse"
+
+
+@pytest.mark.parametrize("row", ["tdp | -700 | W | ", "memory_bandwidth | 48000 | TB/s | ", "memory_capacity | 1440 | GB | "])
+def test_an_impossible_number_is_a_problem_and_no_spec(tmp_path: Path, row: str):
+    sheet(tmp_path, "X1", "A", row, "sm_count | 3 | SM | ")
+    wiki = Wiki.open(tmp_path)
+    assert "no such row" in unknown(resolve(wiki, "X1", row.partition(" ")[0])).reason
+    assert any("is no possible" in str(problem) for problem in problems(wiki, wiki.pages[0]))
+
+
+def test_memories_on_the_chip_count_in_powers_of_two(tmp_path: Path):
+    sheet(tmp_path, "X1", "A", "l2_size | 40 | MB | ")
+    sheet(tmp_path, "X1", "B", "l2_size | 40960 | KB | ")
+    sheet(tmp_path, "X2", "A", "l2_size | 40 | MB | ")
+    sheet(tmp_path, "X2", "B", "l2_size | 40000 | KB | ")
+    wiki = Wiki.open(tmp_path)
+    assert known(resolve(wiki, "X1", "l2")).variant == ""
+    unknown(resolve(wiki, "X2", "l2"))
+
+
+def test_a_broken_page_that_would_have_answered_is_named(tmp_path: Path):
+    sheet(tmp_path, "X1", "A", "tdp | 300 | W | ")
+    sheet(tmp_path, "X2", "A", "tdp | 300 | W | ")
+    path = tmp_path / "X2-A.md"
+    path.write_text(path.read_text().replace("title: T", "titel: T"))
+    wiki = Wiki.open(tmp_path)
+    assert "X2-A.md:" in unknown(resolve(wiki, "X2", "tdp")).reason
+    assert "X2-A" not in unknown(resolve(wiki, "X3", "tdp")).reason
+
+
+def test_a_capability_is_printed_as_a_version():
+    assert gap(resolve(BUNDLED, "H100", "compute_capability", "SXM5")).startswith("compute_capability: 9.0 CC <- ")
+
+
+FOREIGN = """# NVIDIA H100 SXM5
+
+| Parameter | Value |
+|---|---|
+| TDP | 690 W |
+| BF16 Tensor Core | 1,979 TFLOPS |
+| NVLink | 900 GB/s |
+"""
+
+
+def test_our_own_pages_and_those_of_another_layout_are_read_together(tmp_path: Path):
+    (tmp_path / "h100.md").write_text(FOREIGN)
+    sheet(tmp_path, "X1", "A", "tdp | 300 | W | ")
+    wiki = Wiki.open(tmp_path, types=("hardware", "meta"))
+    ours, theirs = known(resolve(wiki, "X1", "tdp")), known(resolve(wiki, "H100", "tdp", "SXM5"))
+    assert (ours.value, theirs.value) == (300, 690)
+    assert reverify(wiki, ours) and reverify(wiki, theirs)
+    (tmp_path / "h100.md").write_text(FOREIGN.replace("690", "691"))
+    assert reverify(wiki, ours) and not reverify(wiki, theirs)
+    (tmp_path / "X1-A.md").write_text((tmp_path / "X1-A.md").read_text().replace("300", "301"))
+    assert not reverify(wiki, ours)
+    assert Wiki.open().own and not wiki.own
+
+
+def test_what_another_layout_leaves_unsaid_sets_no_target(tmp_path: Path):
+    (tmp_path / "h100.md").write_text(FOREIGN)
+    wiki = Wiki.open(tmp_path)
+    for metric, caveat in (("bf16", "dense or sparse is not said there"), ("nvlink", "total or per direction is not said there")):
+        spec = known(resolve(wiki, "H100", metric, "SXM5"))
+        assert not spec.sets_targets and spec.caveat == caveat and reverify(wiki, spec)
+    assert known(resolve(wiki, "H100", "tdp", "SXM5")).sets_targets

@@ -1,9 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Wiki, rows
+from knowledge_base.specs import resolve
+from knowledge_base.wiki import LARGEST, Wiki, rows
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
 
@@ -125,12 +127,38 @@ def test_rows_take_only_tables_with_the_asked_header(tmp_path: Path):
     assert wiki.line("p.md", row.line) == "| a | b |"
 
 
-def test_only_the_pages_asked_for_are_read_and_the_layout_is_told_all_the_same(tmp_path: Path):
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    for folder, more in ((ours, ""), (theirs, "confidence: verified\n")):
-        folder.mkdir()
-        (folder / "m.md").write_text(f"---\nid: m\ntype: method\ntitle: M\n{more}---\ntext\n")
-    wiki = Wiki.open(ours, types=("hardware",))
-    assert wiki.own and not wiki.pages and not wiki.problems
-    assert not Wiki.open(theirs, types=("hardware",)).own and not Wiki.open(theirs).own
+def test_only_the_pages_asked_for_are_read(tmp_path: Path):
+    page(tmp_path, "m")
+    wiki = Wiki.open(tmp_path, types=("hardware",))
+    assert not wiki.pages and not wiki.problems
     assert {page.head.type for page in Wiki.open(types=("hardware", "meta")).pages} == {"hardware", "meta"}
+
+
+def test_files_that_lead_out_or_never_end_or_are_no_pages_are_problems(tmp_path: Path):
+    root = tmp_path / "w"
+    page(root, "good")
+    secret = write(tmp_path, "secret.md", HEAD.format(id="secret", type="meta", title="S", more="") + "secret\n")
+    (root / "leaves.md").symlink_to(secret)
+    (root / "stays.md").symlink_to(root / "good.md")
+    os.mkfifo(root / "pipe.md")
+    (root / "zero.md").symlink_to("/dev/zero")
+    (root / "big.md").write_bytes(b"x" * (LARGEST + 1))
+    wiki = Wiki.open(root)
+    said = {problem.path: problem.text for problem in wiki.problems}
+    assert [p.head.id for p in wiki.pages] == ["good"]
+    assert "leads out of the wiki" in said["leaves.md"] and "leads out" in said["zero.md"]
+    assert "no regular file" in said["pipe.md"] and "bytes" in said["big.md"] and "already" in said["stays.md"]
+    assert all(wiki.line(name, 1) is None for name in ("leaves.md", "pipe.md", "zero.md", "big.md"))
+    assert wiki.line("stays.md", 2) == "id: good"
+    assert resolve(wiki, "H100", "tdp").metric == "tdp", "the readers of other layouts open them no more"
+
+
+def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_path: Path):
+    text = "\ufeff---\r\nid: p\r\ntype: meta\r\ntitle: T\r\n---\r\na\fb\u2028c\rd\r\n| alias | metric |\r\n|---|---|\r\n| x | y |\r\n"
+    (tmp_path / "p.md").write_bytes(text.encode())
+    wiki = Wiki.open(tmp_path)
+    assert wiki.problems == ()
+    (row,) = rows(wiki.pages[0], ("alias", "metric"))
+    assert row.line == 9 and wiki.line("p.md", 9) == "| x | y |" and wiki.line("p.md", 6) == "a\fb\u2028c\rd"
+    (passage,) = wiki.passages()
+    assert passage.citation.sha256 == digest("a\fb\u2028c\rd")
