@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
-from tools.uncited import Uncited, uncited
+from tools.uncited import Sources, Uncited, uncited
 
 LEFT_OUT = "The model's text is left out: it states a figure of the hardware without a source."
 
 
-def known(brief: PlannerBrief | AnalystBrief) -> frozenset[str]:
-    """The sources that an answer to `brief` can name: its records, the cited specs, the lines of the pages it was shown."""
-    found = {*brief.records, *(str(spec.citation) for spec in brief.specs)}
-    found.update(record for finding in brief.findings for record in finding.evidence)
+def known(brief: PlannerBrief | AnalystBrief) -> Sources:
+    """The sources that an answer to `brief` can name: its records, and the cited specs with what they say."""
+    records = {*brief.records, *(record for finding in brief.findings for record in finding.evidence)}
     if isinstance(brief, PlannerBrief):
-        found.update(attempt.evidence for attempt in brief.dossier.attempts)
-        shown = [(p.path, p.first_line, p.last_line) for p in brief.dossier.passages]
-        shown += [(p.path, p.body_line, p.body_line + len(p.body.splitlines()) - 1) for p in brief.dossier.methods]
-        found.update(f"<gpu-wiki>/{path}:{line}" for path, first, last in shown for line in range(first, last + 1))
-    return frozenset(found)
+        records.update(attempt.evidence for attempt in brief.dossier.attempts)
+    return Sources(frozenset(records), frozenset((str(spec.citation), f"{spec.value!r} {spec.unit}") for spec in brief.specs))
 
 
-def faults(answer: Plan | Analysis, sources: frozenset[str]) -> tuple[str, ...]:
-    """One sentence for each figure of hardware in the prose of `answer` that names none of `sources`: field, figure, line, remedy."""
+def faults(answer: Plan | Analysis, sources: Sources) -> tuple[str, ...]:
+    """One sentence for each figure of hardware in the prose of `answer` that `sources` do not vouch for: field, figure, line, remedy."""
     return tuple(_sentence(field, one) for field, text in _prose(answer) for one in uncited(text, sources))
 
 
-def unsourced(hypothesis: Hypothesis, sources: frozenset[str]) -> bool:
+def unsourced(hypothesis: Hypothesis, sources: Sources) -> bool:
     """Whether a hypothesis states such a figure."""
     return bool(uncited(hypothesis.change, sources) or uncited(hypothesis.rationale, sources))
 

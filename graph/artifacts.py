@@ -45,6 +45,15 @@ class SpecSheet(Artifact):
     roofs: tuple[Roof, ...]
     wiki: str
     """Root of the gpu-wiki that was asked."""
+    elsewhere: bool = False
+    """Whether `product` is known not to be the device that measures."""
+    remark: str = ""
+    """One sentence on all of it."""
+
+    @property
+    def here(self) -> tuple[Spec, ...]:
+        """Those on which targets may rest: of the device that measures."""
+        return () if self.elsewhere else self.specs
 
 
 class WorkloadRoofline(Artifact):

@@ -1,4 +1,4 @@
-"""The specs that a run resolved once: each citation is opened again before a use (mission E1)."""
+"""The specs that a run asks for: resolved once, each citation is opened again before a use (mission E1)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,55 @@ from collections.abc import Iterator
 from graph.artifacts import SpecSheet
 from graph.services import Services
 from knowledge_base import specs
+from knowledge_base.names import products
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Citation, Spec, digest
+from tools import roofline
+from tools.artifacts import Citation, Device, Spec, Task, UnknownSpec, digest
 from tools.errors import WorkspaceError
+
+WANTED = ("memory_bandwidth", "peak_fp32")
+"""Metrics that every run asks the wiki for (E2), besides the last cache before device memory."""
+MATRIX_PEAKS: dict[roofline.Precision, str] = {"float16": "fp16_tensor", "bfloat16": "bf16_tensor", "tf32": "tf32_tensor"}
+"""And those that a task which may use matrix units asks for."""
+CPU = "CPU"
+"""The family of which the wiki publishes nothing by design; its page says why."""
+SILENT = (
+    "No figure of a CPU is published, by design (`hardware/cpu.md` says why): `on_unknown` does not apply, and the run measures its roofs."
+)
+
+
+def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
+    """What the wiki says of the product that bears on the task: one answer for each metric."""
+    peak = MATRIX_PEAKS.get(roofline.precision(task))
+    answers = [specs.resolve(wiki, product, metric, variant) for metric in WANTED]
+    answers.append(_last_cache(wiki, product, variant))
+    return (*answers, *((specs.resolve(wiki, product, peak, variant),) if peak else ()))
+
+
+def _last_cache(wiki: Wiki, product: str, variant: str) -> Spec | UnknownSpec:
+    """Each kind of device has its own last cache: a CPU's, the one behind L2 where there is one (AMD), else L2."""
+    if cpu(wiki, product):
+        return specs.resolve(wiki, product, "last_level_cache", variant)
+    behind = specs.resolve(wiki, product, "l3_size", variant)
+    return behind if isinstance(behind, Spec) else specs.resolve(wiki, product, "l2_size", variant)
+
+
+def cpu(wiki: Wiki, product: str) -> bool:
+    """Whether `product` is a CPU by its name."""
+    named = products(wiki)
+    return named.identify(product, "", ()) is None and named.family(product) == CPU
+
+
+def elsewhere(wiki: Wiki, device: Device, hardware: str | None, variant: str) -> str:
+    """One sentence where the settings name another product than the device that measures; "" where not, or where that cannot be told."""
+    named = products(wiki)
+    asked = named.identify(hardware, variant, ()) if hardware else None
+    here = named.identify(device.name, "", ()) if device.kind != "cpu" else None
+    if asked is None or (here is None and device.kind != "cpu"):
+        return ""
+    if here and here.product == asked.product and (not asked.variant or not here.variant or here.variant == asked.variant):
+        return ""
+    return f"These figures are of {asked}, while this run measures on {device.name}: no target is computed from them."
 
 
 def sheet(identity: str, services: Services) -> SpecSheet:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graph import unknown
+from graph import cited, unknown
 from graph.artifacts import NotMeasured, Reach
-from graph.nodes.prepare import published
 from graph.report.render import render
 from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
+from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tools import roofline
 from tools.artifacts import Candidate, Profile, Spec, Task, UnknownSpec
@@ -40,9 +40,10 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
     refuse_wrong(interpreted, files)
     profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-    answers = published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
+    answers = cited.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
+    asked = settings.hardware if settings.hardware and not cited.cpu(wiki, settings.hardware) else None
     return NotMeasured(
         reason=_reason(absent, interpreted),
         task=task.name,
@@ -53,7 +54,7 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
         specs=specs,
         gaps=gaps,
-        placeholders=unknown.settle(gaps, settings.hardware, settings.on_unknown, ask) if settings.hardware else (),
+        placeholders=unknown.settle(gaps, asked, settings.on_unknown, ask, metrics(wiki)) if asked else (),
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )

@@ -37,10 +37,10 @@ def spec(arguments: argparse.Namespace) -> int:
     """Look one hardware number up."""
     wiki = Wiki.open(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
-    if isinstance(answer, UnknownSpec) and arguments.metric.startswith("measured_"):
+    if isinstance(answer, UnknownSpec):
         from knowledge_base import overlay
 
-        answer = overlay.resolve(arguments.product, arguments.metric) or answer
+        answer = overlay.resolve(arguments.product, arguments.metric, arguments.variant, arguments.qualifier) or answer
     known = isinstance(answer, Spec)
     if arguments.json:
         print(json.dumps({"known": known, "line": specs.gap(answer), **answer.model_dump()}, indent=1))

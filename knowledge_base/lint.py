@@ -9,37 +9,53 @@ from pathlib import Path, PurePosixPath
 from knowledge_base import sheets, specs
 from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figure
-from knowledge_base.names import Metrics, metrics
+from knowledge_base.names import Metrics, metrics, plain
 from knowledge_base.wiki import HEADING, Problem, Wiki
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
+CONFLICTS = "source-conflicts"
+"""The page that tells of documents which differ."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
     """Everything wrong with `wiki`; `rules` are the ids that pages may name."""
     found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))]
-    return tuple(sorted((*wiki.problems, *found, *contradicting(specs.figures_of(wiki).figures, metrics(wiki)))))
+    figures = specs.figures_of(wiki).figures
+    return tuple(sorted((*wiki.problems, *found, *_same_product(wiki.pages), *contradicting(figures, metrics(wiki)))))
 
 
 def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem]:
     """Figures of different pages that differ in value though product, variant, metric and qualifier are the same.
 
     Within a page that is a row that stands there twice; what a product has by its architecture is compared where the two tables are
-    known. A figure with a caveat says itself that another is known, and a measurement or somebody else's figure does not contradict
-    the vendor's.
+    known. A figure whose caveat names source-conflicts says itself that another is known, and a measurement or somebody else's figure
+    does not contradict the vendor's.
     """
     first: dict[tuple[str, ...], Figure] = {}
     for figure in figures:
-        if figure.caveat or figure.via is not None:
+        if CONFLICTS in figure.caveat or figure.via is not None:
             continue
         about = (figure.product, figure.variant, figure.metric, figure.qualifier, figure.evidence)
         other = first.setdefault(about, figure)
         if other.citation.path != figure.citation.path and known.scaled(other.value, other.unit) != known.scaled(figure.value, figure.unit):
             text = f"{figure.metric} of {f'{figure.product} {figure.variant}'.strip()} is {figure.value:g} {figure.unit}, which contradicts"
-            said = f"{other.value:g} {other.unit} <- {other.citation}; correct one, or say in its caveat why they differ"
+            said = f"{other.value:g} {other.unit} <- {other.citation}; correct one, or tell why in {CONFLICTS} and name it in the caveat"
             yield Problem(figure.citation.path, figure.citation.line, f"{text} {said}")
+
+
+def _same_product(pages: Iterable[Page]) -> Iterator[Problem]:
+    """Hardware pages that are about the same product and variant; those of limits are about none, and each driver is measured anew."""
+    first: dict[tuple[str, ...], Page] = {}
+    for page in pages:
+        about = tuple(plain(name) for name in page.head.applies_to)
+        if page.head.type != "hardware" or not about or any(source.startswith("measured:") for source in page.head.sources):
+            continue
+        other = first.setdefault(about, page)
+        if other is not page:
+            said = ", ".join(page.head.applies_to)
+            yield Problem(page.path, 1, f"applies_to [{said}] is that of {other.path}, too; merge them, or name what tells them apart")
 
 
 def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from knowledge_base import specs
 from knowledge_base.experience import home_folder
+from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tools import ceilings
 from tools.artifacts import Device, Record, Roof, RoofMetric, Spec
@@ -64,12 +65,15 @@ def pages(home: Path | None = None) -> list[Path]:
     return sorted(((home or home_folder()) / FOLDER).glob("*.md"))
 
 
-def resolve(product: str, metric: str, home: Path | None = None) -> Spec | None:
-    """What was measured on the device `product` under one of the names for measurements; cited as `<gpu-wiki>/overlay/…`."""
+def resolve(product: str, metric: str, variant: str = "", qualifier: str = "", home: Path | None = None) -> Spec | None:
+    """What was measured on exactly this product and variant under one of the names for measurements; cited as `<gpu-wiki>/overlay/…`."""
     folder = home or home_folder()
-    if metric not in NAMES.values() or not pages(folder):
+    if not pages(folder):
         return None
-    found = specs.resolve(Wiki.open(folder), product, metric)
+    wiki = Wiki.open(folder)
+    if metrics(wiki).canonical(metric)[0] not in NAMES.values():
+        return None
+    found = specs.resolve(wiki, product, metric, variant, qualifier)
     return found if isinstance(found, Spec) else None
 
 

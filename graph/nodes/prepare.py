@@ -13,18 +13,13 @@ from graph.report.render import percent, seconds
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
-from knowledge_base import specs
-from knowledge_base.wiki import Wiki
+from knowledge_base.names import metrics
 from tools import evidence, roofline, rules
-from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Target, Task, UnknownSpec
+from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Target, UnknownSpec
 from tools.environment import Environment
 from tools.errors import SettingsError
 from tools.records import key
 
-WANTED_SPECS = ("memory_bandwidth", "peak_fp32", "last_level_cache")
-"""Metrics that every run asks the wiki for (E2)."""
-MATRIX_PEAKS: dict[roofline.Precision, str] = {"float16": "fp16_tensor", "bfloat16": "bf16_tensor", "tf32": "tf32_tensor"}
-"""And those that a task which may use matrix units asks for."""
 ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 """Of the types wider than a byte."""
 
@@ -47,27 +42,25 @@ def retrieve_specs(state: State, services: Services) -> State:
     # Looked up first: a person who answered is not asked again after a kill.
     record = services.records.find(key("specs", product=product, variant=settings.variant))
     if record is None:
-        answers = published(services.wiki, services.task, product, settings.variant)
+        answers = cited.published(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
+        silent = cited.cpu(services.wiki, product) or (not settings.hardware and services.device.kind == "cpu")
+        foreign = cited.elsewhere(services.wiki, services.device, settings.hardware, settings.variant)
         sheet = SpecSheet(
             product=product,
             specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
             gaps=gaps,
-            placeholders=unknown.settle(gaps, product, settings.on_unknown, services.ask),
+            placeholders=() if silent else unknown.settle(gaps, product, settings.on_unknown, services.ask, metrics(services.wiki)),
             roofs=services.roofs,
             wiki=services.wiki.root.name,
+            elsewhere=bool(foreign),
+            remark=foreign or (cited.SILENT if silent else ""),
         )
         record = services.keep("specs", sheet, product=product, variant=settings.variant)
     found = SpecSheet.model_validate(record.payload)
     said = f", {len(found.placeholders)} placeholders" if found.placeholders else ""
+    said += f"; {found.remark.rstrip('.')}" if found.elsewhere else ""
     return State(specs=record.id, summary=f"{len(found.specs)} specs cited, {len(found.gaps)} UNKNOWN{said}")
-
-
-def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
-    """What the wiki says of the product that bears on the task: one answer for each metric."""
-    peak = MATRIX_PEAKS.get(roofline.precision(task))
-    wanted = (*WANTED_SPECS, peak) if peak else WANTED_SPECS
-    return tuple(specs.resolve(wiki, product, metric, variant) for metric in wanted)
 
 
 def establish_baseline(state: State, services: Services) -> State:
@@ -123,7 +116,7 @@ def profile(state: State, services: Services) -> State:
     record = services.records.find(key("inspection", candidate=candidate.id))
     sheet = cited.sheet(state["specs"], services)
     if record is None:
-        inspection, parents = _inspect(candidate, services, sheet.specs)
+        inspection, parents = _inspect(candidate, services, sheet.here)
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)

@@ -55,7 +55,7 @@ def plan(state: State, services: Services) -> State:
         methods_per_iteration=search.methods_per_iteration,
         variants=search.variants,
         records=(state["profile"], *inspection.profile_records),
-        specs=cited.sheet(state["specs"], services).specs,
+        specs=cited.sheet(state["specs"], services).here,
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])

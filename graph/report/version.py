@@ -115,7 +115,7 @@ def render_baseline(
             seen=services.seen,
             sheet=sheet,
             sheet_record=state["specs"],
-            roofs=(*roofline.published(sheet.specs), *sheet.roofs),
+            roofs=(*roofline.published(sheet.here), *sheet.roofs),
             rooflines=found.rooflines,
             inspection=inspection.id,
             target=found.target,

@@ -130,6 +130,15 @@ def test_sources_that_nobody_gave_do_not_count() -> None:
     assert len(faults(made(GUESS, reason=GUESS), sources)) == 2
 
 
+def test_a_citation_that_was_given_vouches_for_its_own_value_only() -> None:
+    sources, spec = known(planner_brief()), cited()
+    assert spec.unit == "TB/s" and not faults(made(f"Memory allows {spec.value * 1000:g} GB/s <- {spec.citation}."), sources)
+    assert faults(made(f"Memory allows {spec.value * 3:g} TB/s <- {spec.citation}."), sources)
+    page = planner_brief().dossier.methods[0]
+    assert faults(made(f"It reaches 4000 TFLOPS (<gpu-wiki>/{page.path}:{page.body_line})."), sources), "a page that was shown is no spec"
+    assert faults(made(f"Record {RECORD} shows a stall; the card has 200 SMs."), sources)
+
+
 def test_an_analysis_is_returned_and_then_left_out(tmp_path: Path) -> None:
     wrong, right = (Analysis(ranking=("single_threaded",), text=text) for text in (GUESS, f"See record {RECORD}."))
     asked, model = agent("profiler_analyst", tmp_path / "a", wrong, right)

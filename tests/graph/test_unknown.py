@@ -6,20 +6,33 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
 
 from graph.__main__ import main
 from graph.artifacts import Placeholder
-from graph.unknown import ATTEMPTS, settle
+from graph.unknown import ATTEMPTS
+from graph.unknown import settle as settled
+from knowledge_base.names import metrics
+from knowledge_base.wiki import Wiki
 from tests.graph.conftest import QUICK, ROOT, TASK
 from tools.artifacts import UnknownSpec
 from tools.errors import SettingsError
 
 GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
+
+
+KNOWN = metrics(Wiki.open())
+
+
+def settle(
+    gaps: Sequence[UnknownSpec], product: str, policy: Literal["continue", "ask", "stop"], ask: Callable[[str], str | None] | None
+) -> tuple[Placeholder, ...]:
+    return settled(gaps, product, policy, ask, KNOWN)
 
 
 class Person:
@@ -41,8 +54,8 @@ def test_continue_asks_nobody_and_no_gap_no_question() -> None:
 
 
 def test_a_person_is_asked_about_each_gap_with_its_reason() -> None:
-    person = Person("c", " 51.2 GB/s ")
-    assert settle(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="GB/s"),)
+    person = Person("c", " 51.2 TFLOPS ")
+    assert settle(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="TFLOPS"),)
     first, second = person.questions
     assert "memory_bandwidth: UNKNOWN (gpu-wiki not found): nobody says" in first and "[c]ontinue" in first and "fp32 of P" in second
     assert "PLACEHOLDER" in str(settle(GAPS[:1], "P", "ask", Person("3e12 B/s"))[0])
@@ -57,8 +70,25 @@ def test_to_stop_the_end_of_the_input_and_answers_that_cannot_be_read_stop(lines
 
 def test_what_cannot_be_read_is_asked_again_with_an_example() -> None:
     person = Person(*["1,979 TFLOPS"] * (ATTEMPTS - 1), "1979 TFLOPS")
-    assert settle(GAPS[:1], "P", "ask", person)[0].value == 1979
+    assert settle(GAPS[1:], "P", "ask", person)[0].value == 1979
     assert "'1,979 TFLOPS' is none of c, s and a number with its unit" in person.questions[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "typed", "says"),
+    [
+        ("memory_bandwidth", "5 furlongs", "is in no unit of memory_bandwidth; write GB/s or TB/s"),
+        ("memory_bandwidth", "5 GB", "is in no unit of memory_bandwidth"),
+        ("peak_fp32", "5 GB/s", "is in no unit of peak_fp32; write GFLOPS or PFLOPS or TFLOPS"),
+        ("memory_capacity", "-5 GB", "is no positive number"),
+        ("memory_capacity", "0 GB", "is no positive number"),
+        ("memory_capacity", "1e999 GB", "is no positive number"),
+    ],
+)
+def test_a_placeholder_is_positive_and_in_a_unit_of_its_metric(metric: str, typed: str, says: str) -> None:
+    person = Person(typed, "c")
+    assert settle((UnknownSpec(metric=metric, reason="nobody says"),), "P", "ask", person) == ()
+    assert f"{typed!r} {says}" in person.questions[1]
 
 
 @pytest.fixture
@@ -66,8 +96,18 @@ def asking(tmp_path: Path) -> Path:
     path = tmp_path / "run.yaml"
     quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}, "benchmark": {"eager": False, "compile": False}}
     where = {"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces")}
-    path.write_text(yaml.safe_dump({**where, "on_unknown": "ask", **quick}))
+    path.write_text(yaml.safe_dump({**where, "hardware": "H20000", "on_unknown": "ask", **quick}))
     return path
+
+
+@pytest.mark.parametrize("policy", ["stop", "ask"])
+def test_a_cpu_whose_figures_are_unknown_by_design_neither_stops_nor_asks(asking: Path, tmp_path: Path, policy: str) -> None:
+    given = yaml.safe_load(asking.read_text())
+    del given["hardware"]
+    asking.write_text(yaml.safe_dump({**given, "on_unknown": policy}))
+    assert main(["run", str(asking), "--quiet"]) == 0
+    (root,) = (tmp_path / "workspaces").iterdir()
+    assert (root / "README.md").read_text().count("`on_unknown` does not apply") == 1
 
 
 def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

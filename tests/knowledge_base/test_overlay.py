@@ -86,6 +86,31 @@ def test_it_answers_to_its_own_names_only(tmp_path: Path) -> None:
     assert isinstance(published, UnknownSpec), "nor does the bundled wiki answer for it"
 
 
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [
+        (["H200 SXM", "measured_memory_bandwidth"], True),
+        (["H200", "measured_memory_bandwidth", "--variant", "SXM5"], True),
+        (["H200", "Measured_Memory_Bandwidth", "--variant", "SXM5"], True),
+        (["H200 SXM5", "measured bf16 tensor", "--qualifier", "dense"], True),
+        (["H200 SXM5", "measured_bf16_tensor_dense"], True),
+        (["H200 SXM", "measured_memory_bandwidth", "--variant", "NVL"], False),
+        (["H200", "measured_memory_bandwidth", "--variant", "NVL"], False),
+        (["H200 SXM5", "measured_bf16_tensor", "--qualifier", "sparse"], False),
+        (["H100 SXM5", "measured_memory_bandwidth"], False),
+        (["H200 SXM5", "tdps"], False),
+    ],
+)
+def test_a_measurement_answers_for_its_product_variant_and_qualifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: list[str], known: bool
+) -> None:
+    record = workspace(tmp_path / "w", device())
+    overlay.write(record, Wiki.open(), workspace=tmp_path / "w", home=tmp_path)
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
+    assert main(["spec", *asked]) == (0 if known else 1)
+    assert ("<gpu-wiki>/overlay/nvidia-h200-570.86.15.md:" in capsys.readouterr().out) == known
+
+
 def test_a_cpu_has_no_driver_but_a_kernel(tmp_path: Path) -> None:
     name = "AMD EPYC 9354 32-Core Processor"
     cpu = Device(kind="cpu", name=name, architecture="x86_64", details={"kernel": "6.8.0-31-generic"})
