@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-from knowledge_base.wiki import Problem, Wiki
+from knowledge_base.wiki import Problem, Wiki, lines_of
 from tools.artifacts import digest
 from tools.errors import SettingsError
 
@@ -84,7 +84,7 @@ def _citations(name: str, text: str) -> Iterator[Cited]:
     for match in STORED.finditer(text):
         # Passages and other things have a path and a line, too; only a Citation has a hash behind them.
         yield Cited(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         for match in TEXT.finditer(line):
             yield Cited(name, number, match[1], int(match[2]), "")
 

@@ -10,7 +10,7 @@ from knowledge_base import sheets, specs
 from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figure
 from knowledge_base.names import Metrics, metrics, plain
-from knowledge_base.wiki import HEADING, Problem, Wiki
+from knowledge_base.wiki import HEADING, Problem, Wiki, lines_of
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`]*`")
@@ -81,7 +81,7 @@ def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:
 
 def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
     fenced = False
-    for number, line in enumerate(page.body.splitlines(), page.body_line):
+    for number, line in enumerate(lines_of(page.body), page.body_line):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         for target in LINK.findall(CODE.sub("", line)) if not fenced else ():
@@ -99,7 +99,7 @@ def _anchors(file: Path) -> frozenset[str]:
     """The anchors of a Markdown file, as the usual renderers make them of its headings."""
     found: list[str] = []
     fenced = False
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines_of(file.read_text(encoding="utf-8", errors="replace")):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         match = None if fenced else HEADING.match(line)
