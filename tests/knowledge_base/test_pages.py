@@ -84,10 +84,9 @@ def test_each_rule_is_answered_by_a_skill():
 
 def test_each_planted_bottleneck_has_a_skill_of_its_own():
     planted = {ELSEWHERE.get(name, name) for names in json.loads(LABELS.read_text()).values() for name in names}
-    assert planted - {rule.id for rule in RULES} == {"low_ipc"}
-    for rule in planted - {"low_ipc"}:
-        page = WIKI.page("gpu-" + rule.replace("_", "-"))
-        assert page is not None and page.head.rules[0] == rule
+    for name in planted:
+        page = WIKI.page("gpu-" + name.replace("_", "-"))
+        assert page is not None and (page.head.rules[0] == name or name not in {rule.id for rule in RULES})
 
 
 @pytest.mark.parametrize("page", [*ALL_METHODS, *SKILLS], ids=lambda page: page.head.id)
