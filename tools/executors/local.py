@@ -45,7 +45,7 @@ PASSED_ON = (
 """The only variables of ours that a job sees: no key or token among them."""
 LOCK_WAIT_S = 120.0
 GRACE_S = 2.0
-LINGER_S, POLL_S = 3.0, 0.1
+LINGER_S, POLL_S = 3.0, 0.02
 """A process that has ended is listed on its GPU for less than this."""
 QUIET_S = 1.5
 """Work of ours that has ended shows in a GPU's share of time in use for less than this."""
