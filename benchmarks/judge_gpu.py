@@ -57,7 +57,7 @@ def task(dims: Dims) -> Task:
     )
 
 
-def open_judge(dims: Dims, executor: Executor, records: Records) -> Judge:
+def open_judge(dims: Dims, executor: Executor, records: Records, policy: Policy = POLICY) -> Judge:
     language = load(LANGUAGES, "triton", Language, key="language")()  # type: ignore[type-abstract]
     device = pick(executor.devices(), "cuda")
     return Judge(
@@ -68,7 +68,7 @@ def open_judge(dims: Dims, executor: Executor, records: Records) -> Judge:
         environment="",
         device=f"{device.kind}:{device.index} {device.name}",
         secret=secrets.token_bytes(32),
-        policy=POLICY,
+        policy=policy,
         emit=lambda kind, details: None,
     )
 
@@ -146,7 +146,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="judge-gpu-") as folder:
         records = Records(Path(folder) / "store")
         with Local(records.blobs, Path(folder) / "scratch") as executor:
-            costs(open_judge(LARGE, executor, records))
+            # How many batches a kernel takes against its equal is chance; the cost is told of one.
+            costs(open_judge(LARGE, executor, records, POLICY.model_copy(update={"batches": 1})))
             judge = open_judge(WIDE, executor, records)
             rounds, fewer = planted(judge)
             noise = evidence.noise_floor(judge.calibrate(softmax(rounds)), POLICY.objective)
