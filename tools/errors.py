@@ -7,7 +7,12 @@
     └── InfrastructureError      the machine failed, never the kernel's fault                       exit 4
         ├── DeviceBusyError      another process uses the device
         ├── HarnessError         the harness died or answered nonsense
-        └── StorageError         a record or blob is missing, damaged or cannot be written
+        ├── StorageError         a record or blob is missing, damaged or cannot be written
+        └── ProviderError        no model answered, or none with anything that can be used
+            ├── RefusalError     it will not answer this
+            └── OverloadedError  it has no room now, after all retries
+
+    PendingError and BudgetError end a run in order: somebody else's answer is awaited (exit 6), a cap is reached (exit 3).
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
 """
@@ -50,3 +55,23 @@ class HarnessError(InfrastructureError):
 
 class StorageError(InfrastructureError):
     """A record or blob is missing, damaged or cannot be written."""
+
+
+class ProviderError(InfrastructureError):
+    """A model could not be asked, or what it answered cannot be used; the message names the role's entry in the config."""
+
+
+class RefusalError(ProviderError):
+    """The model declined to answer."""
+
+
+class OverloadedError(ProviderError):
+    """The provider has no room now, and retries did not help."""
+
+
+class PendingError(KernelwrightError):
+    """An answer is awaited from outside; the message names the file to write, and the run is resumed when it is there."""
+
+
+class BudgetError(KernelwrightError):
+    """The next exchange would pass a cap; the message names it."""

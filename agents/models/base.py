@@ -1,15 +1,71 @@
-"""The seam for model providers: one exchange, a typed brief in and a typed answer out."""
+"""The seam for model providers: one exchange, a typed brief and a rendered prompt in, a typed answer or tool calls out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, JsonValue
 
 from agents.artifacts import Answer, Brief, RoleName
 from tools.artifacts import Artifact
 
-PROVIDERS = {"playbook": "agents.models.playbook.model:Playbook"}
+PROVIDERS = {
+    "playbook": "agents.models.playbook.model:Playbook",
+    "anthropic": "agents.models.anthropic:Anthropic",
+    "openai_compatible": "agents.models.openai_compatible:OpenAICompatible",
+    "command": "agents.models.command:Command",
+    "manual": "agents.models.manual:Manual",
+    "recorded": "agents.models.recorded:Recorded",
+}
 """Name -> class; a new provider is one file and one line here."""
+CHARACTERS_PER_TOKEN = 3
+"""For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more characters a token."""
+
+Scope = Literal["stable", "run", "iteration"]
+"""How long a stretch of the prompt stays byte for byte the same: for all runs, for this run, for this iteration."""
+
+
+class Block(Artifact):
+    """A stretch of the prompt. Blocks stand in the order stable, run, iteration, so that what is kept in a cache comes first."""
+
+    scope: Scope
+    text: str
+
+
+class Tool(Artifact):
+    """Something that the model may ask us to do before it answers."""
+
+    name: str
+    description: str
+    parameters: dict[str, JsonValue]
+    """JSON schema of its arguments, an object."""
+
+
+class ToolCall(Artifact):
+    """The model's wish."""
+
+    id: str
+    name: str
+    arguments: dict[str, JsonValue]
+
+
+class ToolResult(Artifact):
+    """What came of it."""
+
+    id: str
+    text: str
+    failed: bool = False
+
+
+class Turn(Artifact):
+    """One exchange that came before in this conversation: what the model said, and what it was told then."""
+
+    said: str
+    """As its provider keeps it (`said` of the reply), for nobody else to read."""
+    results: tuple[ToolResult, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why the answer was not accepted, one sentence a fault."""
 
 
 class Request(Artifact):
@@ -19,32 +75,79 @@ class Request(Artifact):
     brief: Brief
     answer: str
     """Name of the answer type that is owed."""
-    refused: tuple[str, ...] = ()
-    """Why the answer before was not accepted, one sentence a fault; empty: this is the first time of asking."""
+    prompt: tuple[Block, ...] = ()
+    """Empty for a model that reads the brief itself."""
+    tools: tuple[Tool, ...] = ()
+    turns: tuple[Turn, ...] = ()
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why the answer before was not accepted; empty: nothing was refused."""
+        return self.turns[-1].refused if self.turns else ()
 
 
-class Tokens(Artifact):
-    """What an exchange cost; zero for the playbook."""
+class Usage(Artifact):
+    """What an exchange took; zero for the playbook."""
 
+    model: str = ""
+    """As prices name it; empty: no language model."""
     input: int = 0
+    """Tokens read at the full price: those of `cache_read` and `cache_write…` are not among them."""
+    cache_read: int = 0
+    cache_write: int = 0
+    """Tokens written to a cache that is kept for five minutes."""
+    cache_write_1h: int = 0
     output: int = 0
     seconds: float = 0.0
 
 
 class Answered(Artifact):
-    """A model's reply, parsed."""
+    """The answer."""
 
+    kind: Literal["answered"] = "answered"
     answer: Answer
-    usage: Tokens = Tokens()
+    said: str = ""
+    usage: Usage = Usage()
+
+
+class Called(Artifact):
+    """The model wants tools first."""
+
+    kind: Literal["called"] = "called"
+    calls: tuple[ToolCall, ...]
+    said: str
+    usage: Usage = Usage()
+
+
+class Unfit(Artifact):
+    """What was said cannot be taken for the answer: it is asked again, `faults` being told."""
+
+    kind: Literal["unfit"] = "unfit"
+    faults: tuple[str, ...]
+    """One sentence each: what is wrong, and what is wanted."""
+    said: str
+    usage: Usage = Usage()
+
+
+Reply = Annotated[Answered | Called | Unfit, Field(discriminator="kind")]
 
 
 class Model(ABC):
     """One provider, configured for one role."""
+
+    reads: ClassVar[Literal["brief", "prompt"]] = "prompt"
+    """What a request must hold for it."""
+    calls_tools: bool = False
+    """Whether it can answer with `Called`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it does not know."""
         self.options = options
 
     @abstractmethod
-    def ask(self, request: Request) -> Answered:
-        """One exchange. Raises InfrastructureError when the provider fails."""
+    def ask(self, request: Request) -> Reply:
+        """One exchange. ProviderError when the provider fails, PendingError when the answer is somebody's who has not given it yet."""
+
+    def bound(self, request: Request) -> Usage:
+        """What `ask(request)` takes at most, to be reserved before it; the default: nothing is paid for."""
+        return Usage()

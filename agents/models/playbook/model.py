@@ -41,6 +41,8 @@ FORBIDDEN = re.compile(
 class Playbook(Model):
     """No options. Deterministic: the same request has the same answer."""
 
+    reads = "brief"
+
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
         if options:
