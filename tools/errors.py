@@ -19,6 +19,7 @@ A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`),
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -59,6 +60,9 @@ class StorageError(InfrastructureError):
 
 class ProviderError(InfrastructureError):
     """A model could not be asked, or what it answered cannot be used; the message names the role's entry in the config."""
+
+    usage: Mapping[str, str | int | float] | None = None
+    """What it took all the same, by the fields of `agents.models.base.Usage`; None: nothing that is known of."""
 
 
 class RefusalError(ProviderError):

@@ -23,8 +23,11 @@ _SHOWN = 40
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem of `error`, found while reading `model`; a validator's own sentence stays as it is."""
-    first = error.errors()[0]
+    """The first problem of `error`, found while reading `model`; a validator's own sentence stays as it is.
+
+    An unknown key comes before all others: a key that is missing is often the one that was misspelt.
+    """
+    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in first["loc"])
     owner = _section(model, first["loc"][:-1])
     if first["type"] == "extra_forbidden":

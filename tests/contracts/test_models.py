@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
 import pytest
 
 from agents.artifacts import (
@@ -24,7 +29,11 @@ from agents.artifacts import (
 )
 from agents.base import open_model
 from agents.models.base import PROVIDERS, Answered, Model, Request
+from agents.models.playbook.model import answer
+from agents.prompting import blocks
 from knowledge_base.wiki import Wiki
+from tests.agents.models.anthropic_rules import conform
+from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.conftest import task
 from tools.artifacts import Finding, Headroom
 from tools.errors import SettingsError
@@ -79,26 +88,62 @@ ASKED: dict[RoleName, tuple[Brief, type]] = {
 }
 
 
+def canned(properties: Collection[str]) -> str:
+    """The playbook's answer of the type that has these `properties`, for a server that has only seen the prompt."""
+    answers = [answer(brief) for brief, _ in ASKED.values()]
+    return next(each for each in answers if type(each).model_fields.keys() == set(properties)).model_dump_json()
+
+
+@contextmanager
+def anthropic_served() -> Iterator[dict[str, object]]:
+    def answered(body: dict[str, Any]) -> Step:
+        schema = body["output_config"]["format"]["schema"]
+        return Step(text=json.dumps(conform(json.loads(canned(schema["properties"])), schema)))
+
+    with Server(answer=answered) as server:
+        yield {"model": "claude-opus-5-5", "base_url": server.url}
+
+
+SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {"anthropic": anthropic_served}
+"""Provider -> a server on this machine that answers it, as the options that lead there."""
+
+
 @pytest.fixture(params=sorted(PROVIDERS))
-def provider(request: pytest.FixtureRequest) -> str:
-    """Each registered provider that works without options, a key or a network."""
-    try:
-        open_model("planner", {"provider": request.param})
-    except SettingsError as error:
-        assert "\n" not in str(error)
-        pytest.skip(str(error))
-    return str(request.param)
+def provider(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
+    """The config entry of each registered provider that works without options, a key or a network, or with a server of its own."""
+    with SERVED.get(request.param, nullcontext)() as options:
+        choice = {"provider": request.param, **(options or {})}
+        try:
+            open_model("planner", choice)
+        except SettingsError as error:
+            assert "\n" not in str(error)
+            pytest.skip(str(error))
+        yield choice
+
+
+def asked(role: RoleName, model: Model) -> Request:
+    brief, owed = ASKED[role]
+    prompt = blocks(role, brief, owed.__name__) if model.reads == "prompt" else ()
+    return Request(role=role, brief=brief, answer=owed.__name__, prompt=prompt)
 
 
 @pytest.mark.parametrize("role", sorted(ASKED))
-def test_each_brief_has_the_answer_that_is_owed(provider: str, role: RoleName) -> None:
-    brief, owed = ASKED[role]
-    model = open_model(role, {"provider": provider})
+def test_each_brief_has_the_answer_that_is_owed(provider: dict[str, object], role: RoleName) -> None:
+    owed = ASKED[role][1]
+    model = open_model(role, provider)
     assert isinstance(model, Model)
-    answered = model.ask(Request(role=role, brief=brief, answer=owed.__name__))
+    answered = model.ask(asked(role, model))
     assert isinstance(answered, Answered) and isinstance(answered.answer, owed)
     assert answered.usage.input >= 0 and answered.usage.output >= 0 and answered.usage.seconds >= 0
     assert Answered.model_validate_json(answered.model_dump_json()) == answered, "a kept reply must read back as it was"
+
+
+@pytest.mark.parametrize("role", sorted(ASKED))
+def test_an_exchange_takes_no_more_than_its_bound(provider: dict[str, object], role: RoleName) -> None:
+    model = open_model(role, provider)
+    bound, used = model.bound(asked(role, model)), model.ask(asked(role, model)).usage
+    read = [usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in (used, bound)]
+    assert used.model == bound.model and read[0] <= read[1] and used.output <= bound.output
 
 
 @pytest.mark.parametrize("role", sorted(ASKED))
@@ -108,12 +153,10 @@ def test_an_unknown_option_is_refused_by_name(name: str, role: RoleName) -> None
         open_model(role, {"provider": name, "no_such_option": 1})
 
 
-def test_what_the_answers_are_worth(provider: str) -> None:
+def test_what_the_answers_are_worth(provider: dict[str, object]) -> None:
     """The substance that later nodes rely on, whoever answers."""
-    answers = {
-        role: open_model(role, {"provider": provider}).ask(Request(role=role, brief=brief, answer=owed.__name__)).answer
-        for role, (brief, owed) in ASKED.items()
-    }
+    models = {role: open_model(role, provider) for role in ASKED}
+    answers = {role: model.ask(asked(role, model)).answer for role, model in models.items()}
     queries, analysis, plan, drafts, review = (
         answers[role] for role in ("knowledge_retriever", "profiler_analyst", "planner", "coder", "gatekeeper")
     )

@@ -1,0 +1,119 @@
+"""Prompt caching by the order of blocks, against a server that keeps the API's rules; and that server's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agents.models.base import Called, ToolResult, Turn, Usage
+from tests.agents.models.anthropic_rules import Cache
+from tests.agents.models.anthropic_server import Server, Step
+from tests.agents.models.test_anthropic import REVIEW, TOOLS, opened, request
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(answer=lambda body: Step(text=REVIEW.model_dump_json())) as running:
+        yield running
+
+
+def share(*usages: Usage) -> float:
+    """Of all that was read, what came from the cache."""
+    read = sum(usage.cache_read for usage in usages)
+    return read / (read + sum(usage.input + usage.cache_write + usage.cache_write_1h for usage in usages))
+
+
+def test_marks_stand_where_scopes_end_and_at_the_last_turn(server: Server) -> None:
+    turn = Turn(said='[{"role": "assistant", "content": [{"type": "text", "text": "?"}]}]', refused=("No.",))
+    opened(server).ask(request(turn, turn, tools=TOOLS))
+    body = server.bodies[0]
+    sent = [*body["tools"], *body["system"], *(block for message in body["messages"] for block in message["content"])]
+    marks = [(index, block["cache_control"]["ttl"]) for index, block in enumerate(sent) if "cache_control" in block]
+    assert marks == [(1, "1h"), (2, "1h"), (3, "5m"), (7, "5m")]
+
+
+def test_tools_are_marked_where_nothing_else_is_stable(server: Server) -> None:
+    whole = request(tools=TOOLS)
+    opened(server).ask(whole.model_copy(update={"prompt": whole.prompt[1:]}))
+    assert server.bodies[0]["tools"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+
+
+def test_the_next_iteration_reads_all_but_its_own(server: Server) -> None:
+    model = opened(server)
+    first, second = (model.ask(request(iteration=str(number))).usage for number in (1, 2))
+    assert first.cache_read == 0 and second.cache_read == first.cache_write_1h > 1000
+    assert second.cache_write_1h == 0 and second.cache_write > 500
+
+
+def test_the_next_run_reads_what_is_stable(server: Server) -> None:
+    model = opened(server)
+    whole = request()
+    model.ask(whole)
+    other = whole.prompt[1].model_copy(update={"text": "Another task. " * 300})
+    usage = model.ask(whole.model_copy(update={"prompt": (whole.prompt[0], other, whole.prompt[2])})).usage
+    assert usage.cache_read > 512 and usage.cache_write_1h > 512
+
+
+def test_each_round_of_tools_reads_the_rounds_before(server: Server) -> None:
+    model, turns = opened(server), tuple[Turn, ...]()
+    server.answer = lambda body: Step(thinking="Hm.", calls=(("compile", {"source": "x" * 2000}),) * 3)
+    usages = []
+    for _ in range(5):
+        reply = model.ask(request(*turns, tools=TOOLS))
+        assert isinstance(reply, Called)
+        usages.append(reply.usage)
+        turns += (Turn(said=reply.said, results=tuple(ToolResult(id=call.id, text="ok") for call in reply.calls)),)
+    written = [usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in usages]
+    assert [usage.cache_read for usage in usages] == [0, *written[:-1]], "a round did not read all that the one before left"
+    assert all(usage.input == 0 for usage in usages)
+
+
+@pytest.mark.parametrize("ttl", ["5m", "1h"])
+def test_over_six_iterations_most_is_read_from_the_cache(server: Server, ttl: str) -> None:
+    """Iterations of ten minutes: what is kept for five minutes is lost between them."""
+    model, usages = opened(server, cache_ttl=ttl), []
+    for number in range(6):
+        server.cache.now = number * 600.0
+        iteration = request(iteration=str(number)).prompt[2].model_copy(update={"text": f"Iteration {number}. " * 60})
+        asked = request()
+        usages.append(model.ask(asked.model_copy(update={"prompt": (*asked.prompt[:2], iteration)})).usage)
+    assert share(*usages[1:]) > 0.8 if ttl == "1h" else share(*usages) == 0
+
+
+# ---------------------------------------------------------------- the rules themselves
+
+
+def prompt(*blocks: tuple[str, str | None]) -> dict[str, object]:
+    sent = [{"type": "text", "text": text, **({"cache_control": {"type": "ephemeral", "ttl": ttl}} if ttl else {})} for text, ttl in blocks]
+    return {"model": "m", "messages": [{"role": "user", "content": sent}]}
+
+
+def test_short_prefixes_are_never_kept() -> None:
+    cache = Cache()
+    assert [cache.take(prompt(("x" * 1900, "5m")))["cache_creation_input_tokens"] for _ in range(2)] == [0, 0]
+    assert cache.take(prompt(("x" * 2100, "5m")))["cache_creation_input_tokens"] > 512
+
+
+def test_reading_renews_and_time_ends_what_is_kept() -> None:
+    cache = Cache()
+    read = []
+    for now in (0, 299, 590, 891):
+        cache.now = now
+        read.append(cache.take(prompt(("x" * 4000, "5m")))["cache_read_input_tokens"] > 0)
+    assert read == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("more", "found"), [(19, True), (20, False)])
+def test_a_look_up_goes_twenty_blocks_back(more: int, found: bool) -> None:
+    cache = Cache()
+    cache.take(prompt(("x" * 4000, "5m")))
+    usage = cache.take(prompt(("x" * 4000, None), *[("y", None)] * (more - 1), ("z", "5m")))
+    assert (usage["cache_read_input_tokens"] > 0) is found
+
+
+def test_one_byte_loses_what_comes_after_it() -> None:
+    cache = Cache()
+    cache.take(prompt(("a" * 4000, "1h"), ("b" * 4000, "5m")))
+    usage = cache.take(prompt(("a" * 4000, "1h"), ("c" * 4000, "5m")))
+    assert usage["cache_read_input_tokens"] > 512 and usage["cache_creation"]["ephemeral_5m_input_tokens"] > 512
