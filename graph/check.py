@@ -20,7 +20,7 @@ def check(settings: Settings) -> str:
     Raises SettingsError for whatever `run` would refuse before its first measurement.
     """
     from knowledge_base.wiki import Wiki
-    from tools.judge import compiled
+    from tools.building import compiled
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
         records = Records(Path(folder))

@@ -13,11 +13,11 @@ from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tools import roofline
 from tools.artifacts import Candidate, Profile, Spec, Task, UnknownSpec
+from tools.building import compiled
 from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
 from tools.interpreter import Interpreted
-from tools.judge import compiled
 from tools.languages.base import Language
 from tools.protocol import SeenWorkload
 from tools.records import Blobs

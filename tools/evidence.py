@@ -58,6 +58,8 @@ class Build(Artifact):
     ok: bool
     library: str | None
     """sha256 of the library's blob; None when it does not compile."""
+    compiled: str | None = None
+    """sha256 of what the build left beside the library for its later use, if anything: a cache, whose blob nothing depends on."""
     log: str
     """Trimmed."""
     log_blob: str

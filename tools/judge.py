@@ -17,7 +17,8 @@ from pydantic import Field, model_validator
 
 from tools import cases, evidence
 from tools.artifacts import Artifact, Candidate, Failed, Limits, Needs, Record, Task, Trial, Unmeasured
-from tools.errors import HarnessError, InfrastructureError, SettingsError
+from tools.building import compile_kernel
+from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Executor
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
@@ -32,7 +33,7 @@ from tools.protocol import (
     TimingRequest,
     TimingResult,
 )
-from tools.records import Blobs, Records, key
+from tools.records import Records, key
 from tools.screen import screen
 from tools.statistics import Objective, corrected, decide, least_pairs
 
@@ -362,18 +363,8 @@ class Judge:
         found = self.records.find(name)
         if found is not None:
             return found
-        files: dict[str, str] = {}
-        for contestant, candidate in contestants.items():
-            library = self.library(candidate)
-            if library is None:
-                raise SettingsError(
-                    f"candidate {candidate.id} does not compile and cannot be measured; see record {self.build(candidate).id}"
-                )
-            if library in files.values():
-                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
-                library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
-            files[f"{contestant}.so" if self.language.device == "cpu" else f"{contestant}{self.language.suffix}"] = library
-        put = request({path.split(".")[0]: path for path in files})
+        libraries, files = self._libraries(contestants)
+        put = request(libraries)
         needs = Needs(device=self.language.device, exclusive=exclusive)
         job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
         result = answer(self.executor.run(job), self.records.blobs, answer_type)
@@ -388,6 +379,26 @@ class Judge:
                 payload=payload(put, result).model_dump(mode="json"),
             )
         )
+
+    def _libraries(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
+        """Contestant -> path of its library in a job, and the job's files: path -> sha256 of the libraries, with what their builds left."""
+        paths: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for contestant, candidate in contestants.items():
+            library = self.library(candidate)
+            if library is None:
+                raise SettingsError(
+                    f"candidate {candidate.id} does not compile and cannot be measured; see record {self.build(candidate).id}"
+                )
+            if library in files.values():
+                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
+                library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
+            paths[contestant] = f"{contestant}.so" if self.language.device == "cpu" else f"{contestant}{self.language.suffix}"
+            files[paths[contestant]] = library
+            left = evidence.Build.model_validate(self.build(candidate).payload).compiled
+            if left is not None and self.records.blobs.has(left):
+                files[f"{contestant}.compiled"] = left
+        return paths, files
 
     def _built(self, candidate: Candidate, asked: str) -> Record:
         made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
@@ -418,41 +429,3 @@ class Judge:
 
     def _say(self, candidate: Candidate, stage: str, iteration: int) -> None:
         self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration)})
-
-
-def compile_kernel(task: Task, candidate: Candidate, language: Language, executor: Executor, blobs: Blobs) -> evidence.Build:
-    """Compile once, keep nothing but blobs. HarnessError when the compiler says it succeeded but left no library."""
-    job = language.build(task, candidate, blobs)
-    finished = executor.run(job)
-    library = language.built(finished)
-    if finished.exit_code == 0 and not finished.timed_out and library is None:
-        raise HarnessError(f"{job.argv[0]} ended well but left no library; run `python -m tools env` and try again")
-    log = "\n".join(filter(None, (blobs.text(finished.files[name]) for name in ("stderr.txt", "stdout.txt"))))
-    if finished.timed_out:
-        log += f"\nThe compiler was stopped after {job.limits.wall_s:g} s."
-    toolchain = language.toolchain()
-    return evidence.Build(
-        candidate=candidate.id,
-        ok=library is not None,
-        library=library,
-        log=language.trim(log) or log[-2000:].strip(),
-        log_blob=blobs.put(log),
-        argv=job.argv,
-        compiler=f"{toolchain.name} {toolchain.version}",
-        seconds=finished.usage.wall_s,
-    )
-
-
-def compiled(task: Task, language: Language, executor: Executor, blobs: Blobs, *, name: str = "") -> str:
-    """sha256 of the user's own kernel, compiled; SettingsError with the compiler's first complaint when it does not compile.
-
-    `name`: how the user calls the file.
-    """
-    if task.baseline is None:
-        raise SettingsError(f"task {task.name}: there is no kernel to compile, only a reference")
-    built_as = f"kernel{language.suffix}"
-    made = compile_kernel(task, Candidate(language=task.language, files={built_as: task.baseline}), language, executor, blobs)
-    if made.library is None:
-        name = name or built_as
-        raise SettingsError(f"{name} does not compile with {made.compiler}; mend it and run again:\n{made.log.replace(built_as, name)}")
-    return made.library

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from tools import evidence
 from tools.artifacts import Argument, Candidate, Failed, Finished, Job, Passed, Task, Unmeasured, Usage, Workload
+from tools.building import compiled
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.local import Local
 from tools.jobs import answer
-from tools.judge import Judge, Policy, compiled
+from tools.judge import Judge, Policy
 from tools.languages.cpp import Cpp
 from tools.protocol import TimingResult
 from tools.records import Blobs, Records

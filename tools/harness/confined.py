@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import sandbox
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/bin", "/usr/local/lib", "/usr/local/cuda", "/lib", "/lib64", "/bin", "/nix/store")
+HEADERS = ("/usr/include", "/usr/local/include")
+"""Triton may compile C around a kernel's launch."""
 SINGLE = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH")
 FILE_BYTES = 256 << 20
@@ -56,7 +58,7 @@ def shut_in(wall_s: int, readable, writable: Path | None) -> None:
     sandbox.no_network(libc)
     libc.prctl(sandbox.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     look = sandbox.FS_READ_FILE | sandbox.FS_EXECUTE
-    allowed = dict.fromkeys((*SYSTEM, *toolkits(), *python()), look)
+    allowed = dict.fromkeys((*SYSTEM, *HEADERS, *toolkits(), *python()), look)
     allowed |= dict.fromkeys((*SINGLE, *map(str, readable)), sandbox.FS_READ_FILE)
     if writable is not None:
         allowed[str(writable)] = sandbox.FS_FILES
@@ -79,7 +81,7 @@ def python() -> set[str]:
     Not `sys.path`, which in an editable installation holds folders of the user's own.
     """
     paths = sysconfig.get_paths()
-    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")} | set(site.getsitepackages())
+    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "platinclude")} | set(site.getsitepackages())
     found.add(str(Path(sys.base_prefix) / "lib"))
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)

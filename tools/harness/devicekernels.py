@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import compiledcode
 import kernels
 import sandbox
 import wire
@@ -20,6 +21,8 @@ from workload import InfraError
 SPARES, LEAST = 4, 2
 """Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""
 START_S = 120.0
+BESIDE = ".compiled"
+"""In place of a library's suffix: the file with what its build left."""
 WATCHED_S = 0.5
 """A train that the supervisor clocks is waited for awake for so long."""
 
@@ -53,23 +56,32 @@ class DeviceNursery(kernels.Nursery):
 
 
 class Caches:
-    """Folders of compiled kernels, by the source's hash: what each candidate's own process left, copied for its later ones."""
+    """Folders of compiled kernels, by the source's hash: what the build and then each candidate's own process left, for later processes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.kept: dict[str, Path] = {}
+        self.built: dict[str, Path] = {}
+        """What came with the library and was not yet replaced by what a process left."""
+
+    def add(self, source: bytes, beside: Path) -> None:
+        """Take over what the build left of a library, where it is there: without it, kernels are compiled when they are launched."""
+        identity = digest(source)
+        if identity not in self.kept and identity not in self.built and beside.is_file():
+            self.built[identity] = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
+            compiledcode.lay(compiledcode.packed(beside), self.built[identity])
 
     def open(self, nursery: DeviceNursery, sources: dict[str, bytes]) -> Path:
-        """A new folder for a process with these sources, filled with what is known; the incumbent's and the baseline's come last."""
+        """A new folder for a process with these sources, filled with what is known.
+
+        The others' and ours come last: what a candidate left, by its build or by its own process, replaces nothing of them.
+        """
         made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
+        known = self.built | self.kept
         order = sorted(sources, key=lambda name: name != "candidate")
-        for source in [nursery.base, *(self.kept.get(digest(sources[name])) for name in order)]:
+        for source in [*(known.get(digest(sources[name])) for name in order), nursery.base]:
             if source is not None:
-                shutil.copytree(source, made, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tmp*"))
-                for group in source.glob("*/__grp__*.json"):
-                    # Triton notes there where a kernel's files lie.
-                    moved = group.read_text(errors="replace").replace(str(source), str(made))
-                    (made / group.relative_to(source)).write_text(moved)
+                compiledcode.lay(compiledcode.contents(source), made)
         return made
 
     def close(self, made: Path, sources: dict[str, bytes]) -> None:
@@ -77,6 +89,8 @@ class Caches:
         identity = digest(*sources.values())
         if len(sources) == 1 and identity not in self.kept:
             self.kept[identity] = made
+            if replaced := self.built.pop(identity, None):
+                shutil.rmtree(replaced, ignore_errors=True)
         else:
             shutil.rmtree(made, ignore_errors=True)
 
@@ -93,6 +107,8 @@ class DeviceKernel:
     def __init__(self, nursery: DeviceNursery, caches: Caches, libraries: dict[str, str], limit_s: float):
         self.nursery, self.caches, self.libraries, self.limit_s = nursery, caches, libraries, limit_s
         self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
+        for name, path in libraries.items():
+            caches.add(self.sources[name], Path(path).with_suffix(BESIDE))
         self.cache = caches.open(nursery, self.sources)
         self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
         self.spin = True

@@ -1,134 +1,44 @@
 """Compiles a Triton kernel without running it: records what run_kernel launches on tensors without storage, and compiles just that.
 
-`tritonbuild.py` answers `build.json` in the job's folder: {"reference", "workloads", "target", "listing"}; errors go to stderr.txt, what
-could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. The candidate's code runs, and is compiled,
-in a confined child that writes to a folder of its own, from which plain files are taken over: what it was given stays as it is. With
-`--serve` it reads lines {"folder": path} on stdin, forks for each and answers {"exit": code}: torch and triton are imported once, and
-never used before a fork.
+`tritonbuild.py` answers `build.json` in the job's folder: {"reference", "workloads", "ahead", "target", "listing"}; errors go to
+stderr.txt, what could not be done to stdout.txt, machine code and its facts to assembly.txt and facts.json. Beside the GPU that was
+compiled for, what the compiler made goes to compiled.tar, where the launches to come find it; those at the dims of "ahead" are compiled
+for that alone. The candidate's code runs, and is compiled, in a confined child that writes to a folder of its own, from which plain files
+are taken over: what it was given stays as it is. With `--serve` it reads lines {"folder": path} on stdin, forks for each and answers
+{"exit": code}: torch and triton are imported once, and never used before a fork.
 """
 
+import contextlib
 import functools
 import importlib.util
 import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import threading
 import traceback
-import types
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import compiledcode
 import confined
+import sandbox
 import standins
+from launches import BuildError, Launch, Recorder, located
 
 KERNEL = "kernel.py"
 DEFAULT = "sm_90"
-DTYPES = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "i1",
-}
 MOST = 16
 """Distinct specialisations compiled for one kernel file."""
 WALL_S = 120
-MADE = "made"
-"""The folder in a job's own that the child may write to."""
-
-
-class BuildError(Exception):
-    """The kernel's fault: the text goes to stderr."""
-
-
-class NotFollowed(Exception):
-    """A launch that Triton may well take, but which is not modelled here: the text is a clause."""
-
-
-class Recorder:
-    """Stands in for the launcher of every jitted function."""
-
-    def __init__(self, options: frozenset[str]):
-        self.options = options
-        """Names that the backend takes beside the kernel's parameters."""
-        self.launches: dict[tuple, tuple] = {}
-        self.notes: list[str] = []
-
-    def __call__(self, function, *args, grid, warmup=False, **kwargs):
-        try:
-            self.record(function, args, grid, kwargs)
-        except NotFollowed as error:
-            note = f"not followed: {function.__name__}: {error}"
-            if note not in self.notes:
-                self.notes.append(note)
-
-    def record(self, function, args, grid, kwargs) -> None:
-        options = {name: kwargs.pop(name) for name in tuple(kwargs) if name in self.options and name not in function.arg_names}
-        try:
-            bound = function.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise BuildError(f"{function.__name__}: its launch does not fit its parameters: {error}") from error
-        bound.apply_defaults()
-        size = grid(dict(bound.arguments)) if callable(grid) else grid
-        if not isinstance(size, tuple | list) or not all(isinstance(n, int) and n > 0 for n in size):
-            raise BuildError(f"{function.__name__}: its grid is {size!r}; it must be a tuple of positive whole numbers")
-        signature, constants, attributes = {}, {}, {}
-        for at, parameter in enumerate(function.params):
-            kind, constant, aligned = specialised(bound.arguments[parameter.name], parameter)
-            signature[parameter.name] = kind
-            if kind == "constexpr":
-                constants[parameter.name] = constant
-            elif aligned:
-                attributes[(at,)] = [["tt.divisibility", 16]]
-        key = (function.__name__, *signature.items(), *map(str, constants.items()), *attributes, *map(str, sorted(options.items())))
-        self.launches.setdefault(key, (function, signature, constants, attributes, options))
-
-
-def specialised(value, parameter) -> tuple[str, object, bool]:
-    """(type, constant, divisible by 16) of one argument, by the rules that Triton's own launcher follows."""
-    if parameter.is_constexpr:
-        return "constexpr", value, False
-    if value is None:
-        return "constexpr", None, False
-    if hasattr(value, "dtype") and hasattr(value, "stride"):
-        # Buffers begin at multiples of 256 bytes on the device.
-        return f"*{element(value.dtype)}", None, True
-    if type(value).__name__ == "TensorDescriptor":
-        return f"tensordesc<{element(value.base.dtype)}{list(value.block_shape)}>".replace(" ", ""), None, False
-    if isinstance(value, bool):
-        return "i1", None, False
-    if isinstance(value, int):
-        if value == 1 and not parameter.do_not_specialize:
-            return "constexpr", 1, False
-        return "i32" if -(2**31) <= value < 2**31 else "i64", None, value % 16 == 0 and not parameter.do_not_specialize
-    if isinstance(value, float):
-        return "fp32", None, False
-    raise NotFollowed(f"its argument {parameter.name!r} is a {type(value).__name__}, which is compiled on a GPU only")
-
-
-def element(dtype) -> str:
-    """Triton's name of torch's dtype."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise NotFollowed(f"it takes {name}, which is compiled on a GPU only")
-    return DTYPES[name]
-
-
-def tuned(self, *args, **kwargs):
-    """In place of the autotuner: its first config, with the hook that makes arguments fit it."""
-    config = self.configs[0]
-    current = {**kwargs, **config.all_kwargs()}
-    if config.pre_hook:
-        config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **current})
-    return self.fn.run(*args, **current)
+AHEAD_S = 30
+"""Seconds for what is compiled for the cache alone; a kernel may take longer, or for ever, at dims that nobody asks for in the end."""
+WIDTH = min(os.cpu_count() or 1, 8)
+MADE, CACHE, COMPILED = "made", "cache", "compiled.tar"
+"""The folder in a job's own that the child may write to, the compiler's cache in it, and what the job leaves of that."""
 
 
 def load(folder: Path):
@@ -142,47 +52,10 @@ def load(folder: Path):
     except SyntaxError as error:
         raise BuildError(f"{KERNEL}:{error.lineno}: error: {error.msg}\n{(error.text or '').rstrip()}") from error
     except BaseException as error:
-        raise BuildError(located(error, folder)) from error
+        raise BuildError(located(error, path)) from error
     if not callable(getattr(module, "run_kernel", None)):
         raise BuildError(f"{KERNEL}:1: error: there is no function run_kernel(**kwargs)")
     return module
-
-
-def located(error: BaseException, folder: Path) -> str:
-    """An error with the line of the kernel that it comes from."""
-    said, line, code = confined.told(error, folder / KERNEL)
-    return f"{KERNEL}:{line or 1}: error: {said}" + (f"\n    {code}" if code else "")
-
-
-def record(module, request: dict, folder: Path, target) -> tuple[Recorder, list[str]]:
-    """What run_kernel launches at each workload, and why a workload could not be followed."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from triton.compiler import make_backend
-    from triton.runtime import autotuner, jit
-
-    recorder, notes = Recorder(frozenset(make_backend(target).parse_options({}).__dict__)), []
-    jit.JITFunction.run = lambda self, *args, **kwargs: recorder(self, *args, **kwargs)
-    autotuner.Autotuner.run = tuned
-    reference = types.ModuleType("reference")
-    sys.modules["reference"] = reference
-    exec(compile(request["reference"], "reference.py", "exec"), reference.__dict__)
-    for dims in request["workloads"]:
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            made = reference.make_inputs(dict(dims), 1)
-            given = {
-                name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") if isinstance(v, torch.Tensor) else v
-                for name, v in made.items()
-            }
-            try:
-                module.run_kernel(**given)
-            except (NameError, BuildError) as error:
-                raise error if isinstance(error, BuildError) else BuildError(located(error, folder)) from error
-            except BaseException as error:
-                said, line, code = confined.told(error, folder / KERNEL)
-                first = said.splitlines()[0] if said else type(error).__name__
-                notes.append(f"not followed at {dims}: {first}" + (f" ({KERNEL}:{line}: {code})" if line else ""))
-    return recorder, [*notes, *recorder.notes]
 
 
 def target_of(name: str):
@@ -199,27 +72,94 @@ def gpu() -> dict:
     return standins.reported()
 
 
-def compiled(recorder: Recorder, target, folder: Path) -> tuple[list[dict], list[str]]:
+def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], list[str]]:
     """Compile each launch once; BuildError with the compiler's words."""
-    import triton
-    from triton.compiler import ASTSource
-
     made, notes = [], []
-    for at, (function, signature, constants, attributes, options) in enumerate(recorder.launches.values()):
-        if at == MOST:
-            notes.append(f"{len(recorder.launches) - MOST} more specialisations were not compiled")
-            break
-        source = ASTSource(function, signature, constants, attributes)
+    launches = list(recorder.launches.values())
+    if len(launches) > MOST:
+        notes.append(f"{len(launches) - MOST} more specialisations were not compiled")
+    aside.all(launches[1:MOST], launches[:MOST])
+    for at, launch in enumerate(launches[:MOST]):
+        if at == 1:
+            aside.wait()
         try:
-            done = triton.compile(source, target=target, options={k: v for k, v in options.items() if v is not None})
+            done = compile_one(launch, target)
         except BaseException as error:
-            raise BuildError(f"{told(function, error)}") from error
-        settings = {name: str(value) for name, value in constants.items()} | {
-            "num_warps": str(done.metadata.num_warps),
-            "num_stages": str(options.get("num_stages", "")),
-        }
-        made.append({"kernel": function.__name__, "settings": settings, "shared": done.metadata.shared, "cubin": done.asm["cubin"]})
+            raise BuildError(f"{told(launch.function, error)}") from error
+        settings = launch.settings() | {"num_warps": str(done.metadata.num_warps), "num_stages": str(launch.given.get("num_stages", ""))}
+        made.append({"kernel": launch.function.__name__, "settings": settings, "shared": done.metadata.shared, "cubin": done.asm["cubin"]})
     return made, notes
+
+
+def compile_one(launch: Launch, target):
+    import triton
+
+    return triton.compile(launch.source(), target=target, options=launch.options.__dict__)
+
+
+def compile_launcher(launch: Launch) -> None:
+    """The C code around a launch, where this version of Triton compiles some; it is in the cache before what needs a GPU fails."""
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    CudaLauncher(launch.source(), None)
+
+
+class Aside:
+    """Children that compile side by side, for the cache alone: an error is met again by whoever needs the code."""
+
+    def __init__(self, target, *, useful: bool):
+        self.target, self.useful = target, useful
+        self.running: list[int] = []
+
+    def do(self, work) -> None:
+        """In a child of its own, for a limited time, and for nothing where it is of no use."""
+        if not self.useful:
+            return
+        if len(self.running) >= WIDTH:
+            self._await(self.running.pop(0))
+        parent, child = os.getpid(), os.fork()
+        if child == 0:
+            try:
+                signal.alarm(AHEAD_S)
+                sandbox.die_with_parent(parent)
+                self.running = []
+                work()
+            finally:
+                os._exit(0)
+        self.running.append(child)
+
+    def all(self, kernels: list[Launch], launchers: list[Launch]) -> None:
+        for launch in kernels:
+            self.do(functools.partial(compile_one, launch, self.target))
+        # A launcher depends on the types alone, and with a descriptor on more than is known before its kernel is compiled.
+        distinct = {str(launch.signature): launch for launch in launchers if "tensordesc" not in str(launch.signature)}
+        for launch in distinct.values():
+            self.do(functools.partial(compile_launcher, launch))
+
+    def ahead(self, recorder: Recorder, dims: list[dict]) -> None:
+        """What is launched at dims that the kernel will be run at later."""
+
+        def work() -> None:
+            found = recorder.ahead(dims)[:MOST]
+            self.all(found, found)
+            self.wait()
+
+        if dims:
+            self.do(work)
+
+    def wait(self) -> None:
+        while self.running:
+            self._await(self.running.pop())
+
+    @staticmethod
+    def _await(child: int) -> None:
+        with contextlib.suppress(ChildProcessError):  # the kernel's file may have waited for all of its process's children
+            os.waitpid(child, 0)
+
+
+def reused(request: dict) -> bool:
+    """Whether the harness will run the kernel on the GPU here, as it was compiled for it."""
+    return bool(gpu()) and not request.get("listing") and target_of(request.get("target", ""))[0] == target_of("")[0]
 
 
 def told(function, error: BaseException) -> str:
@@ -273,19 +213,25 @@ def cuobjdump(tools: Path, what: str, cubin: Path) -> str:
 def answer(folder: Path) -> int:
     """One job, in the child: 0 when the kernel may go on, 1 when it does not compile."""
     request, made_in = json.loads((folder / "build.json").read_text()), folder / MADE
-    os.environ["TRITON_CACHE_DIR"] = str(made_in / "cache")
+    os.environ["TRITON_CACHE_DIR"] = str(made_in / CACHE)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(made_in / "inductor")
     said: list[str] = []
     try:
         name, target = target_of(request.get("target", ""))
         stand_ins = standins.of_target(target.arch, gpu())
         stand_ins.install(folder / KERNEL)
-        module = load(folder)
-        recorder, notes = record(module, request, folder, target)
+        recorder = Recorder(load(folder), request["reference"], target, folder / KERNEL)
+        recorder.install()
+        for dims in request["workloads"]:
+            recorder.follow(dims)
+        early, aside = (Aside(target, useful=reused(request)) for _ in range(2))
+        early.ahead(recorder, request.get("ahead", []))
+        made, more = compiled(recorder, target, aside)
+        notes = [*recorder.notes, *more]
         notes += [f"stand-ins answered what the kernel asks of the GPU: {what}" for what in sorted(stand_ins.asked)]
-        made, more = compiled(recorder, target, made_in)
-        notes += more
         said = [f"compiled {len(made)} specialisations for {name}", *notes]
+        aside.wait()
+        early.wait()
         if request.get("listing"):
             text, facts = listing(made, made_in)
             (made_in / "assembly.txt").write_text(text)
@@ -305,13 +251,27 @@ def forked(folder: Path) -> int:
     """Answer in a confined child; its exit status, 2 when it died."""
     made = folder / MADE
     made.mkdir()
-    gpu()
+    ready()
     status = confined.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parent), made)
     confined.hand_over(made, folder)
     if os.WIFEXITED(status):
+        if os.WEXITSTATUS(status) == 0 and reused(json.loads((folder / "build.json").read_text())):
+            with contextlib.suppress(OSError):
+                compiledcode.pack(made / CACHE, folder / COMPILED)
         return os.WEXITSTATUS(status)
     (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: the compiler was ended by signal {os.WTERMSIG(status)}\n")
     return 2
+
+
+def ready() -> None:
+    """Ask once what those who are shut in cannot: for the GPU, and for what C code around a launch is compiled with and kept under."""
+    if gpu():
+        from triton.backends.nvidia import driver
+        from triton.runtime import build
+
+        with contextlib.suppress(Exception):
+            driver.library_dirs()
+            build.platform_key()
 
 
 def end_with_stdin() -> None:
@@ -327,7 +287,7 @@ def serve() -> None:
     import triton.compiler  # noqa: F401
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    gpu()
+    ready()
     # The first tensor without storage loads most of torch's Python; nothing is computed, so that forks stay safe.
     with FakeTensorMode(allow_non_fake_inputs=True):
         (torch.randn(4, 4, generator=torch.Generator()).to(torch.float16) / 2).contiguous()

@@ -108,3 +108,10 @@ class Language(ABC):
     def built(self, finished: Finished) -> str | None:
         """sha256 of the library a build job made, or None when it failed."""
         return finished.files.get("kernel.so") if finished.exit_code == 0 else None
+
+    def compiled(self, finished: Finished) -> str | None:
+        """sha256 of what a build job left beside the library for its later use, None where there is nothing.
+
+        The harness finds it beside the library under the suffix `.compiled`, knows by the kernel's device what it is, and does without it.
+        """
+        return None

@@ -12,7 +12,7 @@ import re
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from tools import interpreter
+from tools import cases, interpreter
 from tools.artifacts import Candidate, DType, Finished, Job, Limits, Task, digest
 from tools.errors import SettingsError
 from tools.executors.base import Executor
@@ -28,7 +28,8 @@ SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
 KERNEL = "kernel.py"
 _HARNESS = Path(__file__).parents[1] / "harness"
 _SCRIPT = "harness/tritonbuild.py"
-_PARTS = ("tritonbuild.py", "confined.py", "standins.py", "sandbox.py")
+_PARTS = ("tritonbuild.py", "launches.py", "compiledcode.py", "confined.py", "standins.py", "sandbox.py")
+_COMPILED = "compiled.tar"
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a
 target that its LLVM does not know it aborts. A product compiled to each of these with triton 3.9; an older one may know fewer."""
@@ -111,6 +112,10 @@ class Triton(Language):
         """sha256 of the kernel's source, which is what runs, or None when it does not compile."""
         return finished.files.get(KERNEL) if finished.exit_code == 0 else None
 
+    def compiled(self, finished: Finished) -> str | None:
+        """sha256 of the machine code for the GPU that is here, at the visible workloads and at the sizes derived from them."""
+        return finished.files.get(_COMPILED) if finished.exit_code == 0 else None
+
     def trim(self, log: str) -> str:
         """The lines that name what is wrong, with the source around them; 40 at most, without paths of the job."""
         lines = [re.sub(r"/\S*/(?=kernel\.py)", "", line.rstrip()) for line in log.splitlines()]
@@ -160,13 +165,20 @@ class Triton(Language):
 
     def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:
         target = next((m[1] for flag in self.flags(task) if (m := _TARGET.fullmatch(flag))), "")
-        request = {"reference": task.reference, "workloads": [w.dims for w in task.workloads], "target": target, "listing": listing}
+        request = {
+            "reference": task.reference,
+            "workloads": [w.dims for w in task.workloads],
+            # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging it.
+            "ahead": list(cases.derived_sizes(task).values()),
+            "target": target,
+            "listing": listing,
+        }
         own = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in _PARTS}
         return Job(
             files={**{name: blobs.put(text) for name, text in own.items()}, KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
             argv=("{python}", "-I", _SCRIPT),
             limits=_LIMITS,
-            results=(KERNEL, "assembly.txt", "facts.json"),
+            results=(KERNEL, "assembly.txt", "facts.json", _COMPILED),
             warm=f"triton-{digest(b''.join(own.values()))[:16]}",
         )
 

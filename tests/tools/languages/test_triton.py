@@ -363,11 +363,17 @@ def test_options_of_the_backend_are_taken(option: str, beside: tuple[Local, Blob
     assert code == 0 and "compiled 1 spec" in said, said + wrong
 
 
-def test_an_argument_that_is_not_modelled_is_noted(beside: tuple[Local, Blobs]) -> None:
-    source = KERNEL.replace("[(M,)](x,", "[(M,)]((x, x),")
+def test_an_argument_that_the_launcher_does_not_take_is_noted(beside: tuple[Local, Blobs]) -> None:
+    source = KERNEL.replace("[(M,)](x,", "[(M,)]('x',")
     assert source != KERNEL
     code, said, _ = outcome(source, SOFTMAX, *beside)
-    assert code == 0 and "compiled 0 spec" in said and "not followed" in said and "tuple" in said
+    assert code == 0 and "compiled 0 spec" in said and "not followed: softmax_kernel: " in said and "type: str" in said
+
+
+def test_tensors_in_a_tuple_are_compiled(beside: tuple[Local, Blobs]) -> None:
+    source = KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row")
+    code, said, wrong = outcome(source, SOFTMAX, *beside)
+    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
 
 
 def test_a_failed_assertion_is_shown(beside: tuple[Local, Blobs]) -> None:
