@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
-from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolResult, Turn
+from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn
 from agents.models.ledger import Ledger
 from agents.prompting import blocks
 from agents.toolbox import Toolbox
@@ -93,7 +93,7 @@ class Agent:
         """The results of what was called; without a toolbox the model is told that it has had enough."""
         if toolbox is None:
             return Turn(said=reply.said, results=tuple(_refusal(call.id) for call in reply.calls), refused=(ENOUGH,))
-        return Turn(said=reply.said, results=tuple(toolbox.call(call) for call in reply.calls))
+        return Turn(said=reply.said, results=tuple(_unreadable(call) or toolbox.call(call) for call in reply.calls))
 
     def _keep(self, asked: str, request: Request, reply: Reply) -> Record:
         blobs = {
@@ -104,6 +104,10 @@ class Agent:
         record = self.records.add(Record(kind="exchange", key=asked, payload=payload, blobs=blobs))
         self.emit("exchange", {"role": self.role, "record": record.id})
         return record
+
+
+def _unreadable(call: ToolCall) -> ToolResult | None:
+    return ToolResult(id=call.id, text=call.fault, failed=True) if call.fault else None
 
 
 def _refusal(call: str) -> ToolResult:

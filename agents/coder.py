@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.base import Agent
+from agents.draft_faults import faults, faults_of
+from agents.handlers.base import mended
 from tools.artifacts import Candidate
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str) -> tuple[Candidate, ...]:
-    """Up to `brief.plan.variants` distinct candidates; equal sources and copies of the parent are dropped."""
-    answer = agent.ask(brief, Drafts)
+    """Up to `brief.plan.variants` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped."""
     candidates: dict[str, Candidate] = {}
-    for draft in answer.drafts:
+    for draft in _sound(agent, brief):
         candidate = _candidate(draft, brief.task.language, parent, suffix)
         if candidate.source != brief.source:
             candidates.setdefault(candidate.id, candidate)
@@ -28,11 +29,21 @@ def ablate(agent: Agent, brief: CoderBrief, method: str, champion: Candidate, su
             "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
         }
     )
-    drafts = agent.ask(asked, Drafts).drafts
+    drafts = _sound(agent, asked)
     if not drafts:
         return None
     candidate = _candidate(drafts[0], brief.task.language, champion.parent or "", suffix)
     return None if candidate.id == champion.id else candidate
+
+
+def _sound(agent: Agent, brief: CoderBrief) -> tuple[Draft, ...]:
+    """The drafts as their handlers leave them; those that are still faulty when they were asked for again are left out."""
+    answer = agent.ask(brief, Drafts, faults=lambda given: faults(_mended(given, brief), brief))
+    return tuple(draft for draft in _mended(answer, brief).drafts if not faults_of(draft, brief))
+
+
+def _mended(answer: Drafts, brief: CoderBrief) -> Drafts:
+    return answer.model_copy(update={"drafts": tuple(mended(draft, brief) for draft in answer.drafts)})
 
 
 def _candidate(draft: Draft, language: str, parent: str, suffix: str) -> Candidate:

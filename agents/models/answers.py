@@ -1,30 +1,191 @@
-"""From what a language model wrote to the answer that is owed, or to what is wrong with it."""
+"""From what a language model wrote to the answer that is owed, or to what is wrong with it; and how it is told to answer.
+
+An answer is a JSON object, wherever in the text it stands. Drafts may come as fenced blocks instead, so that code need not be escaped.
+Nothing is guessed: JSON with a trailing comma or a comment is refused with a sentence, two different objects that both fit are, too.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from agents import artifacts
 from agents.artifacts import Answer
+from agents.models import fenced
 from agents.models.base import Answered, Request, Unfit, Usage
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from pydantic_core import ErrorDetails
+
+PROMPTS = Path(__file__).parents[1] / "prompts" / "answers"
+THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+"""What some local servers leave of a model's thoughts in its answer."""
+BEGINS = re.compile(r'\{(?=\s*(?:"|//|/\*|#|\}|\w+\s*:|\'))')
+"""An opening brace that may begin an object of JSON, or of what was meant for it; most of C++'s begin none."""
+SHOWN = 6
+"""Faults told at once."""
+OVERLAP = 40
+"""Characters that a continuation must repeat before they are taken for a repetition."""
+
+
+class _Spoilt(NamedTuple):
+    """Something that looks like JSON and is none."""
+
+    size: int
+    fault: str
 
 
 def schema(request: Request) -> dict[str, JsonValue]:
     """JSON schema of the answer that `request` owes."""
-    found: dict[str, JsonValue] = _type(request).json_schema()
-    return found
+    return _schema(request.answer)
+
+
+def as_code(answer: str) -> bool:
+    """Whether this type is better written as fenced code than as JSON."""
+    return answer == "Drafts"
+
+
+def how_to_answer(answer: str, structured: bool, *, shown: bool = True) -> str:
+    """The instruction how to write `answer`, the same for all runs, to stand in the stable part of a prompt.
+
+    `structured`: as JSON, the server seeing to it; else in the form that `read` finds most surely, which for Drafts is fenced code.
+    `shown`: with the schema's text; False where the provider shows it to the model itself.
+    """
+    if as_code(answer) and not structured:
+        return "\n\n".join((_prompt("drafts"), _prompt("code")))
+    text = _prompt("json", answer=answer, schema=json.dumps(_schema(answer)) if shown else "")
+    return "\n\n".join((text, _prompt("code"))) if as_code(answer) else text
+
+
+def told(faults: tuple[str, ...]) -> str:
+    """Why an answer was not accepted, in the words in which a model is told."""
+    return _prompt("refused", faults=faults)
+
+
+def go_on() -> str:
+    """What a model is told whose answer was cut off."""
+    return _prompt("continue")
+
+
+def joined(begun: str, rest: str) -> str:
+    """An answer and its continuation: a fence opened anew and a stretch written twice are dropped, nothing else."""
+    if fenced.open_at_end(begun):
+        rest = re.sub(r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n", "", rest)
+    for size in range(min(len(begun), len(rest), 2000), OVERLAP - 1, -1):
+        if begun.endswith(rest[:size]):
+            return begun + rest[size:]
+    return begun + rest
 
 
 def read(text: str, request: Request, *, said: str, usage: Usage) -> Answered | Unfit:
     """The answer in `text`; Unfit with one sentence a fault where there is none. `said`: the provider's own form of `text`."""
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        answer = _type(request).validate_json(text[start : end + 1] if 0 <= start < end else text)
-    except ValidationError as error:
-        faults = tuple(f"{'.'.join(map(str, one['loc'])) or request.answer}: {one['msg']}" for one in error.errors()[:8])
-        return Unfit(faults=faults, said=said, usage=usage)
-    return Answered(answer=answer, said=said, usage=usage)
+    text = THOUGHT.sub("", text, count=1)
+    found: Answer | tuple[str, ...]
+    found = fenced.drafts(text) if as_code(request.answer) and fenced.has_header(text) else _in_json(text, request)
+    if isinstance(found, tuple):
+        return Unfit(faults=found[:SHOWN], said=said, usage=usage)
+    return Answered(answer=found, said=said, usage=usage)
 
 
-def _type(request: Request) -> TypeAdapter[Answer]:
-    return TypeAdapter(getattr(artifacts, request.answer))
+def _in_json(text: str, request: Request) -> Answer | tuple[str, ...]:
+    """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant."""
+    objects, spoilt = _objects(fenced.without_code(text))
+    fitting: list[Answer] = []
+    faults: list[tuple[int, tuple[str, ...]]] = []
+    for written, found in objects:
+        try:
+            answer = _type(request.answer).validate_python(found, strict=False)
+        except ValidationError as error:
+            faults.append((len(written), tuple(_fault(one, request.answer) for one in error.errors()[:SHOWN])))
+        else:
+            if answer not in fitting:
+                fitting.append(answer)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        return (f"{len(fitting)} different JSON objects each fit {request.answer}; give one",)
+    if not faults and as_code(request.answer) and (line := fenced.first_block(text)):
+        return (f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before each variant",)
+    if faults and (not spoilt or max(faults)[0] >= max(spoilt).size):
+        return max(faults)[1]
+    if spoilt:
+        return (max(spoilt).fault,)
+    return (f"no JSON object {request.answer} is in the answer; give one",)
+
+
+def _objects(text: str) -> tuple[list[tuple[str, JsonValue]], list[_Spoilt]]:
+    """The outermost JSON objects in `text` that hold something, and what is wrong with what looks like one."""
+    decoder = json.JSONDecoder(strict=False)
+    found: list[tuple[str, JsonValue]] = []
+    spoilt: list[_Spoilt] = []
+    position = 0
+    while match := BEGINS.search(text, position):
+        try:
+            value, position = decoder.raw_decode(text, match.start())
+        except json.JSONDecodeError as error:
+            position = match.end()
+            spoilt.append(_Spoilt(error.pos - match.start(), _spoilt(text, error.pos, error.msg)))
+        except RecursionError:
+            position = match.end()
+            spoilt.append(_Spoilt(0, "the JSON object is nested too deep; give a flat one"))
+        else:
+            if value:
+                found.append((text[match.start() : position], value))
+    return found, spoilt
+
+
+def _spoilt(text: str, position: int, message: str) -> str:
+    """What is wrong at `position` of JSON, and where that is."""
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    before, behind = text[:position].rstrip(), text[position:].lstrip()
+    if not behind:
+        what = "the JSON ends in the middle; give the whole object"
+    elif behind.startswith(("//", "/*", "#")):
+        what = "a comment stands in the JSON, which knows none; leave it out"
+    elif (before.endswith(",") and behind[0] in "}]") or (behind.startswith(",") and behind[1:].lstrip()[:1] in tuple("}]")):
+        what = "a comma stands before the end of a list or object of the JSON; leave it out"
+    elif behind[0] == "'":
+        what = "JSON takes double quotes only; write them"
+    else:
+        what = f"this is no JSON ({message}); write it as RFC 8259 has it"
+    return f"line {line}, column {column}: {what}"
+
+
+def _fault(error: ErrorDetails, answer: str) -> str:
+    where = ".".join(map(str, error["loc"])) or answer
+    if error["type"] == "missing":
+        return f"{where}: is missing; add it"
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such field in {answer}; leave it out"
+    return f"{where}: {error['msg']}"
+
+
+def _prompt(name: str, **values: object) -> str:
+    return str(_template(name).render(**values)).strip()
+
+
+@cache
+def _template(name: str) -> Template:
+    import jinja2
+
+    # Prompts are no HTML.
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    return environment.from_string((PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
+
+
+@cache
+def _schema(answer: str) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = _type(answer).json_schema()
+    return found
+
+
+@cache
+def _type(answer: str) -> TypeAdapter[Answer]:
+    return TypeAdapter(getattr(artifacts, answer))

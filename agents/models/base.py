@@ -48,6 +48,8 @@ class ToolCall(Artifact):
     id: str
     name: str
     arguments: dict[str, JsonValue]
+    fault: str = ""
+    """Why the arguments cannot be read as they were written; the call then fails with this, and nothing is done."""
 
 
 class ToolResult(Artifact):

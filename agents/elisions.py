@@ -1,0 +1,128 @@
+"""Code that a model left out: comments and ellipses that stand where code should. Pure.
+
+A comment beside a statement describes that statement and is left alone, and so is one that announces the code behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from agents.source_text import Part, blanked, line_of, parts
+
+_CODE = (
+    r"(?:\w+ )?(?:code|kernels?|functions?|file|body|implementations?|loops?|program|source|helpers?|includes?|definitions?|logic|class|"
+    r"struct|methods?|wrapper|module|imports?|setup|stuff)"
+)
+_STAYS = r"(?:unchanged|not changed|no changes?|the same|same|identical|as (?:before|above|is|in the original|it was))"
+_OF_CODE = rf"(?:rest|remainder) of (?:the |this |your |my )?{_CODE}"
+_ABOUT_CODE = re.compile(
+    r"\b(?:unchanged|no changes?|omitted|elided|not shown|and so on)\b"
+    r"|\b(?:same as (?:before|above|previous|in|the|original|baseline)|as (?:before|above|in the original))\b"
+    rf"|\b{_OF_CODE}\b|\b(?:remaining|existing|previous|original|other|more|your|further|same) {_CODE}\b"
+    rf"|\b{_CODE} (?:here|goes here|continues|follows)\b"
+    r"|\A(?:same|rest|the rest|similar(?:ly)?|likewise|continued?|snip(?:ped)?|repeat(?:ed)?)\Z"
+)
+"""In a comment that has an ellipsis at one of its ends: it speaks of code, not of values."""
+_ALWAYS = re.compile(
+    r"(?:.*\b)?(?:omitted|elided|skipped|shortened|truncated|left out|not shown)(?: here)? for (?:brevity|clarity|space)(?: .*)?"
+    rf"|(?:the )?{_OF_CODE}(?: (?:is|are|remains?|stays?|goes))? (?:{_STAYS}|here|omitted)"
+    rf"|(?:the )?(?:rest|everything else|all else|(?:all )?other {_CODE}|remaining {_CODE})(?: is| are| remains?| stays?)?"
+    rf" (?:{_STAYS}|omitted)"
+    rf"|(?:insert|add|put|paste|place|fill in|copy|keep)(?: in)?(?: your| the| any)?(?: rest| remaining| existing| original| same)?"
+    rf"(?: of the)? {_CODE} (?:here|from .*)"
+    rf"|(?:your|the|existing|actual|original|previous) {_CODE} (?:goes )?here|(?:your )?{_CODE} goes here"
+    rf"|(?:todo|fixme|xxx)\W*(?:to )?(?:implement|fill in|complete|finish|write)(?: me| this| it|(?: the)? {_CODE})?(?: here)?"
+    r"|(?:to be )?(?:implemented|filled in|completed)(?: later)?"
+    r"|(?:not (?:yet )?implemented)(?: yet| here)?|(?:a |just a )?(?:placeholder|stub)(?: (?:implementation|body|kernel|function))?"
+)
+"""A whole comment that stands for code wherever it is."""
+_AT_END = re.compile(
+    rf"(?:{_CODE} (?:is |are |remains? |stays? )?)?{_STAYS}(?: (?:from|in) .*| code| here)?|(?:the )?(?:rest|remainder|{_OF_CODE})"
+    rf"|(?:the )?same as (?:before|above|previous(?:ly)?|(?:in )?(?:the )?(?:original|baseline))(?: {_CODE})?(?: here)?"
+    rf"|(?:existing|previous|original|remaining|other|more|your) {_CODE}|see (?:above|the original|original)(?: .*)?"
+    r"|todo(?:\W+(?:to )?(?:implement|fill|complete|finish|write|port)\b.*)?|implement(?: me| this| here)?"
+)
+"""A whole comment that stands for code where its block ends behind it: nothing is there that it could announce."""
+_PLACEHOLDERS = ("", "pass", "...", "return", "return None")
+
+
+def elisions(source: str, python: bool) -> Iterator[tuple[int, str]]:
+    """(line, text) of each place where code was left out, in no order; a place may be named twice."""
+    bare = blanked(source, python)
+    lines, bare_lines = source.split("\n"), bare.split("\n")
+    for part in parts(source, python):
+        if part.kind == "comment" and _stands_for_code(part, source, bare, bare_lines, python):
+            number = line_of(source, part.start)
+            yield number, lines[number - 1].strip()
+    found = _python_ellipses(source, bare) if python else _cpp_ellipses(bare)
+    yield from ((number, lines[number - 1].strip()) for number in found)
+
+
+def _stands_for_code(part: Part, source: str, bare: str, bare_lines: list[str], python: bool) -> bool:
+    number = line_of(source, part.start)
+    start = source.rfind("\n", 0, part.start) + 1
+    before = bare[start : part.start].strip()
+    if before not in _PLACEHOLDERS and not before.endswith(("{", "}", ":" if python else "{")):
+        return False
+    text = " ".join(
+        re.sub(r"\A(?://+[!/]?|/\*+!?|#+)|\*+/\Z|^[ \t]*\*+(?!/)", " ", part.text, flags=re.MULTILINE).replace("…", "...").split()
+    )
+    text = text.strip("[](){}<>-=*~#/ ")
+    core = re.sub(r"\s+", " ", text.replace("...", " ").replace(". . .", " ")).strip(" .,:;!-()[]{}<>").lower()
+    open_ended = text.startswith(("...", ". . .")) or text.endswith(("...", ". . ."))
+    if open_ended and not core:
+        return not (_is_comment(number - 1, source, bare_lines) and _is_comment(number + 1, source, bare_lines))
+    if (open_ended and _ABOUT_CODE.search(core)) or _ALWAYS.fullmatch(core):
+        return True
+    return bool(_AT_END.fullmatch(core)) and _ends_block(part, source, bare, start, python)
+
+
+def _is_comment(number: int, source: str, bare_lines: list[str]) -> bool:
+    """Whether a line holds a comment and nothing else."""
+    lines = source.split("\n")
+    return 0 < number <= len(lines) and bool(lines[number - 1].strip()) and not bare_lines[number - 1].strip()
+
+
+def _ends_block(part: Part, source: str, bare: str, start: int, python: bool) -> bool:
+    """Whether no code of the same block follows."""
+    behind = bare[part.start + len(part.text) :]
+    if not behind.strip():
+        return True
+    if not python:
+        return behind.lstrip().startswith(("}", "#endif"))
+    following = next(line for line in behind.split("\n")[1:] if line.strip())
+    line = source[start:].split("\n", 1)[0]
+    return len(following) - len(following.lstrip()) < len(line) - len(line.lstrip())
+
+
+def _cpp_ellipses(bare: str) -> Iterator[int]:
+    """Lines on which `...` is a statement; as parameters, packs, folds, catch and ranges it stands behind something else."""
+    for match in re.finditer(r"\.\.\.|…", bare):
+        before = bare[: match.start()].rstrip()
+        if not before or before[-1] in "{};":
+            yield line_of(bare, match.start())
+
+
+def _python_ellipses(source: str, bare: str) -> Iterator[int]:
+    """Lines on which `...` or `raise NotImplementedError` is all of a body; in classes and overloads it may be."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        yield from (number for number, line in enumerate(bare.split("\n"), 1) if line.strip() in ("...", "…"))
+        return
+    allowed = {id(inner) for node in ast.walk(tree) if _declares_only(node) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.value.value is Ellipsis and id(node) not in allowed:
+            yield node.lineno
+        elif isinstance(node, ast.FunctionDef) and id(node) not in allowed:
+            body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+            if len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0]):
+                yield body[0].lineno
+
+
+def _declares_only(node: ast.AST) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return True
+    return isinstance(node, ast.FunctionDef) and any(re.search(r"overload|abstract", ast.unparse(one)) for one in node.decorator_list)

@@ -1,0 +1,65 @@
+"""What a config may say of a server that speaks chat completions."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+
+OWN = ("messages", "model", "stream", "stream_options", "tools", "response_format", "max_tokens", "max_completion_tokens", "n")
+"""Keys of a request's body that are made here."""
+
+
+class Options(BaseModel):
+    """The role's entry in the config, less `provider`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(min_length=1)
+    base_url: str
+    """Always written out, for a hosted service too, so that no prompt goes to a place that the config does not name."""
+    api_key_env: str | None = None
+    """Name of the variable that holds the key; none: no key is sent."""
+    max_tokens: int = Field(default=16_000, ge=1)
+    timeout_s: float = Field(default=600.0, gt=0)
+    """Longest silence, not the length of the whole answer, which is streamed."""
+    max_retries: int = Field(default=4, ge=0, le=20)
+    structured: Literal["auto", "json_schema", "json_object", "none"] = "auto"
+    """How an answer's form is asked of the server; auto: a JSON schema, but drafts, which are code, in fenced blocks."""
+    tools: Literal["auto", "off"] = "auto"
+    effort: str | None = None
+    """Sent as reasoning_effort."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """More of the request's body, as the server names it."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        try:
+            split = urlsplit(value)
+        except ValueError:
+            split = urlsplit("")
+        if split.scheme not in ("http", "https") or not split.hostname:
+            raise ValueError("must be an address such as http://localhost:8000/v1; write it with http:// or https://")
+        if split.username or split.password or split.query:
+            raise ValueError("must be an address without user, password or query; put the key in a variable and name that in api_key_env")
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        # What does not fit may be a key, and is not repeated.
+        if value is not None and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", value):
+            raise ValueError(
+                "must be the NAME of an environment variable, such as OPENAI_API_KEY, and never the key itself; name one there"
+            )
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _more(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if taken := sorted(set(value) & set(OWN)):
+            raise ValueError(f"must not hold {', '.join(taken)}, which Kernelwright writes itself; take it out")
+        return value

@@ -1,0 +1,198 @@
+"""Handlers on real kernels: what applies where, and drafts that lost a part compile and compute again once it is put back."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from agents import coder
+from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.base import Agent
+from agents.draft_faults import faults_of
+from agents.handlers.base import HANDLERS, Handler, applying, hints, mended
+from agents.handlers.definitions import definitions
+from tests.agents.models.playbook import foreign, triton_foreign
+from tests.agents.models.playbook.calling import build, compare
+from tests.agents.test_draft_faults import Scripted
+from tests.contracts.test_models import PLAN, TASK
+from tools.records import Records
+from tools.registry import load
+
+ROOT = Path(__file__).parents[3]
+LAYERED = """// Copyright 2026 The Authors.
+// SPDX-License-Identifier: MIT
+#include <cmath>
+
+namespace ops::detail {
+
+template <typename T>
+static inline T squared(T v) { return v * v; }
+
+template <typename T, int B>
+void scale(const T* x, T* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = squared(x[i]) * B;
+}
+template void scale<float, 8>(const float*, float*, int);
+
+float sum(const float* x, int n) {
+  float s = 0;
+  for (int i = 0; i < n; ++i) s += x[i];
+  return s;
+}
+
+}  // namespace ops::detail
+
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  ops::detail::scale<float, 8>(x, y, rows * cols);
+  y[0] = ops::detail::sum(x, rows * cols);
+}
+"""
+"""Licence, nested namespace, templates with an instantiation, several functions, a wrapper."""
+HEAD = LAYERED[: LAYERED.index("#include")]
+WRAPPER = LAYERED[LAYERED.index('extern "C"') :]
+SPECIFICATION = ["in:9x40", "out:9x40", 9, 40]
+TRITON = (ROOT / "configs/tasks/triton-softmax/kernel.py").read_text()
+TWO = (
+    triton_foreign.HEAD
+    + """@triton.jit
+def scaled(X, Y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Y + o, tl.load(X + o, o < n) * 2, o < n)
+
+
+@triton.jit
+def shifted(X, Y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Y + o, tl.load(X + o, o < n) + 1, o < n)
+
+
+def run_kernel(x, y, n):
+    scaled[(triton.cdiv(n, 64),)](x, y, n, 64)
+    shifted[(triton.cdiv(n, 64),)](y, y, n, 64)
+"""
+)
+
+
+def brief(source: str, language: str = "cpp") -> CoderBrief:
+    return CoderBrief(task=TASK.model_copy(update={"language": language}), source=source, plan=PLAN, pages=(), tried=())
+
+
+def after(draft: str, source: str = LAYERED, language: str = "cpp") -> str:
+    asked = brief(source, language)
+    once = mended(Draft(source=draft, methods=()), asked)
+    assert mended(once, asked) == once, "mending twice changes nothing more"
+    return once.source
+
+
+def same(draft: str, folder: Path) -> bool:
+    """Whether a draft, mended, compiles and computes what the source does."""
+    libraries = [str(build(text, folder, name)) for name, text in (("given", LAYERED), ("mended", after(draft)))]
+    return compare([[*libraries, SPECIFICATION]], folder)[0] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("source", "language", "named"),
+    [
+        (LAYERED, "cpp", ("prose", "several", "namespaces", "templates")),
+        (foreign.SOFTMAX_INT.source, "cpp", ()),
+        (foreign.SOFTMAX_ROWS.source, "cpp", ()),
+        ("namespace {\nint a() { return 1; }\nint b() { return 2; }\n}\n" + foreign.SOFTMAX_INT.source, "cpp", ("several",)),
+        (TRITON, "triton", ()),
+        (TWO, "triton", ("several",)),
+        ('"""One.\n\nTwo.\nThree.\nFour.\n"""\n' + TRITON.split('"""', 2)[2], "triton", ("prose",)),
+        ("", "cpp", ()),
+        ("def broken(:\n", "triton", ()),
+    ],
+)
+def test_what_applies(source: str, language: str, named: tuple[str, ...]) -> None:
+    assert tuple(handler.name for handler in applying(source, language)) == named
+    assert len(hints(source, language)) == len(named) and all(hints(source, language))
+
+
+def test_each_handler_has_its_name_and_text() -> None:
+    for name, path in HANDLERS.items():
+        handler = load(HANDLERS, name, Handler, key="handlers")()
+        assert handler.name == name and path.startswith(f"agents.handlers.{name}:") and len(handler.hint()) > 50
+
+
+def test_a_whole_draft_is_left_as_it_is() -> None:
+    changed = LAYERED.replace("s += x[i]", "s = s + x[i]")
+    assert after(changed) == changed
+    for name, given in vars(foreign).items():
+        if isinstance(source := getattr(given, "source", None), str):
+            assert after(source.replace("{", "{ ", 1), source) == source.replace("{", "{ ", 1), name
+
+
+def test_a_lost_licence_stands_at_the_top_again() -> None:
+    bare = LAYERED.removeprefix(HEAD)
+    assert after(bare).startswith(HEAD.rstrip()) and after(bare).endswith(WRAPPER)
+    own = "/* Copyright 2026 The Authors, MIT licence */\n" + bare
+    assert after(own) == own, "written in another way it is there"
+    text = "// A softmax.\n// Row by row.\n// In three passes.\n// Slow.\n// Not for use.\n" + foreign.SOFTMAX_INT.source
+    assert after(foreign.SOFTMAX_INT.source + "// mine\n", text).startswith("\n#include"), "a description is the author's to drop"
+
+
+def test_a_lost_wrapper_and_instantiation_are_put_back(tmp_path: Path) -> None:
+    lost = LAYERED.replace(WRAPPER, "").replace("template void scale<float, 8>(const float*, float*, int);\n", "")
+    text = after(lost)
+    assert text.count('extern "C" void solve') == 1 and text.count("template void scale<float, 8>") == 1
+    assert same(lost, tmp_path)
+
+
+def test_a_wrapper_is_not_put_back_where_what_it_calls_is_gone() -> None:
+    renamed = LAYERED.replace(WRAPPER, "").replace("scale", "scaled")
+    assert "solve" not in after(renamed)
+    assert "`solve` is not defined" in faults_of(Draft(source=after(renamed), methods=()), brief(LAYERED))[0]
+
+
+def test_a_kernel_that_is_no_wrapper_is_never_put_back() -> None:
+    source = "template <class T> T twice(T v) { return v + v; }\n" + foreign.SOFTMAX_INT.source
+    assert after("template <class T> T twice(T v) { return 2 * v; }\n", source) == "template <class T> T twice(T v) { return 2 * v; }\n"
+
+
+def test_functions_that_lost_their_namespace_are_put_back_into_it(tmp_path: Path) -> None:
+    lost = LAYERED.replace("namespace ops::detail {\n", "").replace("}  // namespace ops::detail\n", "")
+    text = after(lost)
+    assert {one.namespaces for one in definitions(text, "cpp") if one.name in ("scale", "sum")} == {("ops", "detail")}
+    assert same(lost, tmp_path)
+
+
+def test_a_namespace_that_the_draft_has_given_up_altogether_is_left_away(tmp_path: Path) -> None:
+    flat = LAYERED.replace("namespace ops::detail {\n", "").replace("}  // namespace ops::detail\n", "").replace("ops::detail::", "")
+    assert after(flat) == flat and same(flat, tmp_path)
+
+
+def test_functions_that_are_kept_by_name_are_taken_from_the_source(tmp_path: Path) -> None:
+    start, end = LAYERED.index("template <typename T>\nstatic"), LAYERED.index("template <typename T, int B>")
+    short = LAYERED[:start] + "  // keep: squared\n\n" + LAYERED[end:]
+    assert after(short).count("static inline T squared(T v) { return v * v; }") == 1
+    assert same(short, tmp_path)
+
+
+def test_a_triton_kernel_is_kept_with_its_decorators() -> None:
+    start, end = TWO.index("@triton.jit\ndef scaled"), TWO.index("@triton.jit\ndef shifted")
+    short = TWO[:start] + "# keep: scaled\n\n\n" + TWO[end:].replace("+ 1", "+ 2")
+    text = after(short, TWO, "triton")
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TWO.replace("+ 1", "+ 2")))
+
+
+@pytest.mark.parametrize("line", ["// keep: nothing_of_the_kind", "// keep: sum", "// keep: squared, nothing_of_the_kind"])
+def test_nothing_is_invented_for_what_the_source_does_not_have(line: str) -> None:
+    """Nor for what the draft defines itself."""
+    short = LAYERED.replace("}  // namespace", f"{line}\n}}  // namespace")
+    assert after(short) == short
+    assert f"`{line}` names nothing that the given file defines once" in faults_of(Draft(source=short, methods=()), brief(LAYERED))[0]
+
+
+def test_without_a_word_nothing_is_taken_over() -> None:
+    lost = LAYERED.replace(LAYERED[LAYERED.index("float sum") : LAYERED.index("}  // namespace")], "")
+    assert after(lost) == lost, "the compiler will say that sum is not there"
+
+
+def test_mending_reaches_the_candidates(tmp_path: Path) -> None:
+    lost = LAYERED.removeprefix(HEAD).replace("s += x[i]", "s = s + x[i]").replace(WRAPPER, "")
+    model = Scripted(Drafts(drafts=(Draft(source=lost, methods=()),)))
+    (made,) = coder.write(Agent("coder", model, Records(tmp_path), lambda *_: None), brief(LAYERED), "p", ".cpp")
+    assert made.source.startswith(HEAD.rstrip()) and 'extern "C" void solve' in made.source and len(model.asked) == 1

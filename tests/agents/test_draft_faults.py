@@ -1,0 +1,282 @@
+"""What is refused in a draft, and what honest code may hold: both corpora, in C++ and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents import coder
+from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.base import Agent
+from agents.draft_faults import faults, faults_of
+from agents.models.base import Answered, Model, Reply, Request
+from tests.agents.models.playbook import foreign, triton_foreign
+from tests.contracts.conftest import task
+from tests.contracts.test_models import PLAN, TASK
+from tests.tools import screen_honest
+from tools.languages.cpp import Cpp
+from tools.records import Records
+
+ROOT = Path(__file__).parents[2]
+CPP = '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {{\n  {}\n  y[0] = x[0];\n  {}\n}}\n{}\n'
+PYTHON = (
+    "import triton\nimport triton.language as tl\n\n\ndef helper(n):\n    {}\n    return n\n\n\n"
+    "def run_kernel(x, y):\n    y.copy_(x)\n    {}\n\n\n{}\n"
+)
+
+
+def brief(language: str = "cpp", source: str = "", **more: object) -> CoderBrief:
+    made = TASK.model_copy(update={"language": language})
+    return CoderBrief(task=made, source=source, plan=PLAN, pages=(), tried=(), **more)
+
+
+def found(source: str, language: str = "cpp", given: str = "") -> tuple[str, ...]:
+    return faults_of(Draft(source=source, methods=()), brief(language, given))
+
+
+ELISIONS = [
+    "... unchanged",
+    "...",
+    "… rest of the code …",
+    "... rest of the kernel unchanged ...",
+    "rest of the code unchanged",
+    "The rest of the function remains the same.",
+    "rest of the implementation here",
+    "other functions unchanged",
+    "existing code here",
+    "(same as before ...)",
+    "... same as above",
+    "[existing code]...",
+    "remaining code omitted for brevity",
+    "TODO: implement",
+    "TODO: implement this",
+    "TODO - implement the kernel here",
+    "your code here",
+    "insert the original code here",
+    "implementation goes here",
+    "not implemented yet",
+    "placeholder implementation",
+    "Rest of the loop...",
+]
+AT_THE_END = ["same as before", "unchanged", "same as the original", "rest of the code", "kernel unchanged", "existing code", "TODO"]
+HONEST = [
+    "... up to n",
+    "x[0], x[1], ... x[n - 1]",
+    "rest of the row, ...",
+    "the remaining elements",
+    "... and the tail of the row",
+    "TODO: try a larger tile",
+    "TODO: implement the fp16 path once tiles are larger, which needs 64 lanes",
+    "the sum is unchanged by padding",
+    "same as before, but with one pass",
+    "Rest of the row.",
+    "the original code read x twice",
+    "existing values are kept",
+    "no code before this line may write y",
+    "1 + 2 + ... + n",
+    "etc.",
+]
+
+
+@pytest.mark.parametrize("comment", [*ELISIONS, *AT_THE_END])
+def test_code_left_out_is_refused(comment: str) -> None:
+    # The last statement of a block is one place, the end of the file another.
+    for places in (("", f"// {comment}", ""), ("", f"/* {comment} */", ""), ("", "", f"// {comment}")):
+        text = CPP.format(*places)
+        line = next(n for n, each in enumerate(text.split("\n"), 1) if comment in each)
+        assert [f for f in found(text) if f.startswith(f"line {line}: ") and "left out" in f], text
+    for places in (("", f"# {comment}", ""), ("", "", f"# {comment}")):
+        assert [f for f in found(PYTHON.format(*places), "triton") if "left out" in f], places
+
+
+@pytest.mark.parametrize("comment", ELISIONS)
+def test_code_left_out_in_the_middle_is_refused(comment: str) -> None:
+    assert [f for f in found(CPP.format(f"// {comment}", "", "")) if "left out" in f]
+    assert [f for f in found(PYTHON.format(f"# {comment}", "", ""), "triton") if "left out" in f]
+    assert [f for f in found(CPP.format("", "", f"static void g() {{ // {comment}\n}}")) if "left out" in f]
+
+
+@pytest.mark.parametrize("comment", [*HONEST, *AT_THE_END[:2]])
+def test_an_honest_comment_is_left_alone(comment: str) -> None:
+    """Before the code that it announces, and beside a statement."""
+    assert found(CPP.format(f"// {comment}", "", "")) == ()
+    assert found(CPP.format(f"y[1] = x[1];  // {comment}", "", "")) == ()
+    assert found(PYTHON.format(f"# {comment}", "", ""), "triton") == ()
+    assert found(PYTHON.format(f"n += 1  # {comment}", "", ""), "triton") == ()
+
+
+@pytest.mark.parametrize("comment", [one for one in HONEST if "implement" not in one])
+def test_an_honest_comment_may_end_a_block(comment: str) -> None:
+    assert found(CPP.format("", f"// {comment}", "")) == ()
+    assert found(CPP.format("", f"/* {comment}\n   * more of it */", "")) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static void log(const char* f, ...) {}",
+        "template <typename... Ts> static int count(Ts... ts) { return (0 + ... + int(sizeof(ts))); }",
+        "#define CALL(f, ...) f(__VA_ARGS__)",
+        "static int safe() { try { return 1; } catch (...) { return 0; } }",
+        "template <class... A> void go(A&&... a) { f(std::forward<A>(\n      a)...); }",
+        "static int of(int i) { switch (i) { case 0 ... 9: return 1; } return 0; }",
+        "// y[0] = x[0]\n// ...\n// y[n] = x[n]\nstatic int z;",
+        "static const long big = 1'000'000; // don't",
+        'static const char* s = "... unchanged";',
+        "static Type const x; static unsigned long long int y;",
+        "// x² ≥ 0, “quoted”, α → β",
+    ],
+)
+def test_honest_cpp(text: str) -> None:
+    assert found(CPP.format("", "", text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x: tuple[int, ...]):\n    return x[..., None]",
+        "class P(Protocol):\n    def f(self) -> int: ...",
+        "@overload\ndef f(x: int) -> int: ...\n\n\ndef f(x):\n    return x",
+        "def f(x=...):\n    return x",
+        "def f(kind):\n    if kind:\n        return 1\n    raise NotImplementedError(kind)",
+        's = """... rest of the code"""',
+        "# O(n²), “quoted” – a dash",
+        "x = not 1 in (2, 3) and 4 if 5 else 6",
+    ],
+)
+def test_honest_python(text: str) -> None:
+    assert found(PYTHON.format("", "", text), "triton") == ()
+
+
+@pytest.mark.parametrize("text", ["static void f() { ... }", "static void f() {\n  ...\n}", "...", "static void f() { int i; ...; }"])
+def test_an_ellipsis_for_cpp_code(text: str) -> None:
+    assert [f for f in found(CPP.format("", "", text)) if "left out" in f]
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(x): ...", "def f(x):\n    '''Text.'''\n    ...", "...", "def f(x):\n    raise NotImplementedError", "if x y\n    ..."]
+)
+def test_an_ellipsis_for_python_code(text: str) -> None:
+    assert [f for f in found(PYTHON.format("", "", text), "triton") if "left out" in f]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here is the optimized kernel:",
+        "This version uses shared memory and avoids the second pass.",
+        "Sure, here is the optimized version of the kernel",
+        "Note that the compiler vectorises this loop.",
+    ],
+)
+def test_prose_in_code_is_refused(text: str) -> None:
+    cpp, python = CPP.format("", "", text), PYTHON.format("", "", text)
+    assert [f for f in found(cpp) if f"`{text}` is prose" in f]
+    assert [f for f in found(f"{text}\n{cpp}") if f.startswith(f"line 1: `{text}` is prose")]
+    assert [f for f in found(python, "triton") if f"`{text}` is prose" in f]
+    assert [f for f in found(f"{text}\n\n{python}", "triton") if f.startswith("line 1: ")]
+    assert found(CPP.format(f"// {text}", "", "")) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("y[1] = x[1] − 1;", "U+2212 (MINUS SIGN)"),
+        ("printf(“a”);", "U+201C"),
+        ("y[1]\u00a0= 0;", "U+00A0 (NO-BREAK SPACE)"),
+        ("int\u200b i;", "U+200B (ZERO WIDTH SPACE)"),
+        ("int n\u0430me;", "U+0430 (CYRILLIC SMALL LETTER A)"),
+        ("// \u202e hidden order", "U+202E"),
+        ('const char* s = "\u200d";', "U+200D"),
+    ],
+)
+def test_debris_is_named(text: str, named: str) -> None:
+    given = found(CPP.format(text, "", ""))
+    assert given and given[0].startswith("line 3: the character ") and named in given[0]
+
+
+def test_marks_of_fences_diffs_and_numbers() -> None:
+    code = CPP.format("y[1] = 0;", "y[2] = 0;", "")
+    lines = code.splitlines()
+    assert "is the mark of a code block" in found(f"```cpp\n{code}```\n")[0]
+    assert "line 1: `--- a/kernel.cpp` is a mark of a diff" in found(f"--- a/kernel.cpp\n+++ b/kernel.cpp\n{code}")[0]
+    assert "is a mark of a diff" in found(f"<<<<<<< SEARCH\n{code}")[0]
+    assert "lines begin with + or -" in found("\n".join(("+" if i % 2 else " ") + line for i, line in enumerate(lines)))[0]
+    for form in ("{:4d} | {}", "{}: {}", "{:3d}  {}", "{}\t{}"):
+        assert "begin with their numbers" in found("\n".join(form.format(i, line) for i, line in enumerate(lines, 1)))[0]
+    assert found(CPP.format("--n;", "y[1] = n\n+ 1\n- 2;", "static const int t[] = {\n1,\n2,\n3,\n4,\n};")) == ()
+
+
+def test_the_entry_must_be_there() -> None:
+    assert found("static void f() { solve(1); }\nvoid solve(int n);\n") == ("`solve` is not defined; keep it and its signature",)
+    assert found("void solve(int n) {}\n") == ('`solve` is not declared extern "C"; keep that',)
+    assert found('extern "C" {\nvoid solve(int n) noexcept {}\n}\n') == ()
+    assert found("def kernel(x):\n    return x\n", "triton") == ("`run_kernel` is not defined; keep its signature",)
+    assert found("def run_kernel(**kwargs):\n    pass\n", "triton") == ()
+    assert found(CPP.format("", "", ""), given="KERNEL(solve)") == found("KERNEL(solve) ", given="KERNEL(solve)\nint x;") == (), "a macro's"
+
+
+def test_the_given_source_is_no_answer() -> None:
+    source = CPP.format("", "", "")
+    assert "given source unchanged" in found(source.replace("\n", "  \n\n"), given=source)[0]
+    draft = Draft(source=source, methods=())
+    assert faults_of(draft, brief(source=source, without="openmp-parallel-outer")) == (), "without its only method a kernel is what it was"
+
+
+def test_what_stood_in_the_given_source_is_held_against_nobody() -> None:
+    given = CPP.format("", "// ... unchanged", "// naïve\u00a0\u200b")
+    assert found(given.replace("x[0]", "x[1]"), given=given) == ()
+
+
+def test_faults_say_which_draft() -> None:
+    drafts = Drafts(drafts=(Draft(source=CPP.format("", "", ""), methods=()), Draft(source="", methods=())))
+    assert faults(drafts, brief()) == ("draft 2: the source is empty; give the whole file",)
+
+
+def honest() -> Iterator[tuple[str, str, str]]:
+    for module, language in ((foreign, "cpp"), (triton_foreign, "triton")):
+        yield from (
+            (f"{module.__name__}.{k}", v.source, language) for k, v in vars(module).items() if isinstance(getattr(v, "source", None), str)
+        )
+    yield from ((name, text, "triton") for name, text in screen_honest.FILES.items())
+    for path in sorted(
+        [*(ROOT / "configs").rglob("kernel.*"), *(ROOT / "tests").rglob("*.cpp"), *(ROOT / "tests/tools/fixtures").rglob("*.cu")]
+    ):
+        yield str(path.relative_to(ROOT)), path.read_text(), "triton" if path.suffix == ".py" else "cpp"
+    yield from ((str(p.relative_to(ROOT)), p.read_text(), "triton") for p in sorted((ROOT / "agents").rglob("*.py")))
+
+
+def test_no_kernel_of_the_corpora_is_refused() -> None:
+    """Strangers' kernels, honest kernels of the screen, tasks, fixtures, and our own Python; entries aside, which not all have."""
+    every = list(honest())
+    assert len(every) > 120
+    for name, source, language in every:
+        assert [f for f in found(source, language) if " is not de" not in f] == [], name
+
+
+class Scripted(Model):
+    """Says what it was given, in order."""
+
+    def __init__(self, *said: Drafts) -> None:
+        super().__init__({})
+        self.said = list(said)
+        self.asked: list[Request] = []
+
+    def ask(self, request: Request) -> Reply:
+        self.asked.append(request)
+        return Answered(answer=self.said.pop(0))
+
+
+def test_a_faulty_draft_is_asked_for_again_and_then_left_out(tmp_path: Path) -> None:
+    good, bad = CPP.format("", "", ""), CPP.format("", "// ... unchanged", "")
+    answer = Drafts(drafts=(Draft(source=bad, methods=()), Draft(source=good, methods=())))
+    given = CoderBrief(task=task(Cpp()), source=TASK.baseline or "", plan=PLAN, pages=(), tried=())
+    for second, left in ((Drafts(drafts=(Draft(source=good, methods=()),)), 1), (answer, 1)):
+        model = Scripted(answer, second)
+        made = coder.write(
+            Agent("coder", model, Records(tmp_path / str(len(model.said)) / str(id(second))), lambda *_: None), given, "p", ".cpp"
+        )
+        assert [one.source for one in made] == [good] and len(made) == left
+        assert "draft 1: line 5: `// ... unchanged` stands for code that was left out" in model.asked[1].refused[0]
