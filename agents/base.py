@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
-from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn
-from agents.models.ledger import Ledger
+from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.ledger import Ledger, total
+from agents.models.recorded import Recording
 from agents.prompting import blocks
 from agents.toolbox import Toolbox
 from tools.artifacts import Record
-from tools.errors import ProviderError
+from tools.errors import BudgetError, KernelwrightError, ProviderError
 from tools.records import Records, key
 from tools.registry import load
 
@@ -34,7 +37,7 @@ class Agent:
         self.model = model
         self.records = records
         self.emit = emit
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger or Ledger(records)
 
     def ask(
         self,
@@ -46,7 +49,8 @@ class Agent:
         """The model's answer to `brief`; ProviderError when none can be had that is of the type owed.
 
         `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS times at most.
-        What comes last is returned even so, and the role takes the faulty part out. `toolbox` is offered to a model that can call tools.
+        What comes last is returned even so, and the role takes the faulty part out. `toolbox` is offered to a model that can call tools;
+        what was handed in through it counts as answered, also where the model then ends without an answer of the type owed.
         """
         prompt = blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
         request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
@@ -54,68 +58,149 @@ class Agent:
         if toolbox and rounds:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]
+        faulty: AnswerT | None = None
         while True:
-            reply, _ = self.exchange(request)
-            if isinstance(reply, Called):
-                turn = self._served(reply, toolbox if rounds > 0 else None)
+            try:
+                reply, _ = self.exchange(request)
+            except BudgetError:
+                paid_for = faulty or self._handed_in(answer, toolbox)
+                if paid_for is None:
+                    raise
+                # What is wrong with it the role takes out.
+                return paid_for
+            if isinstance(reply, Called) and rounds > 0 and toolbox:
+                turn, rounds = Turn(said=reply.said, results=tuple(self._served(call, toolbox) for call in reply.calls)), rounds - 1
+                if not toolbox.complete:
+                    request = request.model_copy(update={"turns": (*request.turns, turn)})
+                    continue
+            given = self._given(reply, answer, toolbox)
+            if given is not None:
+                refused = faults(given) if faults else ()
+                if not refused or repairs == 0 or not isinstance(reply, Answered):
+                    return given
+                turn, faulty = Turn(said=reply.said, refused=refused), given
+            elif isinstance(reply, Called):
                 # A model that goes on calling tools after it was told to stop has given no answer.
-                rounds, repairs = rounds - 1, repairs - (rounds <= 0)
                 refused = (ENOUGH,)
-            elif isinstance(reply, Answered):
-                if not isinstance(reply.answer, answer):
-                    given = type(reply.answer).__name__
-                    raise ProviderError(f"models.{self.role}: the provider answered with {given} where {answer.__name__} is owed")
-                refused = faults(reply.answer) if faults else ()
-                if not refused or repairs == 0:
-                    return reply.answer
-                turn, repairs = Turn(said=reply.said, refused=refused), repairs - 1
+                turn = Turn(said=reply.said, results=tuple(_refusal(call.id) for call in reply.calls), refused=refused)
             else:
-                refused, repairs = reply.faults, repairs - 1
+                refused = reply.faults if isinstance(reply, Unfit) else ()
                 turn = Turn(said=reply.said, refused=refused)
+            repairs -= 1
             if repairs < 0:
                 raise ProviderError(f"models.{self.role}: no usable {answer.__name__} was given, even when asked again: {refused[0]}")
             request = request.model_copy(update={"turns": (*request.turns, turn)})
 
     def exchange(self, request: Request) -> tuple[Reply, Record]:
         """The reply and the record of the exchange (request and reply as blobs, for review)."""
-        asked = key(
-            "exchange", role=self.role, model=type(self.model).__name__, options=self.model.options, request=request.model_dump_json()
+        # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine says it otherwise.
+        heard = tuple(
+            turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)}) for turn in request.turns
         )
+        put = request.model_copy(update={"turns": heard}).model_dump_json()
+        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put)
         record = self.records.find(asked)
         if record is None:
-            self.ledger.reserve(self.role, self.model.bound(request))
-            reply = self.model.ask(request)
-            record = self._keep(asked, request, reply)
-            self.ledger.settle(self.role, reply.usage)
+            with self.ledger.reserved(self.role, self.model, request):
+                reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}))
+                record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1))
+            self._tell(record)
         return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), record
 
-    def _served(self, reply: Called, toolbox: Toolbox | None) -> Turn:
-        """The results of what was called; without a toolbox the model is told that it has had enough."""
-        if toolbox is None:
-            return Turn(said=reply.said, results=tuple(_refusal(call.id) for call in reply.calls), refused=(ENOUGH,))
-        return Turn(said=reply.said, results=tuple(_unreadable(call) or toolbox.call(call) for call in reply.calls))
+    def _before(self, request: Request) -> int:
+        """Conversations of this run before the request's own; counted in the records, so that it is the same after a kill."""
+        opening = {"role": self.role, "purpose": request.purpose, "turn": 0}
+        begun = sum(record.kind == "exchange" and opening.items() <= record.payload.items() for record in self.records)
+        return begun - (1 if request.turns else 0)
 
-    def _keep(self, asked: str, request: Request, reply: Reply) -> Record:
+    def _asked(self, asked: str, request: Request) -> Reply:
+        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put on record too."""
+        self.emit("exchange", {"role": self.role, "state": "started"})
+        try:
+            return _keepable(self.model.ask(request))
+        except KernelwrightError as error:
+            if isinstance(error, ProviderError) and error.usage is not None:
+                self._keep("failed_exchange", asked, request, Usage.model_validate(error.usage), str(error))
+            self.emit("exchange", {"role": self.role, "state": "failed"})
+            raise
+
+    def _handed_in(self, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
+        given = toolbox.answered(None) if toolbox else None
+        return given if isinstance(given, answer) else None
+
+    def _given(self, reply: Reply, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
+        """What a reply amounts to with what was handed in before; None: no answer yet. ProviderError for one of another type."""
+        given = reply.answer if isinstance(reply, Answered) else None
+        if toolbox and (given is None or isinstance(given, answer)):
+            given = toolbox.answered(given)
+        if given is not None and not isinstance(given, answer):
+            said = type(given).__name__
+            raise ProviderError(f"models.{self.role}: the provider answered with {said} where {answer.__name__} is owed")
+        return given
+
+    def _served(self, call: ToolCall, toolbox: Toolbox) -> ToolResult:
+        # Arguments that cannot be read fail the call alone: the conversation goes on.
+        result = ToolResult(id=call.id, text=call.fault, failed=True) if call.fault else toolbox.call(call)
+        self.emit("tool", {"role": self.role, "tool": call.name, "state": "failed" if result.failed else "done"})
+        return result
+
+    def _keep(self, kind: str, asked: str, request: Request, usage: Usage, said: str) -> Record:
         blobs = {
             "request": self.records.blobs.put(request.model_dump_json(indent=1)),
-            "reply": self.records.blobs.put(reply.model_dump_json(indent=1)),
+            "reply": self.records.blobs.put(said),
         }
-        payload = {"role": self.role, "provider": type(self.model).__name__, "usage": reply.usage.model_dump()}
-        record = self.records.add(Record(kind="exchange", key=asked, payload=payload, blobs=blobs))
-        self.emit("exchange", {"role": self.role, "record": record.id})
-        return record
+        payload = {
+            "role": self.role,
+            "purpose": request.purpose,
+            "turn": len(request.turns),
+            "provider": self.model.provider,
+            "iteration": self.ledger.iteration,
+            "usage": usage.model_dump(),
+            "usd": self.ledger.cost(self.model, usage),
+        }
+        if kind == "failed_exchange":
+            # No answer to what was asked, and one more each time.
+            asked = key(kind, asked=asked, before=sum(record.kind == kind for record in self.records))
+        return self.records.add(Record(kind=kind, key=asked, payload=payload, blobs=blobs))
 
-
-def _unreadable(call: ToolCall) -> ToolResult | None:
-    return ToolResult(id=call.id, text=call.fault, failed=True) if call.fault else None
+    def _tell(self, record: Record) -> None:
+        """The exchange, and what the run has spent on models with it."""
+        took = total([record])
+        details = {"role": self.role, "state": "finished", "record": record.id, "s": f"{took.seconds:.2f}"}
+        if took.paid:
+            details |= {"tokens": str(took.tokens), "cost": took.cost(), "spent": str(self.ledger.spent())}
+        self.emit("exchange", details)
 
 
 def _refusal(call: str) -> ToolResult:
     return ToolResult(id=call, text=ENOUGH, failed=True)
 
 
-def open_model(role: str, choice: Mapping[str, Any]) -> Model:
-    """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such."""
+def _keepable(reply: Reply) -> Reply:
+    """`reply` without halves of characters, which no UTF-8 file can hold: a paid reply must not be lost for one of them."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, str):
+            return value.encode(errors="replace").decode()
+        if isinstance(value, dict):
+            return {whole(name): whole(inner) for name, inner in value.items()}
+        return [whole(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+    try:
+        reply.model_dump_json()
+    except PydanticSerializationError:
+        return REPLY.validate_python(whole(reply.model_dump()))
+    return reply
+
+
+def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None) -> Model:
+    """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such.
+
+    `folder`: of the run's workspace, for a provider that keeps files there. The option `record: path`, which goes with any provider,
+    writes down what it answers, for the provider `recorded`.
+    """
     options = dict(choice)
-    provider = str(options.pop("provider"))
-    return load(PROVIDERS, provider, Model, key=f"models.{role}.provider")(options)  # type: ignore[type-abstract]
+    provider, script = str(options.pop("provider")), options.pop("record", None)
+    model: Model = load(PROVIDERS, provider, Model, key=f"models.{role}.provider")(options)  # type: ignore[type-abstract]
+    model.folder = folder
+    return model if script is None else Recording(model, role, script)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from graph.settings import Settings
 
 EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
-4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped)"""
+4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped). A run that reached its budget is
+finished, with a report of what there is; `restart WORKSPACE VERSION --budget usd=5` goes on in a new one"""
 
 OWN = ("agents", "graph", "knowledge_base", "tools")
 FAILURES = {"refused": ("error:", 2), "disk_full": ("error:", 2), "machine": ("machine:", 4), "interrupted": ("interrupted;", 130)}
@@ -31,7 +32,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXIT)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims", epilog=EXIT)
-    check = verbs.add_parser("check", help="read the input, print the contract that was inferred, run nothing else")
+    check = verbs.add_parser(
+        "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
+    )
     for verb in (run, check):
         verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml")
         verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
@@ -39,19 +42,21 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
     run.add_argument("--name", help="names the workspace")
-    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed", epilog=EXIT)
+    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so", epilog=EXIT)
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md again from the records")
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees", epilog=EXIT)
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
-    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
+    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions", epilog=EXIT)
     for verb in (resume, show, report, verify, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
     for verb in (mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
+    caps = "other caps than the old run's, as below budget: in a config, e.g. usd=5 wall_s=7200"
+    restart.add_argument("--budget", nargs="+", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (run, resume, show, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
@@ -191,7 +196,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
         else:
             from graph.versions import restart
 
-            ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask)
+            ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, budget=arguments.budget)
     if not isinstance(ended, tuple):
         return _not_measured(ended, arguments)
     state, workspace = ended

@@ -23,6 +23,13 @@ from tools.artifacts import (
 from tools.interpreter import Interpreted
 
 
+class Reached(Artifact):
+    """The cap that ended a run."""
+
+    reason: str
+    """One sentence that names it in the config, with what was spent."""
+
+
 class Placeholder(Artifact):
     """What a person said for a number that the wiki lacks (`on_unknown: ask`). No Spec: it is shown, and nothing rests on it."""
 
@@ -176,6 +183,8 @@ class FinalBenchmark(Artifact):
     """Others kept the machine busy in more than half of the rounds of a workload."""
     wall_s: float
     """Wall time of the run up to here, over all its processes."""
+    spent_device_s: float | None = None
+    """What of it jobs took on the device; None: not collected."""
 
 
 class Reach(Artifact):

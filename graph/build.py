@@ -14,6 +14,7 @@ from graph.routing import Routes
 from graph.services import Services
 from graph.settings import Settings
 from graph.state import Branch, State
+from tools.errors import BudgetError
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
@@ -48,7 +49,7 @@ def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[St
     graph.add_edge("retrieve_specs", "establish_baseline")
     graph.add_edge("establish_baseline", "profile")
     graph.add_conditional_edges("profile", routes.after_profile, ["retrieve_evidence", "finalise"])
-    graph.add_edge("retrieve_evidence", "plan")
+    graph.add_conditional_edges("retrieve_evidence", routes.after_evidence, ["plan", "finalise"])
     graph.add_conditional_edges("plan", routes.after_plan, ["write", "finalise"])
     graph.add_conditional_edges("write", routes.to_judges, ["judge", "gate"])
     graph.add_edge("judge", "select")
@@ -61,20 +62,37 @@ def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[St
 
 
 def _timed(name: str, work: Node) -> Any:
-    """Say when a node starts and ends; a node itself only does its work."""
+    """Say when a node starts and ends, and for which iteration it spends; a node itself only does its work."""
 
     def node(state: State | Branch, runtime: Runtime[Services]) -> State:
         services = runtime.context
         iteration = str(state.get("iteration", 0))
         services.emit("node", {"node": name, "state": "started", "iteration": iteration})
+        # This one opens the iteration that comes after the one in the state.
+        services.ledger.iteration = int(iteration) + (name == "retrieve_evidence")
         start = time.perf_counter()
-        update = work(state, services)
+        try:
+            update = work(state, services)
+        except BudgetError as error:
+            update = unpaid(name, state)
+            update["stop"] = services.out_of_budget(str(error))
+            update["summary"] = str(error)
         details = {"node": name, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"}
         summary = update.pop("summary", "")
         # A node that gives its iteration back (`plan` with nothing left) has still worked for that one.
         worked_for = str(max(int(iteration), update.get("iteration", 0)))
-        services.emit("node", {**details, "iteration": worked_for, "summary": summary})
+        spent = services.ledger.spent()
+        paid = {"spent": str(spent)} if spent.paid else {}
+        services.emit("node", {**details, "iteration": worked_for, "summary": summary, **paid})
         return update
 
     node.__name__ = name
     return node
+
+
+def unpaid(name: str, state: State | Branch) -> State:
+    """What a node leaves that could not pay for its model: without a plan the iteration was not opened, without candidates its gate
+    closes it. (Nodes that can go on without their model do, and do not come here.)"""
+    if name == "plan":
+        return State(iteration=state["iteration"] - 1)
+    return State(drafts=[], champion=None, attribution=None) if name == "write" else State()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from graph.estimate import ASSUMED, estimate
 from graph.report.render import render
 from graph.run import load_task
-from graph.services import open_agents, open_executor, open_language
+from graph.services import open_agents, open_executor, open_language, open_ledger
 from graph.settings import Settings
 from graph.unmeasured import lacking_of, refuse_wrong
 from tools.executors.base import lacking
@@ -28,7 +29,8 @@ def check(settings: Settings) -> str:
             loaded = load_task(settings, executor, records.blobs)
             task = loaded.task
             language = open_language(task.language)
-            agents = open_agents(settings, records, lambda kind, details: None)
+            ledger = open_ledger(settings, records)
+            agents = open_agents(settings, records, lambda kind, details: None, ledger)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
             compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
             checked = None
@@ -36,12 +38,17 @@ def check(settings: Settings) -> str:
             if task.baseline and absent:
                 checked = language.interpret(task, task.baseline, executor, records.blobs)
                 refuse_wrong(checked, settings.sources(language.suffix))
+            expected = estimate(settings, task, wiki.guide(), agents)
             return render(
                 "check.md",
                 task=task,
                 seen=loaded.workloads,
                 toolchain=language.toolchain(),
                 providers={role: type(agent.model).__name__ for role, agent in agents.items()},
+                estimate=expected,
+                too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,
+                assumed=ASSUMED,
+                caps=settings.budget.named(),
                 pages=len(wiki.pages),
                 checked=checked,
                 absent=lacking_of(settings, absent) if absent else None,

@@ -19,7 +19,8 @@ def line(event: Event) -> str | None:
     """The finished line that an event is worth, or None."""
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
-        return f"{_iteration(details):>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}"
+        spent = f"  [{details['spent']}]" if "spent" in details else ""
+        return f"{_iteration(details):>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}{spent}"
     if event.kind == "candidate":
         return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "verdict":
@@ -50,6 +51,8 @@ class Live:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.status: Status = console.status("starting", spinner="dots")
+        self.doing = "starting"
+        self.spent = ""
 
     def __enter__(self) -> Live:
         self.status.start()
@@ -59,13 +62,16 @@ class Live:
         self.status.stop()
 
     def __call__(self, event: Event) -> None:
+        from rich.text import Text
+
         text = line(event)
         if text is not None:
             style = next((style for word, style in STYLES.items() if word in text), None)
             self.console.print(text.rstrip(), style=style, highlight=False, markup=False, soft_wrap=True)
-        running = self._running(event)
-        if running:
-            self.status.update(running)
+        self.doing = self._running(event) or self.doing
+        self.spent = event.details.get("spent", self.spent)
+        # Plain text: brackets in it are no markup.
+        self.status.update(Text(f"{self.doing}  [{self.spent}]" if self.spent else self.doing))
 
     @staticmethod
     def _running(event: Event) -> str | None:
@@ -73,6 +79,8 @@ class Live:
         if event.kind == "node" and details.get("state") == "started":
             iteration = _iteration(details)
             return f"v{iteration} {details['node']}" if iteration else details["node"]
+        if event.kind == "exchange" and details.get("state") == "started":
+            return f"asking the {details['role']}"
         if event.kind == "judge":
             return f"judging {details.get('candidate', '')}: {details.get('stage', '')}"
         return None

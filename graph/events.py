@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tools.artifacts import Artifact
@@ -19,6 +21,11 @@ class Event(Artifact):
     seconds: float
     """Unix time."""
     details: dict[str, str]
+
+
+LONGEST_GAP_S = 60.0
+"""A longer silence between two events, other than during a job or while a model answers, was a pause between processes and not work."""
+WORKING = {("job", "started"), ("exchange", "started")}
 
 
 Observer = Callable[[Event], None]
@@ -54,3 +61,23 @@ def read(path: Path) -> tuple[Event, ...]:
         except ValueError:
             continue
     return tuple(events)
+
+
+def wall_s(log: Sequence[Event]) -> float:
+    """Wall seconds between first and last event of each process, summed; gaps while nothing ran do not count."""
+
+    def worked(earlier: Event, later: Event) -> bool:
+        # A new process begins with "start": whatever was under way before it was killed meanwhile.
+        return (earlier.kind, earlier.details.get("state")) in WORKING and later.kind != "start"
+
+    spans = [(later.seconds - earlier.seconds, worked(earlier, later)) for earlier, later in pairwise(log)]
+    return sum(span for span, working in spans if working or span < LONGEST_GAP_S)
+
+
+def device_s(log: Sequence[Event]) -> dict[str, float]:
+    """Kind of device -> seconds that finished jobs took there."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for event in log:
+        if event.kind == "job" and event.details.get("state") == "finished":
+            spent[event.details.get("device", "cpu")] += float(event.details["s"])
+    return dict(spent)

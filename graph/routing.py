@@ -25,8 +25,12 @@ class Routes:
         """On with the next iteration, unless the incumbent is already good enough."""
         return "finalise" if self.good_enough(state) or state.get("stop") else "retrieve_evidence"
 
+    def after_evidence(self, state: State) -> Literal["plan", "finalise"]:
+        """On to the plan, unless the budget ended with the questions."""
+        return "finalise" if state.get("stop") else "plan"
+
     def after_plan(self, state: State) -> AfterPlan:
-        """An empty plan ends the run: nothing applicable is left."""
+        """An empty plan ends the run: nothing applicable is left; so does one that could not be paid for."""
         return "finalise" if state.get("stop") else "write"
 
     def to_judges(self, state: State) -> list[Send] | Literal["gate"]:
@@ -46,10 +50,10 @@ class Routes:
         return [Send("judge", branch) for branch in branches] or "gate"
 
     def after_select(self, state: State) -> AfterSelect:
-        """All wrong: written again with the failures shown. A gain: explained first. Else straight to the gate."""
+        """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its end, to the gate."""
         if state.get("champion"):
             return "attribute"
-        return "write" if state.get("rewrite") else "gate"
+        return "write" if state.get("rewrite") and not state.get("stop") else "gate"
 
     def after_learn(self, state: State) -> AfterLearn:
         """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old one."""
@@ -69,9 +73,9 @@ class Routes:
             return "near_peak"
         return None
 
-    def exhausted(self, state: State, wall_s: float) -> StopReason | None:
-        """The cap that the search has reached after an iteration, if any."""
-        if wall_s >= self.settings.budget.wall_s:
+    def exhausted(self, state: State, over_time: str | None) -> StopReason | None:
+        """The cap that the search has reached after an iteration, if any; `over_time`: the one on wall or device time."""
+        if over_time:
             return "budget"
         if state["iteration"] >= self.settings.search.iterations:
             return "iterations"

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, cast
 
@@ -20,7 +19,7 @@ from graph.events import Events, Observer
 from graph.nodes.commits import own_history
 from graph.report import final
 from graph.report.summary import stored_state, versions
-from graph.services import Ask, Metered, Services, open_agents, open_executor, open_language, open_profilers
+from graph.services import Ask, Metered, Services, open_agents, open_executor, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
@@ -31,8 +30,6 @@ from tools.executors.base import Executor, lacking, pick
 from tools.records import Blobs, disk_full, key, without_room
 from tools.task import Loaded
 
-LONGEST_GAP_S = 60.0
-"""A longer silence between two events, other than during a job, was a pause between processes and not work."""
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
 
@@ -100,7 +97,8 @@ def _tuned(services: Services, loaded: Loaded, events: Events) -> Services:
 
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
-    return Metered(open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu), events.emit)
+    inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu)
+    return Metered(inner, events.emit, event_log.device_s(event_log.read(events.path)))
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
@@ -175,6 +173,7 @@ def _reopened(
         if final and tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
+        events.emit("start", {"state": "reopened"})
         with _executor(settings, workspace, events) as executor:
             yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading), loaded, events
     finally:
@@ -185,7 +184,7 @@ def assemble(
     settings: Settings,
     workspace: Workspace,
     loaded: Loaded,
-    executor: Executor,
+    executor: Metered,
     events: Events,
     ask: Ask | None = None,
     *,
@@ -201,7 +200,8 @@ def assemble(
     language = open_language(loaded.task.language)
     records = workspace.records
     records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
-    agents = open_agents(settings, records, events.emit)
+    ledger = open_ledger(settings, records)
+    agents = open_agents(settings, records, events.emit, ledger)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.guide()
@@ -240,13 +240,14 @@ def assemble(
         guide=guide,
         index=Index(guide),
         experience=Experience(None),
+        ledger=ledger,
         agents=agents,
         profilers=profilers,
         rules=rules.load(),
         environment=environment.id,
         emit=events.emit,
         started=time.monotonic(),
-        spent_before=_spent(workspace),
+        spent_before=event_log.wall_s(event_log.read(workspace.private / "events.jsonl")),
         stopping=threading.Event(),
         ask=ask,
     )
@@ -397,11 +398,3 @@ def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:
     found = Candidate(language=services.task.language, files={name: path.read_text(errors="replace") if path.is_file() else ""})
     if services.records.find(key("candidate", id=found.id)) is not None:
         workspace.write(name, workspace.repository.show("HEAD", name).decode())
-
-
-def _spent(workspace: Workspace) -> float:
-    """Wall seconds between first and last event of each earlier process, summed; gaps while nothing ran do not count."""
-    log = event_log.read(workspace.private / "events.jsonl")
-    spans = [(earlier, later.seconds - earlier.seconds) for earlier, later in pairwise(log)]
-    working = ("job", "started")
-    return sum(span for event, span in spans if span < LONGEST_GAP_S or (event.kind, event.details.get("state")) == working)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,11 @@ from pathlib import Path
 
 from agents.artifacts import RoleName
 from agents.base import Agent, open_model
+from agents.models import prices
+from agents.models.ledger import Ledger
+from graph.artifacts import Reached
 from graph.settings import Settings
+from graph.state import StopReason
 from graph.workspace import Workspace
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import Experience
@@ -37,9 +42,17 @@ Ask = Callable[[str], str | None]
 class Metered(Executor):
     """Passes jobs on and says how long each took: what is left of a run's time is the orchestrator's own."""
 
-    def __init__(self, inner: Executor, emit: Emit) -> None:
+    def __init__(self, inner: Executor, emit: Emit, before: Mapping[str, float]) -> None:
+        """`before`: seconds that earlier processes of the run spent on each kind of device."""
         self.inner = inner
         self.emit = emit
+        self._seconds = defaultdict[str, float](float, before)
+        self._lock = threading.Lock()
+
+    def seconds(self, device: str) -> float:
+        """Of the run's jobs on a kind of device so far; one that a kill cut short is not among them."""
+        with self._lock:
+            return self._seconds[device]
 
     def devices(self) -> tuple[Device, ...]:
         return self._devices
@@ -56,7 +69,10 @@ class Metered(Executor):
         try:
             return self.inner.run(job)
         finally:
-            self.emit("job", {**named, "state": "finished", "s": f"{time.perf_counter() - start:.4f}"})
+            took = time.perf_counter() - start
+            with self._lock:
+                self._seconds[job.needs.device] += took
+            self.emit("job", {**named, "state": "finished", "device": job.needs.device, "s": f"{took:.4f}"})
 
     def close(self) -> None:
         self.inner.close()
@@ -71,7 +87,7 @@ class Services:
     seen: tuple[SeenWorkload, ...]
     """Operations and unique bytes of each visible workload."""
     workspace: Workspace
-    executor: Executor
+    executor: Metered
     language: Language
     judge: Judge
     wiki: Wiki
@@ -80,6 +96,7 @@ class Services:
     """Holds methods and skills: the same, or the bundled one where that has none."""
     index: Index
     experience: Experience
+    ledger: Ledger
     agents: dict[RoleName, Agent]
     profilers: dict[str, Profiler]
     rules: tuple[Rule, ...]
@@ -104,6 +121,29 @@ class Services:
     def wall_s(self) -> float:
         """Wall seconds of the run so far, over all its processes."""
         return self.spent_before + time.monotonic() - self.started
+
+    def device_s(self) -> float:
+        """Seconds that jobs took on the device so far, over all processes of the run."""
+        return self.executor.seconds(self.language.device)
+
+    @property
+    def ended(self) -> str | None:
+        """The cap that ends the run, where one did, in one sentence."""
+        record = self.records.find(key("budget"))
+        return Reached.model_validate(record.payload).reason if record else None
+
+    def over_budget(self) -> str | None:
+        """The same, or the cap on wall or device time that is reached by now."""
+        return self.ended or self.settings.budget.reached(self.wall_s(), self.device_s())
+
+    def over_device_time(self) -> str | None:
+        """The cap on device time, when it is reached, in one sentence."""
+        return self.settings.budget.reached(0.0, self.device_s())
+
+    def out_of_budget(self, reason: str) -> StopReason:
+        """Put on record which cap ends the run; the first stays."""
+        self.keep("budget", Reached(reason=reason))
+        return "budget"
 
     def keep(self, kind: str, artifact: Artifact, *, parents: tuple[str, ...] = (), **asked: object) -> Record:
         """Store `artifact` as the answer to `asked`; asked again, the first answer stays."""
@@ -177,7 +217,15 @@ def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[st
     return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}  # type: ignore[type-abstract]
 
 
-def open_agents(settings: Settings, records: Records, emit: Emit) -> dict[RoleName, Agent]:
-    """All five roles, each with the model its config entry names."""
+def open_ledger(settings: Settings, records: Records) -> Ledger:
+    """The account of a run's exchanges with models, under its caps and prices."""
+    return Ledger(records, settings.budget, {**prices.published(), **settings.prices})
+
+
+def open_agents(settings: Settings, records: Records, emit: Emit, ledger: Ledger) -> dict[RoleName, Agent]:
+    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price."""
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
-    return {role: Agent(role, open_model(role, settings.model_for(role)), records, emit) for role in roles}
+    agents = {role: Agent(role, open_model(role, settings.model_for(role)), records, emit, ledger) for role in roles}
+    for role, agent in agents.items():
+        ledger.check(role, agent.model)
+    return agents

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agents.models.ledger import Cap, Caps
+from agents.models.prices import Price
 from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.judge import Policy as JudgePolicy
@@ -54,10 +56,37 @@ class Stop(Section):
     """Stop at this speed-up over v0."""
 
 
-class Budget(Section):
-    """Caps of the run. Reaching one ends the run in order, with exit code 3."""
+class Budget(Caps):
+    """Caps of the run. Reaching one ends the run in order, with exit code 3.
+
+    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one.
+    """
 
     wall_s: float = Field(default=3600, gt=0)
+    """Seconds, over all processes of the run; looked at after each iteration."""
+    device_s: float | None = Field(default=None, gt=0)
+    """Seconds that jobs may take on the device (on a CPU: all jobs); looked at before each candidate. None: no cap. What the last
+    candidate and the final benchmark take comes on top."""
+
+    def named(self) -> dict[str, str]:
+        """Each cap that is set, by its key, as people read it."""
+        caps: dict[str, Cap] = {
+            "": self,
+            "per_iteration.": self.per_iteration,
+            **{f"per_role.{role}.": cap for role, cap in self.per_role.items()},
+        }
+        found = {"wall_s": f"{self.wall_s:.0f} s"} | ({"device_s": f"{self.device_s:.0f} s"} if self.device_s else {})
+        for key, cap in caps.items():
+            found |= {f"{key}usd": f"${cap.usd:,g}"} if cap.usd else {}
+            found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
+        return found
+
+    def reached(self, wall_s: float, device_s: float) -> str | None:
+        """The cap on time that is reached, in one sentence."""
+        for name, spent, cap in (("wall_s", wall_s, self.wall_s), ("device_s", device_s, self.device_s)):
+            if cap is not None and spent >= cap:
+                return f"budget.{name}: {spent:.0f} s of {cap:.0f} s are spent"
+        return None
 
 
 class Benchmark(Section):
@@ -90,6 +119,9 @@ class Settings(Section):
     search: Search = Search()
     stop: Stop = Stop()
     budget: Budget = Budget()
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in agents/models/prices.yaml; 0 for a server of
+    your own."""
     judge: JudgePolicy = JudgePolicy()
     benchmark: Benchmark = Benchmark()
     profilers: tuple[str, ...] | None = None

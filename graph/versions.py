@@ -11,6 +11,7 @@ from graph import workspace as workspaces
 from graph.artifacts import VersionMemory
 from graph.events import Observer
 from graph.services import Ask, open_language
+from graph.settings import Settings, parse
 from graph.workspace import Workspace
 from knowledge_base.experience import Experience
 from tools.errors import SettingsError, WorkspaceError
@@ -43,8 +44,14 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         workspace.close()
 
 
-def restart(path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None) -> runs.Ended:
-    """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked."""
+def restart(
+    path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None, *, budget: Sequence[str] = ()
+) -> runs.Ended:
+    """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked.
+
+    `budget`: caps that are other than in the old run, each `key=value` as below `budget:` in a config, e.g. `usd=5`; `usd=null` takes one
+    away. What the old run spent does not count in the new one.
+    """
     workspace = workspaces.reopen(path)
     try:
         _memory(workspace, version)
@@ -55,11 +62,30 @@ def restart(path: Path, version: str, observers: Sequence[Observer] = (), ask: A
         loaded = Loaded.model_validate(record.payload)
         suffix = open_language(loaded.task.language).suffix
         kernel = workspace.repository.show(commit, f"kernel{suffix}").decode()
-        settings = workspace.settings().model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
+        settings = _with(workspace.settings(), budget).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
     task = loaded.task.model_copy(update={"baseline": kernel})
     return runs.start_from(settings, loaded.model_copy(update={"task": task}), observers, ask)
+
+
+def _with(settings: Settings, budget: Sequence[str]) -> Settings:
+    """`settings` under other caps."""
+    import yaml
+
+    data = settings.model_dump(mode="json", exclude_none=True)
+    for said in budget:
+        name, sign, value = said.partition("=")
+        if not sign:
+            raise SettingsError(f"--budget {said}: must be KEY=VALUE, e.g. usd=5 or per_role.coder.tokens=200000")
+        section = data["budget"]
+        *outer, last = name.split(".")
+        for part in outer:
+            section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise SettingsError(f"--budget {said}: {part} holds a value and no keys; write e.g. per_role.coder.usd=5")
+        section[last] = yaml.safe_load(value)
+    return parse(data, origin="--budget", base=Path.cwd()) if budget else settings
 
 
 def _memory(workspace: Workspace, version: str) -> str:

@@ -201,7 +201,7 @@ def _policy(evidence: Evidence) -> Iterator[Check]:
     if evidence.veto is not None:
         if not evidence.veto.quote.strip():
             # A veto without a line to point at is not held against the idea, and not overruled either.
-            yield "inconclusive", f"The review vetoed without quoting a line of the diff: {evidence.veto.reason.rstrip('.')}."
+            yield "inconclusive", f"The review cannot be used: {evidence.veto.reason.rstrip('.')}."
         yield "reject_policy", f'The review vetoes the line "{evidence.veto.quote.strip()}": {evidence.veto.reason.rstrip(".")}.'
     yield None, "Screen and review found nothing to refuse."
 

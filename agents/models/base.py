@@ -141,15 +141,22 @@ class Model(ABC):
     """What a request must hold for it."""
     calls_tools: bool = False
     """Whether it can answer with `Called`."""
+    bills: Literal["nothing", "tokens", "unseen"] = "tokens"
+    """What an exchange is paid by; unseen: in a way that we do not get to know."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it does not know."""
         self.options = options
+
+    @property
+    def name(self) -> str:
+        """Of the model, as prices have it; empty: no language model, or none that was named."""
+        return str(self.options.get("model", ""))
 
     @abstractmethod
     def ask(self, request: Request) -> Reply:
         """One exchange. ProviderError when the provider fails, PendingError when the answer is somebody's who has not given it yet."""
 
     def bound(self, request: Request) -> Usage:
-        """What `ask(request)` takes at most, to be reserved before it; the default: nothing is paid for."""
+        """What `ask(request)` takes at most, to be reserved before it; the default: nothing that we know of."""
         return Usage()

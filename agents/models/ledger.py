@@ -1,20 +1,230 @@
-"""What the models of a run take: reserved before each exchange, settled after it (F7)."""
+"""What the models of a run take: reserved before each exchange, settled by its record (F7).
+
+The records of exchanges are the account. A reply is on record before its reservation is given back, so that a crash neither loses what was
+paid nor counts it twice, and a run that is taken up again knows what it has spent without a book of its own.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import Field
+
 from agents.artifacts import RoleName
-from agents.models.base import Usage
+from agents.models.base import Model, Request, Usage
+from agents.models.prices import Price, cost, find
+from tools.artifacts import Artifact, Record
+from tools.errors import BudgetError, SettingsError
+from tools.records import Records
+
+
+class Cap(Artifact):
+    """What may be spent; None: no cap."""
+
+    usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Dollars, by the prices in `agents/models/prices.yaml` and under `prices:`."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Read and written, those read from a cache included."""
+
+
+class Caps(Cap):
+    """Those of a whole run."""
+
+    per_iteration: Cap = Cap()
+    """For each iteration; v0 is one of its own. Reaching it ends the run, as any other cap does."""
+    per_role: dict[RoleName, Cap] = Field(default_factory=dict)
+    """For each role that is named here, over the whole run."""
+
+
+class Spent(Artifact):
+    """The sum of some exchanges."""
+
+    exchanges: int
+    input: int
+    """Tokens at the full price."""
+    cached: int
+    """Tokens read from a cache."""
+    written: int
+    """Tokens written to a cache."""
+    output: int
+    usd: float
+    """Of the exchanges whose cost is known."""
+    unknown: tuple[str, ...]
+    """Why the cost of the others is not, one sentence each; empty: all is known."""
+    seconds: float
+    """That the providers took."""
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input + self.cached + self.written + self.output
+
+    @property
+    def paid(self) -> bool:
+        """Whether a language model took part that is not free."""
+        return bool(self.usd or self.tokens or self.unknown)
+
+    def cost(self) -> str:
+        """Dollars, or why they are not known; never 0 for what is unknown."""
+        if not self.unknown:
+            return dollars(self.usd)
+        return "; ".join(([f"{dollars(self.usd)} and more"] if self.usd else []) + list(self.unknown))
+
+    def __str__(self) -> str:
+        return f"{self.tokens:,} tokens, {self.cost()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A reservation; two equal ones are two."""
+
+    role: RoleName
+    iteration: int
+    tokens: int
+    usd: float
 
 
 class Ledger:
-    """Counts what a run's exchanges took."""
+    """Keeps a run's exchanges within their caps. Safe for threads."""
 
-    def __init__(self) -> None:
-        self.settled: list[tuple[RoleName, Usage]] = []
+    def __init__(self, records: Records, caps: Caps | None = None, prices: Mapping[str, Price] | None = None) -> None:
+        """Without `prices` the cost of whatever is paid for is unknown."""
+        self.records = records
+        self.caps = caps or Caps()
+        self.prices = dict(prices or {})
+        self.iteration = 0
+        """That the exchanges are for; the graph sets it."""
+        self._held: set[Held] = set()
+        self._lock = threading.Lock()
 
-    def reserve(self, role: RoleName, bound: Usage) -> None:
-        """Set aside what an exchange takes at most; BudgetError when a cap would be passed."""
+    def spent(self, role: RoleName | None = None, iteration: int | None = None) -> Spent:
+        """By a role, in an iteration, or altogether."""
+        return total(
+            record
+            for record in exchanges(self.records)
+            if (role is None or record.payload["role"] == role) and (iteration is None or record.payload.get("iteration", 0) == iteration)
+        )
 
-    def settle(self, role: RoleName, usage: Usage) -> None:
-        """Put what it took in the place of what was reserved."""
-        self.settled.append((role, usage))
+    def cost(self, model: Model, usage: Usage) -> float | None:
+        """Dollars of `usage` by `model`; None: not known."""
+        if model.bills == "nothing":
+            return 0.0
+        if not tokens(usage):
+            return None if model.bills == "unseen" else 0.0
+        # A reply may name the model otherwise than it was ordered.
+        price = find(self.prices, usage.model) or find(self.prices, model.name)
+        return cost(price, usage) if price else None
+
+    @contextmanager
+    def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[None]:
+        """Hold what the exchange takes at most while it goes on, its record being made inside; BudgetError when a cap would be passed."""
+        if model.bills == "nothing":
+            yield
+            return
+        bound = model.bound(request)
+        held = Held(role, self.iteration, tokens(bound), self.cost(model, bound) or 0.0)
+        with self._lock:
+            self._refuse(held)
+            self._held.add(held)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.remove(held)
+
+    def check(self, role: RoleName, model: Model) -> None:
+        """SettingsError when a cap in dollars holds for the role and what its model costs cannot be known."""
+        cap = next((f"{name}.usd" for name, cap in self._caps(role) if cap.usd is not None), None)
+        if cap is None or model.bills == "nothing":
+            return
+        if model.bills == "unseen":
+            raise SettingsError(
+                f"{cap}: cannot be kept, for nobody sees what models.{role} costs; cap `tokens` instead, or the other roles under per_role"
+            )
+        if find(self.prices, model.name) is None:
+            named = f"model {model.name!r} of models.{role} has no price" if model.name else f"models.{role} names no model"
+            raise SettingsError(f"{cap}: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take the cap away")
+
+    def _caps(self, role: RoleName) -> tuple[tuple[str, Cap], ...]:
+        """Those that an exchange of the role is under, by their keys in the config."""
+        own = self.caps.per_role.get(role, Cap())
+        return ("budget", self.caps), ("budget.per_iteration", self.caps.per_iteration), (f"budget.per_role.{role}", own)
+
+    def _refuse(self, wanted: Held) -> None:
+        for name, cap in self._caps(wanted.role):
+            if cap.usd is None and cap.tokens is None:
+                continue
+            role = wanted.role if name.startswith("budget.per_role") else None
+            iteration = wanted.iteration if name == "budget.per_iteration" else None
+            past = self.spent(role, iteration)
+            others = [h for h in self._held if role in (None, h.role) and iteration in (None, h.iteration)]
+            where = f" in iteration {iteration}" if iteration is not None else ""
+            if cap.tokens is not None:
+                taken = past.tokens + sum(held.tokens for held in others)
+                if taken >= cap.tokens or taken + wanted.tokens > cap.tokens:
+                    said = f"{taken:,} of {cap.tokens:,} tokens are spent{where}", f"{wanted.tokens:,}"
+                    raise BudgetError(_sentence(f"{name}.tokens", wanted.role, *said))
+            if cap.usd is not None:
+                if past.unknown:
+                    raise BudgetError(f"{name}.usd: cannot be kept any more, {past.unknown[0]}")
+                taken_usd = math.fsum([past.usd, *(held.usd for held in others)])
+                if taken_usd >= cap.usd or taken_usd + wanted.usd > cap.usd:
+                    said = f"{dollars(taken_usd)} of {dollars(cap.usd)} are spent{where}", dollars(wanted.usd)
+                    raise BudgetError(_sentence(f"{name}.usd", wanted.role, *said))
+
+
+def _sentence(name: str, role: RoleName, spent: str, wanted: str) -> str:
+    return f"{name}: {spent}, and the next exchange of the {role} may take {wanted}"
+
+
+def exchanges(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Those of exchanges with models, those that failed after all and were paid for included."""
+    return tuple(record for record in records if record.kind in ("exchange", "failed_exchange"))
+
+
+def total(found: Iterable[Record]) -> Spent:
+    """The sum of exchanges."""
+    records = tuple(found)
+    usages = [Usage.model_validate(record.payload["usage"]) for record in records]
+    # Records of before there was a ledger are of the playbook, which is free.
+    costs = [record.payload.get("usd", 0.0) for record in records]
+    unknown = [_unknown(record, usage) for record, usage, usd in zip(records, usages, costs, strict=True) if usd is None]
+    return Spent(
+        exchanges=len(records),
+        input=sum(usage.input for usage in usages),
+        cached=sum(usage.cache_read for usage in usages),
+        written=sum(usage.cache_write + usage.cache_write_1h for usage in usages),
+        output=sum(usage.output for usage in usages),
+        usd=math.fsum(usd for usd in costs if usd is not None),
+        unknown=tuple(sorted(set(unknown))),
+        seconds=math.fsum(usage.seconds for usage in usages),
+    )
+
+
+def _unknown(record: Record, usage: Usage) -> str:
+    """Why the cost of an exchange is not known."""
+    return unpriced(usage.model) if tokens(usage) else unsaid(record.payload["provider"])
+
+
+def unpriced(model: str) -> str:
+    """The one sentence for a model without a price."""
+    return f"cost unknown: no price for model {model or 'without a name'}; add it under prices:"
+
+
+def unsaid(provider: str) -> str:
+    """The one sentence for a provider that does not count."""
+    return f"cost unknown: {provider} does not say what it takes"
+
+
+def tokens(usage: Usage) -> int:
+    """All that were read and written."""
+    return usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h + usage.output
+
+
+def dollars(usd: float) -> str:
+    """Cents and what is below them, as far as it matters."""
+    return f"${usd:,.2f}" if usd >= 10 else f"${usd:.4f}"

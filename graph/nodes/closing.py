@@ -18,7 +18,7 @@ from knowledge_base.artifacts import Attempt
 from tools import evidence, gate, roofline
 from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Passed, Record, Trial, Verdict
-from tools.errors import WorkspaceError
+from tools.errors import BudgetError, WorkspaceError
 from tools.records import key
 from tools.repository import having
 from tools.screen import screen
@@ -118,7 +118,12 @@ def _weighed_trial(state: State, services: Services) -> Trial | None:
 
 def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> gate.Veto | None:
     brief = GatekeeperBrief(task=services.task, diff=diff(incumbent, candidate))
-    answer = gatekeeper.review(services.agents["gatekeeper"], brief)
+    try:
+        answer = gatekeeper.review(services.agents["gatekeeper"], brief)
+    except BudgetError as error:
+        # Nobody looked, and nothing is accepted without a review.
+        services.out_of_budget(str(error))
+        return gate.Veto(quote="", reason=f"there was none ({error})")
     return gate.Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
 
 

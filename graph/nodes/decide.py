@@ -15,7 +15,7 @@ from graph.services import Services
 from graph.state import Branch, State
 from tools import evidence, mechanism
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
-from tools.errors import InfrastructureError, StorageError
+from tools.errors import BudgetError, InfrastructureError, StorageError
 
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured."""
@@ -26,10 +26,16 @@ def judge(branch: Branch, services: Services) -> State:
     if services.stopping.is_set():
         raise KeyboardInterrupt
     candidate = services.candidate(branch["candidate"], branch["iteration"])
-    trial = _measured(candidate, branch, services)
+    over = services.over_device_time()
+    if over:
+        # Those that were measured go on to the gate.
+        services.out_of_budget(over)
+    trial = Unmeasured(candidate=candidate.id, reason=over) if over else _measured(candidate, branch, services)
     record = services.keep(
         "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
     )
+    # What was found before a kill stays.
+    trial = Judged.model_validate(record.payload).trial
     services.emit("candidate", {"candidate": candidate.id, "outcome": trial.kind, "summary": describe(trial, candidate)})
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
 
@@ -68,7 +74,7 @@ def select(state: State, services: Services) -> State:
     passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
     if not passed:
         again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
-        fresh = bool(state.get("drafts"))
+        fresh = bool(state.get("drafts")) and not services.ended
         return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
     threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
     proven = [trial for trial in passed if trial.speedup.low > threshold]
@@ -94,14 +100,26 @@ def attribute(state: State, services: Services) -> State:
             trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)
             outcomes.append(_of_whole(method, check.present, trial, state))
         else:
-            outcomes.append(_of_ablation(method, check.present, _ablated(method, champion, made, state, services), state))
+            # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
+            try:
+                trial_without, why = _ablated(method, champion, made, state, services), "cannot be taken out alone"
+            except BudgetError as error:
+                trial_without, why = None, str(error)
+                services.out_of_budget(why)
+            outcomes.append(_of_ablation(method, check.present, trial_without, state, why))
     attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
     record = services.keep("attribution", attribution, iteration=state["iteration"], champion=champion.id)
     return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
 
 
 def _ablated(method: str, champion: Candidate, made: Plan, state: State, services: Services) -> Trial | None:
-    """The trial of the champion without `method` against the champion; None when it cannot be taken out alone."""
+    """The trial of the champion without `method` against the champion; None when it cannot be taken out alone.
+
+    BudgetError where it cannot be written or measured any more.
+    """
+    over = services.over_device_time()
+    if over:
+        raise BudgetError(over)
     brief = coder_brief(services, made, services.candidate(state["incumbent"]).source)
     simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix)
     if simplified is None:
@@ -128,9 +146,10 @@ def _of_whole(method: str, visible: bool | None, trial: Trial, state: State) -> 
     return _weighed(method, visible, trial.speedup, saved, state["incumbent"], state["noise_floor"])
 
 
-def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: State) -> MethodOutcome:
+def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: State, why: str) -> MethodOutcome:
+    """`why`: what kept the method from being taken out, where `trial` is None."""
     if not isinstance(trial, Passed):
-        note = "cannot be taken out alone" if trial is None else f"the kernel without it: {trial.reason}"
+        note = why if trial is None else f"the kernel without it: {trial.reason}"
         status: Literal["implementation_failed", "unattributed"] = "implementation_failed" if visible is False else "unattributed"
         ablation = trial.candidate if trial else None
         return MethodOutcome(method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note)
@@ -183,5 +202,8 @@ def learn(state: State, services: Services) -> State:
     memory = VersionMemory.model_validate_json(path.read_bytes())
     for attempt in memory.attempts:
         services.experience.add(attempt)
-    stop = Routes(services.settings).exhausted(state, services.wall_s())
+    over = services.over_budget()
+    stop = state.get("stop") or Routes(services.settings).exhausted(state, over)
+    if over and stop == "budget":
+        services.out_of_budget(over)
     return State(stop=stop, summary=f"{len(memory.attempts)} outcomes kept{f'; stop: {stop}' if stop else ''}")

@@ -69,4 +69,5 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         unavailable=contest.result.unavailable,
         disturbed=evidence.contest_disturbed((record,)),
         wall_s=services.wall_s(),
+        spent_device_s=services.device_s(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from agents import profiler_analyst
-from agents.artifacts import AnalystBrief
+from agents.artifacts import Analysis, AnalystBrief
 from graph import cited, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
@@ -17,7 +17,7 @@ from knowledge_base.names import metrics
 from tools import evidence, roofline, rules
 from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Target, UnknownSpec
 from tools.environment import Environment
-from tools.errors import SettingsError
+from tools.errors import BudgetError, SettingsError
 from tools.records import key
 
 ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -121,11 +121,12 @@ def profile(state: State, services: Services) -> State:
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
     routes = Routes(services.settings)
-    stop = routes.good_enough({**state, **update}) or routes.exhausted(state, services.wall_s())
+    over = services.over_budget()
+    stop = routes.good_enough({**state, **update}) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     update["summary"] = f"{found.bottleneck}-bound, headroom {percent(found.headroom.total)}; {names}"
     if stop and not state.get("stop"):
-        update["stop"] = stop
+        update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:
         commit_baseline(state, services, record)
     return update
@@ -148,7 +149,6 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
     brief = AnalystBrief(
         source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records), specs=specs
     )
-    analysis = profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
     inspection = Inspection(
         candidate=candidate.id,
         profiles=profiles,
@@ -161,9 +161,19 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
         headroom=whole,
         target=target,
         published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
-        analysis=analysis,
+        analysis=_analysed(services, brief),
     )
     return inspection, (calibration.id, *records)
+
+
+def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
+    """The analysis; where it cannot be paid for, the findings as they came: the run ends in order with what was measured."""
+    try:
+        return profiler_analyst.analyse(services.agents["profiler_analyst"], brief)
+    except BudgetError as error:
+        services.out_of_budget(str(error))
+        ranking = tuple(dict.fromkeys(finding.rule for finding in brief.findings))
+        return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
 
 
 def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:

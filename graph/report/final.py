@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from agents.models.ledger import exchanges as of
+from agents.models.ledger import total
 from graph import cited
 from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet
 from graph.report.render import render
-from graph.report.summary import versions
+from graph.report.summary import by_role, versions
 from graph.services import Services
 from graph.state import State
 from tools.artifacts import Verdict
@@ -44,8 +46,9 @@ def report(state: State, services: Services) -> str:
         for outcome in attribution.methods:
             retrospective[outcome.status].append(f"{outcome.method} (v{iteration})")
     last = inspections.get(state["incumbent"])
-    # By id: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
-    exchanges = sorted((record for record in services.records if record.kind == "exchange"), key=lambda record: record.id)
+    # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
+    exchanges = sorted(of(services.records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id))
+    models = by_role(services.records)
     sheet = SpecSheet.model_validate(services.records.get(state["specs"]).payload)
     return render(
         "report.md",
@@ -68,7 +71,11 @@ def report(state: State, services: Services) -> str:
         # Rendered again later the report must still come out, so that it says which citations no longer hold instead of refusing.
         changed=[spec.metric for spec, _ in cited.stale(sheet, services.wiki)],
         wall_s=benchmark_of.wall_s if benchmark_of else services.wall_s(),
-        tokens=sum(r.payload["usage"][side] for r in exchanges for side in ("input", "output")),
+        device_s=benchmark_of.spent_device_s if benchmark_of else services.device_s(),
+        by_role=models,
+        spent=total(r for r in exchanges if r.payload["role"] in models),
+        caps=services.settings.budget.named(),
+        reached=services.ended,
         exchanges=exchanges,
         settings=services.settings,
         workspace=services.workspace.root.name,

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.models.ledger import dollars
 from tools.artifacts import Interval
 
 if TYPE_CHECKING:
@@ -83,5 +84,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "si": si, "dims": dims})
+    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "si": si, "dims": dims, "dollars": dollars})
     return environment

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from graph.artifacts import FinalBenchmark, VersionMemory
+from agents.models.ledger import Spent, dollars, exchanges, total
+from graph import events as event_log
+from graph.artifacts import FinalBenchmark, Reached, VersionMemory
 from graph.report.render import gain, ratio
 from graph.state import State
 from graph.workspace import Workspace
 from tools.artifacts import UNBOUNDED, Artifact, Interval
-from tools.records import Records
+from tools.languages.base import LANGUAGES, Language
+from tools.records import Records, key
+from tools.registry import load
+from tools.task import Loaded
 
 
 class Summary(Artifact):
@@ -34,6 +40,24 @@ class Summary(Artifact):
     commits: tuple[str, ...]
     disturbed: bool = Field(default=False, exclude=True)
     """Others kept the machine busy while the final benchmark ran."""
+    budget_reached: str | None = None
+    """The cap that ended the run, in one sentence."""
+    usd: float | None = None
+    """What models cost; None: not known, `cost_unknown` says why."""
+    cost_unknown: tuple[str, ...] = ()
+    tokens: int = 0
+    """That models read and wrote, those from a cache included."""
+    device_s: float | None = None
+    """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
+    wall_s: float = 0.0
+    """Over all processes of the run."""
+
+    def spent(self) -> str:
+        """What the run took, in one line."""
+        cost = "; ".join(self.cost_unknown) if self.usd is None else dollars(self.usd)
+        models = f"{self.tokens:,} tokens, {cost}" if self.tokens or self.usd or self.cost_unknown else "no language model was paid"
+        device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
+        return f"{models}; wall time {self.wall_s:.0f} s{device}"
 
     def sentence(self) -> str:
         """The last line of a run."""
@@ -43,7 +67,11 @@ class Summary(Artifact):
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
             return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
         seen = f"; see {report}" if report.exists() else ""
-        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {self.stop_reason or 'not yet'}{seen}"
+        why = ""
+        if self.budget_reached:
+            last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
+            why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
+        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {self.stop_reason or 'not yet'}{why}{seen}"
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
@@ -59,8 +87,12 @@ def summarise(root: Path, state: State) -> Summary:
     from tools.repository import Repository
 
     benchmark = None
+    records = Records(root)
     if state.get("report"):
-        benchmark = FinalBenchmark.model_validate(Records(root).get(state["report"]).payload)
+        benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
+    reached = records.find(key("budget"))
+    models = total(exchanges(records))
+    log = event_log.read(root / ".kernelwright" / "events.jsonl")
     overall = benchmark.overall.get("baseline") if benchmark else None
     return Summary(
         status="finished" if state.get("report") else "unfinished",
@@ -72,8 +104,30 @@ def summarise(root: Path, state: State) -> Summary:
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
         disturbed=benchmark.disturbed if benchmark else False,
+        budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
+        usd=None if models.unknown else round(models.usd, 6),
+        cost_unknown=models.unknown,
+        tokens=models.tokens,
+        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log),
+        wall_s=benchmark.wall_s if benchmark else event_log.wall_s(log),
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
     )
+
+
+def by_role(records: Records) -> dict[str, Spent]:
+    """What each role that a language model answered for took."""
+    found = exchanges(records)
+    spent = {role: total(r for r in found if r.payload["role"] == role) for role in sorted({r.payload["role"] for r in found})}
+    return {role: sum_ for role, sum_ in spent.items() if sum_.paid}
+
+
+def _device_s(records: Records, log: Sequence[event_log.Event]) -> float | None:
+    """Seconds of jobs on the device of the task's language."""
+    task = records.find(key("task")) or records.find(key("loaded"))
+    if task is None:
+        return None
+    language = load(LANGUAGES, Loaded.model_validate(task.payload).task.language, Language, key="language")  # type: ignore[type-abstract]
+    return event_log.device_s(log).get(language.device, 0.0)
 
 
 def versions(root: Path) -> tuple[VersionMemory, ...]:
@@ -113,4 +167,7 @@ def show(path: Path, *, as_json: bool) -> str:
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {ratio(memory.speedup):<26} {what}{masked}")
+    caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
+    lines.append(f"spent: {summary.spent()}; caps: {caps}")
+    lines += [f"       {role}: {spent}" for role, spent in by_role(workspace.records).items()]
     return "\n".join(lines)

@@ -22,7 +22,7 @@ PLACES = {
     "judge": ("stage",),
     "commit": ("state", "iteration"),
     "record": ("kind",),
-    "exchange": ("role",),
+    "exchange": ("role", "state"),
     "job": ("argv", "state"),
 }
 

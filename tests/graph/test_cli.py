@@ -34,6 +34,7 @@ from tools.repository import Repository
 from tools.task import thaw
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits"}
+KEYS |= {"budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
 
 
 def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -96,7 +97,8 @@ def test_quiet_prints_the_object_alone(copied: Path, capsys: pytest.CaptureFixtu
 def test_show(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     lines = succeeded(capsys, "show", str(finished.root)).splitlines()
     assert lines[0] == finished.stdout.splitlines()[-2]
-    assert [line.split()[0] for line in lines[1:]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
+    assert lines[-1].startswith("spent: no language model was paid; wall time ") and lines[-1].endswith("; caps: wall_s 3600 s")
+    assert [line.split()[0] for line in lines[1:-1]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
     assert succeeded(capsys, "show", str(finished.root), "--json").strip() == finished.stdout.splitlines()[-1]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from agents.models.ledger import Ledger
 from graph.build import _timed
 from graph.console import Live, Plain
 from graph.events import Event, Events, read
 from graph.services import Services
 from graph.state import State
+from tools.records import Records
 
 
 def event(kind: str, **details: str) -> Event:
@@ -43,7 +46,7 @@ def test_live_lines_survive_narrow_and_wide_terminals(width: int) -> None:
     assert "memory-bound" in out.getvalue() and "v1 profile" in out.getvalue()
 
 
-def test_iterations_never_go_backwards() -> None:
+def test_iterations_never_go_backwards(tmp_path: Path) -> None:
     """A plan with nothing left gives its iteration back, and the end belongs to none."""
 
     def plan(state: State, services: Services) -> State:
@@ -53,7 +56,7 @@ def test_iterations_never_go_backwards() -> None:
         return State(summary="done")
 
     lines: list[str] = []
-    told = SimpleNamespace(emit=lambda kind, details: Plain(lines.append)(event(kind, **details)))
+    told = SimpleNamespace(emit=lambda kind, details: Plain(lines.append)(event(kind, **details)), ledger=Ledger(Records(tmp_path)))
     for name, work, iteration in (("plan", plan, 2), ("finalise", finalise, 1)):
         _timed(name, work)(State(iteration=iteration), SimpleNamespace(context=told))
     assert [line.split()[:2] for line in lines] == [["2", "plan"], ["finalise", "0.00"]]

@@ -67,14 +67,21 @@ def test_good_enough_by_speedup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "wall_s", "reason"),
+    ("values", "over", "reason"),
     [
-        ({}, 1.0, None),
-        ({}, 1e9, "budget"),
-        ({"iteration": 8}, 1.0, "iterations"),
-        ({"stale": 2}, 1.0, "patience"),
-        ({"stale": 2}, 1e9, "budget"),
+        ({}, None, None),
+        ({}, "budget.wall_s: 9 s of 9 s are spent", "budget"),
+        ({"iteration": 8}, None, "iterations"),
+        ({"stale": 2}, None, "patience"),
+        ({"stale": 2}, "budget.wall_s: 9 s of 9 s are spent", "budget"),
     ],
 )
-def test_caps(values: dict[str, object], wall_s: float, reason: str | None) -> None:
-    assert ROUTES.exhausted(State(**{**state(), **values}), wall_s) == reason
+def test_caps(values: dict[str, object], over: str | None, reason: str | None) -> None:
+    assert ROUTES.exhausted(State(**{**state(), **values}), over) == reason
+
+
+def test_no_node_that_could_go_on_does_so_with_the_budget_at_its_end() -> None:
+    ended = {**state(), "stop": "budget"}
+    assert ROUTES.after_evidence(State(**ended)) == ROUTES.after_plan(State(**ended)) == ROUTES.after_profile(State(**ended)) == "finalise"
+    assert ROUTES.after_select(State(**{**ended, "rewrite": True})) == "gate"
+    assert ROUTES.to_judges(State(**{**ended, "drafts": []})) == "gate"

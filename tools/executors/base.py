@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from tools.artifacts import Device, DeviceKind, Finished, Job
 from tools.errors import SettingsError
@@ -36,7 +37,7 @@ class Executor(ABC):
     def close(self) -> None:
         """End warm processes and give back locks. Safe to call twice."""
 
-    def __enter__(self) -> Executor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

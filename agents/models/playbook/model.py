@@ -42,6 +42,7 @@ class Playbook(Model):
     """No options. Deterministic: the same request has the same answer."""
 
     reads = "brief"
+    bills = "nothing"
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)

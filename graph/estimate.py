@@ -1,0 +1,169 @@
+"""What a run may cost, told before it: the prompts as they would be rendered for this task, and assumptions where nothing is known yet."""
+
+from __future__ import annotations
+
+from agents.artifacts import (
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    Dossier,
+    GatekeeperBrief,
+    Hypothesis,
+    Movement,
+    Plan,
+    PlannedMethod,
+    PlannerBrief,
+    RetrieverBrief,
+    RoleName,
+)
+from agents.base import Agent
+from agents.models.base import CHARACTERS_PER_TOKEN, Usage
+from agents.models.ledger import tokens, unpriced, unsaid
+from agents.prompting import blocks
+from graph.settings import Settings
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Artifact, Headroom, Task
+from tools.roofline import budget
+
+METHODS, PASSAGES = 12, 14
+"""Of a dossier: as many as the quickstart's first iteration finds."""
+GROWTH = 2
+"""A faster kernel's length over that of the user's own."""
+ANSWERS = {"Queries": 300, "Analysis": 600, "Plan": 1500, "Review": 200}
+"""Tokens of an answer that holds no kernel, in round figures."""
+ASSUMED = (
+    f"{CHARACTERS_PER_TOKEN} characters a token, no cache, no thinking, no tools, nothing asked again; "
+    "every iteration accepted and each of its methods taken out once; "
+    f"{METHODS} methods and {PASSAGES} passages retrieved, no findings and no earlier attempts in the prompts; "
+    f"kernels {GROWTH} times as long as yours, other answers of {min(ANSWERS.values())} to {max(ANSWERS.values())} tokens"
+)
+
+
+class Row(Artifact):
+    """The exchanges of one role in an iteration."""
+
+    role: RoleName
+    model: str
+    exchanges: int
+    input: int
+    output: int
+    usd: float | None
+    """None: the cost is not known, `unknown` says why."""
+    unknown: str = ""
+
+
+class Estimate(Artifact):
+    """For an iteration; times `iterations`, and what v0 takes, for the run."""
+
+    rows: tuple[Row, ...]
+    """Of the roles that are paid; none: nothing is."""
+    first: Row | None
+    """The analyst's exchange about v0, where it is paid."""
+    iterations: int
+
+    @property
+    def iteration_tokens(self) -> int:
+        return sum(row.input + row.output for row in self.rows)
+
+    @property
+    def run_tokens(self) -> int:
+        return self.iterations * self.iteration_tokens + (self.first.input + self.first.output if self.first else 0)
+
+    @property
+    def iteration_usd(self) -> float:
+        """Of the roles whose cost is known."""
+        return sum(row.usd or 0.0 for row in self.rows)
+
+    @property
+    def run_usd(self) -> float:
+        return self.iterations * self.iteration_usd + ((self.first.usd or 0.0) if self.first else 0.0)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Why the cost of some roles is not in it."""
+        return tuple(dict.fromkeys(row.unknown for row in self.rows if row.unknown))
+
+
+def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent]) -> Estimate:
+    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models."""
+    paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
+    asked = _asked(settings, task, guide) if paid else ()
+    rows = tuple(_row(role, agent, asked) for role, agent in paid.items())
+    first = next((row for row in rows if row.role == "profiler_analyst"), None)
+    return Estimate(rows=rows, first=first, iterations=settings.search.iterations)
+
+
+Asked = tuple[RoleName, Brief, str, int, int]
+"""Role, brief, answer type, exchanges of the kind in an iteration, tokens of the answer."""
+
+
+def _row(role: RoleName, agent: Agent, asked: tuple[Asked, ...]) -> Row:
+    model = agent.model
+    usages = []
+    for _, brief, answer, times, output in (one for one in asked if one[0] == role):
+        texts = [block.text for block in blocks(role, brief, answer)] if model.reads == "prompt" else [brief.model_dump_json()]
+        usage = Usage(model=model.name, input=sum(map(len, texts)) // CHARACTERS_PER_TOKEN, output=output)
+        usages += [usage] * times
+    costs = [agent.ledger.cost(model, usage) for usage in usages]
+    missing = any(usd is None for usd in costs)
+    unseen = model.bills == "unseen"
+    return Row(
+        role=role,
+        model=model.name or type(model).__name__,
+        exchanges=len(usages),
+        input=sum(usage.input for usage in usages),
+        output=sum(tokens(usage) - usage.input for usage in usages),
+        usd=None if missing else sum(usd for usd in costs if usd is not None),
+        unknown=(unsaid(type(model).__name__) if unseen else unpriced(model.name)) if missing else "",
+    )
+
+
+def _asked(settings: Settings, task: Task, guide: Wiki) -> tuple[Asked, ...]:
+    search = settings.search
+    source = task.baseline or ""
+    pages = [
+        page for page in guide.pages if page.head.type == "method" and (not page.head.languages or task.language in page.head.languages)
+    ]
+    methods = tuple(sorted(pages, key=lambda page: (-page.head.priority, page.head.id))[:METHODS])
+    unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
+    plan = Plan(methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]), variants=search.variants)
+    planner = PlannerBrief(
+        task=task,
+        source=source,
+        findings=(),
+        headroom=unknown,
+        dossier=Dossier(queries=(), passages=guide.passages()[:PASSAGES], methods=methods, attempts=()),
+        tried=(),
+        budget=budget(unknown, search.methods_per_iteration, search.methods_per_axis),
+        methods_per_iteration=search.methods_per_iteration,
+        variants=search.variants,
+        records=(),
+    )
+    coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=())
+    kernel = GROWTH * len(source) // CHARACTERS_PER_TOKEN
+    # Taking the only method out leaves the incumbent, which nobody needs to write.
+    ablations = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
+    return (
+        ("knowledge_retriever", RetrieverBrief(task=task, findings=(), bottleneck="memory"), "Queries", 1, ANSWERS["Queries"]),
+        ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
+        ("coder", coder, "Drafts", 1, search.variants * kernel),
+        ("coder", coder, "Drafts", ablations, kernel),
+        ("gatekeeper", GatekeeperBrief(task=task, diff=source * (1 + GROWTH)), "Review", 1, ANSWERS["Review"]),
+        (
+            "profiler_analyst",
+            AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=()),
+            "Analysis",
+            1,
+            ANSWERS["Analysis"],
+        ),
+    )
+
+
+def _planned(method: str) -> PlannedMethod:
+    hypothesis = Hypothesis(
+        change=f"Apply {method}.",
+        rationale="As its page says.",
+        citations=(f"<gpu-wiki>/methods/{method}.md:1",),
+        expected=(Movement(metric="time", direction="down", factor=0.8, confidence=0.5),),
+    )
+    return PlannedMethod(method=method, axis="memory", hypothesis=hypothesis)

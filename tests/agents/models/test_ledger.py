@@ -1,0 +1,366 @@
+"""The ledger: spent is what the records say, whatever crashes, and no cap is passed by more than an exchange took beyond its own bound."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.artifacts import GatekeeperBrief, Review, RoleName
+from agents.base import Agent, open_model
+from agents.models.base import Answered, Model, Request, Unfit, Usage
+from agents.models.ledger import Cap, Caps, Ledger, dollars, exchanges, tokens, total
+from agents.models.prices import LongPrompt, Price, cost, find, published
+from tests.contracts.conftest import task
+from tools.artifacts import Artifact, Record
+from tools.errors import BudgetError, ProviderError, SettingsError
+from tools.languages.cpp import Cpp
+from tools.records import Records
+
+TASK = task(Cpp())
+PRICES = {"made-up": Price(input=10, output=50, cache_read=1)}
+ROLES: tuple[RoleName, ...] = get_args(RoleName)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nobody catches it."""
+
+
+class Step(Artifact):
+    """One exchange that somebody wants."""
+
+    role: RoleName
+    iteration: int
+    bound: Usage
+    took: Usage
+    ends: str
+
+
+class Scripted(Model):
+    """Takes what the step says, and ends as it says."""
+
+    reads = "brief"
+    step: Step
+
+    def ask(self, request: Request) -> Answered:
+        if self.step.ends == "fails":
+            raise ProviderError("models.coder: out of order")
+        if self.step.ends == "fails and is paid":
+            error = ProviderError("models.coder: declined")
+            error.usage = self.step.took.model_dump()
+            raise error
+        if self.step.ends == "killed before the record":
+            raise Killed
+        return Answered(answer=Review(), usage=self.step.took)
+
+    def bound(self, request: Request) -> Usage:
+        return self.step.bound
+
+
+def usages(most: int) -> st.SearchStrategy[Usage]:
+    counts = st.integers(0, most)
+    return st.builds(Usage, model=st.just("made-up"), input=counts, cache_read=counts, cache_write=counts, output=counts)
+
+
+ENDS = ("answers", "fails", "fails and is paid", "killed before the record", "killed after the record")
+STEPS = st.builds(
+    Step,
+    role=st.sampled_from(ROLES[:2]),
+    iteration=st.integers(0, 1),
+    bound=usages(1000),
+    took=usages(1000),
+    ends=st.sampled_from(ENDS),
+)
+CAP = st.builds(Cap, usd=st.none() | st.floats(1e-4, 0.2), tokens=st.none() | st.integers(1, 9000))
+CAPS = st.builds(
+    Caps,
+    usd=st.none() | st.floats(1e-4, 0.2),
+    tokens=st.none() | st.integers(1, 9000),
+    per_iteration=CAP,
+    per_role=st.dictionaries(st.sampled_from(ROLES[:2]), CAP),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=10), caps=CAPS)
+def test_spent_is_what_the_records_say_and_caps_hold(steps: list[Step], caps: Caps) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        records = Records(Path(folder))
+        ledger = Ledger(records, caps, PRICES)
+        paid: list[Step] = []
+        for number, step in enumerate(steps):
+            ledger.iteration = step.iteration
+            before = len(paid)
+            made = ledger.spent()
+            try:
+                carried_out(step, number, records, ledger, paid)
+            except Killed:
+                # The next process knows the records and nothing else.
+                records = Records(Path(folder))
+                ledger = Ledger(records, caps, PRICES)
+            except BudgetError as error:
+                assert "\n" not in str(error) and str(error).startswith("budget")
+                assert len(paid) == before and ledger.spent() == made, "nothing is taken by an exchange that was refused"
+            assert ledger.spent() == Ledger(Records(Path(folder)), caps, PRICES).spent()
+            holds(caps, paid, ledger)
+
+
+def carried_out(step: Step, number: int, records: Records, ledger: Ledger, paid: list[Step]) -> None:
+    def added(record: Record) -> None:
+        if record.kind in ("exchange", "failed_exchange"):
+            paid.append(step)
+        if step.ends == "killed after the record":
+            raise Killed
+
+    records.added = added
+    model = Scripted({"model": "made-up"})
+    model.step = step
+    agent = Agent(step.role, model, records, lambda kind, details: None, ledger)
+    try:
+        agent.ask(GatekeeperBrief(task=TASK, diff=str(number)), Review)
+    except ProviderError:
+        assert step.ends.startswith("fails")
+    # The next one finds nothing held that is over.
+    assert not ledger._held
+
+
+def holds(caps: Caps, paid: list[Step], ledger: Ledger) -> None:
+    every: list[tuple[Cap, RoleName | None, int | None]] = [(caps, None, None)]
+    every += [(caps.per_iteration, None, iteration) for iteration in (0, 1)]
+    every += [(cap, role, None) for role, cap in caps.per_role.items()]
+    for cap, role, iteration in every:
+        own = [step for step in paid if role in (None, step.role) and iteration in (None, step.iteration)]
+        spent = ledger.spent(role, iteration)
+        assert spent.exchanges == len(own) and spent.tokens == sum(tokens(step.took) for step in own)
+        assert spent.usd == pytest.approx(sum(dollar(step.took) for step in own)) and not spent.unknown
+        if cap.tokens is not None:
+            assert spent.tokens <= cap.tokens + beyond(own, tokens)
+        if cap.usd is not None:
+            assert spent.usd <= cap.usd + beyond(own, dollar) + 1e-9
+
+
+def beyond(own: list[Step], measure: Callable[[Usage], float]) -> float:
+    return max((max(0.0, measure(step.took) - measure(step.bound)) for step in own), default=0.0)
+
+
+def dollar(usage: Usage) -> float:
+    return cost(PRICES["made-up"], usage)
+
+
+def agent(
+    tmp_path: Path, caps: Caps, role: RoleName = "coder", bound: int = 100, took: int = 100, options: dict[str, Any] | None = None
+) -> tuple[Agent, Ledger]:
+    records = Records(tmp_path)
+    ledger = Ledger(records, caps, PRICES)
+    model = Scripted({"model": "made-up"} if options is None else options)
+    name = model.name
+    model.step = Step(
+        role=role, iteration=0, bound=Usage(model=name, input=bound), took=Usage(model=name, input=took, seconds=2.0), ends="answers"
+    )
+    return Agent(role, model, records, lambda kind, details: None, ledger), ledger
+
+
+def ask(one: Agent, diff: str) -> None:
+    one.ask(GatekeeperBrief(task=TASK, diff=diff), Review)
+
+
+@pytest.mark.parametrize(
+    ("caps", "name", "spent"),
+    [
+        (Caps(tokens=250), "budget.tokens", "200 of 250 tokens"),
+        (Caps(usd=0.0025), "budget.usd", "$0.0020 of $0.0025"),
+        (Caps(per_role={"coder": Cap(tokens=250)}), "budget.per_role.coder.tokens", "200 of 250 tokens"),
+        (Caps(per_role={"coder": Cap(usd=0.0025)}), "budget.per_role.coder.usd", "$0.0020 of $0.0025"),
+        (Caps(per_iteration=Cap(tokens=250)), "budget.per_iteration.tokens", "200 of 250 tokens are spent in iteration 0"),
+        (Caps(per_iteration=Cap(usd=0.0025)), "budget.per_iteration.usd", "$0.0020 of $0.0025 are spent in iteration 0"),
+    ],
+)
+def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Caps, name: str, spent: str) -> None:
+    one, ledger = agent(tmp_path, caps)
+    ask(one, "a")
+    ask(one, "b")
+    with pytest.raises(BudgetError) as caught:
+        ask(one, "c")
+    said = str(caught.value)
+    assert said.startswith(f"{name}: ") and spent in said and "coder may take" in said
+    assert ("100" if name.endswith("tokens") else "$0.0010") in said.rsplit("may take", 1)[1]
+    # What was answered before is not asked, nor paid for, again.
+    ask(one, "b")
+    assert ledger.spent().tokens == 200
+
+
+def test_caps_of_a_role_and_an_iteration_leave_the_others_alone(tmp_path: Path) -> None:
+    caps = Caps(per_role={"coder": Cap(tokens=150)}, per_iteration=Cap(tokens=300))
+    coder, ledger = agent(tmp_path, caps)
+    planner = Agent("planner", coder.model, coder.records, coder.emit, ledger)
+    ask(coder, "a")
+    with pytest.raises(BudgetError, match="per_role"):
+        ask(coder, "b")
+    ask(planner, "a")
+    ask(planner, "b")
+    with pytest.raises(BudgetError, match="per_iteration"):
+        ask(planner, "c")
+    ledger.iteration = 1
+    ask(planner, "c")
+    assert ledger.spent("planner").tokens == 300 and ledger.spent(iteration=1).tokens == 100
+
+
+def test_a_cap_is_reached_even_by_a_provider_that_knows_no_bound(tmp_path: Path) -> None:
+    one, _ = agent(tmp_path, Caps(tokens=150), bound=0)
+    ask(one, "a")
+    ask(one, "b")
+    with pytest.raises(BudgetError, match="200 of 150"):
+        ask(one, "c")
+
+
+def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
+    """Ten at once, room for three: three are let in while none has settled."""
+    records = Records(tmp_path)
+    ledger = Ledger(records, Caps(tokens=350), PRICES)
+    go, admitted, refused = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
+    let_in: list[int] = []
+
+    class Slow(Scripted):
+        def ask(self, request: Request) -> Answered:
+            let_in.append(1)
+            admitted.release()
+            assert go.wait(60)
+            return super().ask(request)
+
+    model = Slow({"model": "made-up"})
+    usage = Usage(model="made-up", input=100)
+    model.step = Step(role="coder", iteration=0, bound=usage, took=usage, ends="answers")
+
+    def work(number: int) -> None:
+        try:
+            ask(Agent("coder", model, records, lambda kind, details: None, ledger), str(number))
+        except BudgetError:
+            refused.release()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    assert all(refused.acquire(timeout=60) for _ in range(7)) and all(admitted.acquire(timeout=60) for _ in range(3))
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(let_in) == 3 and ledger.spent().tokens == 300
+
+
+# ---------------------------------------------------------------- prices
+
+
+def test_what_tokens_cost() -> None:
+    price = Price(input=4, output=20, cache_read=0.2, cache_write=5, cache_write_1h=8)
+    usage = Usage(input=1000, cache_read=10_000, cache_write=2000, cache_write_1h=3000, output=500)
+    assert cost(price, usage) == pytest.approx((4000 + 2000 + 10_000 + 24_000 + 10_000) / 1e6)
+    # What is not said costs what it costs without a cache.
+    assert cost(Price(input=4, output=20), usage) == pytest.approx((16_000 * 4 + 10_000) / 1e6)
+    tier = Price(input=1, output=2, long_prompt=LongPrompt(above=100, times=5))
+    assert cost(tier, Usage(input=100, output=10)) == pytest.approx(120e-6)
+    assert cost(tier, Usage(input=60, cache_read=41, output=10)) == pytest.approx(5 * 121e-6)
+
+
+def test_published_prices_are_dated_and_in_order() -> None:
+    table = published()
+    assert table
+    for model, price in table.items():
+        assert price.source and price.date, model
+        assert price.cache_read is not None and price.cache_write is not None and price.cache_write_1h is not None, model
+        assert 0 < price.cache_read < price.input < price.cache_write < price.cache_write_1h < price.output, model
+
+
+def test_a_dated_name_has_the_price_of_the_model() -> None:
+    assert find(PRICES, "made-up-20261103") == find(PRICES, "made-up@20261103") == PRICES["made-up"]
+    assert find(PRICES, "made-up-2") is None and find(PRICES, "") is None
+
+
+def test_an_unknown_model_has_tokens_and_no_dollars(tmp_path: Path) -> None:
+    one, ledger = agent(tmp_path, Caps(), options={"model": "nobody-knows"})
+    ask(one, "a")
+    spent = ledger.spent()
+    assert spent.tokens == 100 and spent.cost() == "cost unknown: no price for model nobody-knows; add it under prices:"
+    (record,) = exchanges(ledger.records)
+    assert record.payload["usd"] is None
+    known, _ = agent(tmp_path, Caps())
+    ask(known, "b")
+    both = total(Records(tmp_path))
+    assert both.cost().startswith(f"{dollars(0.001)} and more; cost unknown") and "0.0000" not in both.cost()
+
+
+class Unseen(Scripted):
+    bills = "unseen"
+
+
+def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
+    one, ledger = agent(tmp_path, Caps())
+    unseen = Unseen({})
+    unseen.step = one.model.step.model_copy(update={"took": Usage(model="some-agent")})  # type: ignore[attr-defined]
+    ask(Agent("coder", unseen, one.records, one.emit, ledger), "a")
+    assert ledger.spent().cost() == "cost unknown: Unseen does not say what it takes" and ledger.spent().paid
+
+
+@pytest.mark.parametrize(
+    ("caps", "model", "said"),
+    [
+        (
+            Caps(usd=1),
+            Scripted({"model": "nobody-knows"}),
+            "budget.usd: .*'nobody-knows' of models.coder has no price; add it under prices:",
+        ),
+        (Caps(per_iteration=Cap(usd=1)), Scripted({"model": "nobody-knows"}), "budget.per_iteration.usd: .*'nobody-knows'"),
+        (Caps(per_role={"coder": Cap(usd=1)}), Scripted({}), "budget.per_role.coder.usd: .*models.coder names no model"),
+        (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder costs"),
+    ],
+)
+def test_dollars_cannot_be_capped_where_they_are_not_known(tmp_path: Path, caps: Caps, model: Model, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
+
+
+def test_what_can_be_kept_is_let_through(tmp_path: Path) -> None:
+    free = open_model("coder", {"provider": "playbook"})
+    for caps, model in (
+        (Caps(usd=1), free),
+        (Caps(usd=1), Scripted({"model": "made-up-20260101"})),
+        (Caps(tokens=1), Unseen({})),
+        (Caps(per_role={"planner": Cap(usd=1)}), Unseen({})),
+    ):
+        Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
+
+
+def test_the_playbook_answers_with_every_cap_reached(tmp_path: Path) -> None:
+    one, ledger = agent(tmp_path, Caps(tokens=100, usd=0.001))
+    ask(one, "a")
+    with pytest.raises(BudgetError):
+        ask(one, "b")
+    playbook = Agent("gatekeeper", open_model("gatekeeper", {"provider": "playbook"}), one.records, one.emit, ledger)
+    ask(playbook, "b")
+    assert ledger.spent().exchanges == 2 and ledger.spent("gatekeeper").cost() == "$0.0000" and not ledger.spent("gatekeeper").paid
+
+
+def test_a_faulty_answer_that_was_paid_for_is_used_where_no_other_can_be_paid(tmp_path: Path) -> None:
+    one, _ = agent(tmp_path, Caps(tokens=150))
+    answer = one.ask(GatekeeperBrief(task=TASK, diff="a"), Review, lambda review: ("quote: is missing",))
+    assert answer == Review()
+
+
+def test_nothing_is_made_of_what_cannot_be_read(tmp_path: Path) -> None:
+    """An unfit reply is paid for too; the repair that cannot be is not begun."""
+
+    class Mumbling(Scripted):
+        def ask(self, request: Request) -> Unfit:  # type: ignore[override]
+            return Unfit(faults=("not JSON",), said="hm", usage=self.step.took)
+
+    one, ledger = agent(tmp_path, Caps(tokens=150))
+    mumbling = Mumbling(one.model.options)
+    mumbling.step = one.model.step  # type: ignore[attr-defined]
+    with pytest.raises(BudgetError):
+        ask(Agent("coder", mumbling, one.records, one.emit, ledger), "a")
+    assert ledger.spent().tokens == 100

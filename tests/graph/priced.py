@@ -1,0 +1,28 @@
+"""A provider that answers as the playbook does and says that it took tokens: `provider: tests.graph.priced:Priced`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agents.models.base import Answered, Model, Request, Usage
+from agents.models.playbook.model import answer
+
+
+class Priced(Model):
+    """Options: `model`, and `log`, a file that gets a line for each exchange that was really made (and so paid for)."""
+
+    reads = "brief"
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        self.log = Path(options["log"])
+
+    def ask(self, request: Request) -> Answered:
+        with self.log.open("a") as file:
+            file.write(f"{request.role}\n")
+        usage = Usage(model=self.name, input=1000, cache_read=500, cache_write=100, output=200, seconds=0.5)
+        return Answered(answer=answer(request.brief), usage=usage)
+
+    def bound(self, request: Request) -> Usage:
+        return Usage(model=self.name, input=1600, output=400)

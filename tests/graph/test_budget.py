@@ -1,0 +1,266 @@
+"""A run that reaches a cap ends in order, with a report and exit code 3; what was paid for is neither lost nor paid again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.models.ledger import exchanges, total
+from graph import events, run
+from graph.__main__ import main
+from graph.artifacts import MethodOutcome
+from graph.events import Event
+from graph.report.summary import stored_state
+from graph.settings import load
+from graph.workspace import peek
+from tools import gate
+from tools.errors import SettingsError
+from tools.records import Records
+from tools.repository import Repository
+
+PRICED = "tests.graph.priced:Priced"
+MADE_UP = {"made-up": {"input": 10, "output": 50, "cache_read": 1}}
+EACH_USD, EACH_TOKENS = 0.0215, 1800
+"""What `Priced` takes an exchange; it reserves 0.036 and 2000."""
+SLOW = pytest.mark.slow
+
+
+def priced(config: Path, budget: dict[str, Any], **more: Any) -> Path:
+    """The config with `Priced` in every role under a budget; the log of its exchanges lies beside it."""
+    data = yaml.safe_load(config.read_text())
+    data["search"] = {"iterations": 1, "variants": 1, "patience": 1}
+    data["benchmark"] = {"eager": False, "compile": False}
+    models = {"default": {"provider": PRICED, "model": "made-up", "log": str(config.parent / "paid")}}
+    config.write_text(yaml.safe_dump({**data, "models": models, "prices": MADE_UP, "budget": budget, **more}))
+    return config
+
+
+def paid(config: Path) -> list[str]:
+    """Roles of the exchanges that were really made."""
+    log = config.parent / "paid"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+CASES = [
+    # budget, exchanges that are made, how it begins, verdicts
+    ({"usd": 0.03}, [], "budget.usd: $0.0000 of $0.0300", {}),
+    ({"per_role": {"knowledge_retriever": {"tokens": 1999}}}, ["profiler_analyst"], "budget.per_role.knowledge_retriever.tokens: 0 of", {}),
+    ({"tokens": 5500}, ["profiler_analyst", "knowledge_retriever"], "budget.tokens: 3,600 of 5,500", {}),
+    (
+        {"per_iteration": {"usd": 0.06}},
+        ["profiler_analyst", "knowledge_retriever", "planner"],
+        "budget.per_iteration.usd: $0.0430 of $0.0600 are spent in iteration 1",
+        {"v1": "inconclusive"},
+    ),
+]
+
+
+@SLOW
+@pytest.mark.parametrize(("budget", "made", "reason", "verdicts"), CASES, ids=["profile", "retrieve_evidence", "plan", "write"])
+def test_a_cap_that_is_reached_in_a_node_ends_the_run_in_order(
+    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], made: list[str], reason: str, verdicts: dict[str, str]
+) -> None:
+    assert main(["run", str(priced(config, budget)), "--json"]) == 3
+    out = capsys.readouterr().out.splitlines()
+    found = json.loads(out[-1])
+    assert found["status"] == "finished" and found["stop_reason"] == "budget" and found["verdicts"] == verdicts
+    assert found["budget_reached"].startswith(reason) and "--budget" in out[-2]
+    assert paid(config) == made
+    assert found["usd"] == pytest.approx(EACH_USD * len(made)) and found["tokens"] == EACH_TOKENS * len(made)
+    root = Path(found["workspace"])
+    in_order(root, reason)
+    # Finished is finished: nothing is asked, and nothing is paid again.
+    assert main(["resume", str(root), "--quiet"]) == 3
+    assert paid(config) == made
+
+
+def in_order(root: Path, reason: str) -> None:
+    """The report says why, the versions are whole and git is clean."""
+    report = (root / "report.md").read_text()
+    assert f"Stopped: budget ({reason}" in report and "caps: wall_s 3600 s" in report
+    for iteration in range(int((root / gate.POINTER).read_text()) + 1):
+        assert gate.audit(root, iteration, closed=True) == ()
+    assert Repository(root).is_clean()
+    (commit, *_) = Repository(root).log()
+    assert "Report" in commit.trailers
+
+
+@SLOW
+def test_without_money_for_the_rest_a_gain_still_reaches_its_gate(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The coder may write the candidates and take no method out; the champion's worth is known all the same."""
+    assert main(["run", str(priced(config, {"per_role": {"coder": {"tokens": 2000}}})), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    root = Path(found["workspace"])
+    in_order(root, "budget.per_role.coder.tokens: 1,800 of 2,000")
+    assert Counter(paid(config))["coder"] == 1 and "gatekeeper" in paid(config)
+    assert set(found["verdicts"]) == {"v1"} and found["verdicts"]["v1"] in ("accept", "inconclusive")
+    attributions = [record for record in Records(root) if record.kind == "attribution"]
+    outcomes = [MethodOutcome.model_validate(o) for record in attributions for o in record.payload["methods"]]
+    assert outcomes and all(o.ablation is None and o.note.startswith("budget.per_role.coder") for o in outcomes)
+
+
+@SLOW
+def test_nothing_is_accepted_without_its_review(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    budget = {"per_role": {"gatekeeper": {"usd": 0.01}}}
+    assert main(["run", str(priced(config, budget)), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "gatekeeper" not in paid(config) and found["verdicts"] == {"v1": "inconclusive"}
+    root = Path(found["workspace"])
+    in_order(root, "budget.per_role.gatekeeper.usd: $0.0000 of $0.0100")
+    verdict = json.loads((root / "versions" / "v1" / gate.VERDICT).read_text())
+    assert "budget.per_role.gatekeeper.usd" in verdict["reasons"][-1]
+
+
+@SLOW
+def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
+    """The run dies once the candidate is written; by what its log says, jobs had taken all that they may."""
+    settings = load(priced(config, {"device_s": 10_000.0}))
+
+    def dies(event: Event) -> None:
+        if event.kind == "node" and event.details["node"] == "write" and event.details["state"] == "finished":
+            raise Death
+
+    with pytest.raises(Death):
+        run.start(settings, (dies,))
+    (root,) = (config.parent / "workspaces").iterdir()
+    events.Events(root / ".kernelwright" / "events.jsonl").emit("job", {"state": "finished", "device": "cpu", "s": "10000"})
+    seen: list[Event] = []
+    state, _ = run.resume(root, (seen.append,))
+    assert state.get("stop") == "budget" and not any(event.kind == "judge" for event in seen)
+    (candidate,) = [event for event in seen if event.kind == "candidate"]
+    assert candidate.details["outcome"] == "unmeasured" and "budget.device_s: 10" in candidate.details["summary"]
+    assert json.loads((root / "versions" / "v1" / gate.VERDICT).read_text())["outcome"] == "infra_error"
+    in_order(root, "budget.device_s: 10")
+
+
+@SLOW
+def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(priced(config, {"device_s": 0.01})), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    root = Path(found["workspace"])
+    assert found["verdicts"] == {} and paid(config) == ["profiler_analyst"] and found["device_s"] > 0.01
+    in_order(root, "budget.device_s: ")
+    log = events.read(root / ".kernelwright" / "events.jsonl")
+    assert found["device_s"] <= events.device_s(log)["cpu"] <= found["wall_s"] + 1
+
+
+@SLOW
+def test_what_a_run_spent_is_shown(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Live, in `show`, in the report; and a run that is restarted has the caps that it is given and an account of its own."""
+    assert main(["run", str(priced(config, {"usd": 0.05}))]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert any(" profile " in line and line.endswith("[1,800 tokens, $0.0215]") for line in lines)
+    (root,) = (config.parent / "workspaces").iterdir()
+    assert main(["show", str(root)]) == 0
+    shown = capsys.readouterr().out
+    assert "spent: 1,800 tokens, $0.0215; wall time " in shown and "caps: wall_s 3600 s, usd $0.05" in shown
+    assert "profiler_analyst: 1,800 tokens, $0.0215" in shown
+    assert "| profiler_analyst | 1 | 1000 | 500 | 100 | 200 | $0.0215 | 0.5 |" in (root / "report.md").read_text()
+    before = (root / "report.md").read_text()
+    assert main(["report", str(root)]) == 0
+    assert (root / "report.md").read_text() == before
+    capsys.readouterr()
+
+    assert main(["restart", str(root), "v0", "--quiet", "--json", "--budget", "usd=null", "per_role.planner.tokens=10"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["budget_reached"].startswith("budget.per_role.planner.tokens: 0 of 10") and found["tokens"] == 2 * EACH_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [("usd", "KEY=VALUE"), ("usd=-1", "budget.usd"), ("dollars=1", "budget.dollars"), ("usd.x=1", "usd holds a value")],
+)
+def test_a_cap_that_cannot_be_is_refused_before_a_restart(
+    copied: Path, capsys: pytest.CaptureFixture[str], said: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["restart", str(copied), "v0", "--budget", "usd=5", said]) == 2
+    error = capsys.readouterr().err
+    assert why in error and error.count("\n") == 1
+
+
+class Death(BaseException):
+    """The end of the process, as far as it can be had within one."""
+
+
+@SLOW
+def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
+    """The run dies right after each paid reply is on record, before anything else knows of it."""
+    settings = load(priced(config, {"usd": 1.0}))
+    seen: set[str] = set()
+
+    def dies(event: Event) -> None:
+        if event.kind == "record" and event.details["kind"] == "exchange" and event.details["record"] not in seen:
+            seen.add(event.details["record"])
+            raise Death
+
+    with pytest.raises(Death):
+        run.start(settings, (dies,))
+    (root,) = (config.parent / "workspaces").iterdir()
+    for deaths in range(1, 20):
+        spent = total(exchanges(Records(root)))
+        assert spent.exchanges == deaths == len(paid(config)) and spent.usd == pytest.approx(EACH_USD * deaths)
+        try:
+            state, _ = run.resume(root, (dies,))
+            break
+        except Death:
+            continue
+    assert state.get("report") and stored_state(peek(root)).get("report") == state["report"]
+    assert len(paid(config)) == len(seen) == len(exchanges(Records(root))) >= 4
+    assert total(exchanges(Records(root))).usd == pytest.approx(EACH_USD * len(seen))
+    iterations = {r.payload["role"]: r.payload["iteration"] for r in exchanges(Records(root)) if r.payload["role"] != "profiler_analyst"}
+    assert set(iterations.values()) == {1}, "each is for the iteration that it was asked in"
+
+
+# ---------------------------------------------------------------- before a run
+
+
+@pytest.mark.parametrize(
+    ("budget", "names"),
+    [
+        ({"usd": 0}, "budget.usd"),
+        ({"usd": float("inf")}, "budget.usd"),
+        ({"tokens": 1.5}, "budget.tokens"),
+        ({"device_s": -1}, "budget.device_s"),
+        ({"per_iteration": {"dollars": 1}}, "budget.per_iteration.dollars"),
+        ({"per_role": {"codr": {"usd": 1}}}, "budget.per_role.codr"),
+        ({"per_role": {"coder": 3}}, "budget.per_role.coder"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused_by_its_key(config: Path, budget: dict[str, Any], names: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(priced(config, budget))
+    assert names in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_price_that_cannot_be_is_refused_by_its_key(config: Path) -> None:
+    for price, names in (({"input": 1}, "prices.x.output"), ({"input": -1, "output": 1}, "prices.x.input"), (3, "prices.x")):
+        with pytest.raises(SettingsError, match=names):
+            load(priced(config, {}, prices={"x": price}))
+
+
+def test_a_cap_in_dollars_needs_a_price(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(priced(config, {"usd": 1}, prices={}))]) == 2
+    error = capsys.readouterr().err
+    assert "'made-up'" in error and "prices:" in error and error.count("\n") == 1
+    assert not list((config.parent / "workspaces").iterdir()) and paid(config) == []
+
+
+def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(priced(config, {"usd": 0.001}))]) == 0
+    said = capsys.readouterr().out
+    assert "tokens an iteration" in said and "assumed, not measured" in said and "more than budget.usd" in said
+    assert "coder                made-up, 4 exchanges an iteration" in said and "$" in said
+    assert main(["check", str(priced(config, {}, prices={}))]) == 0
+    said = capsys.readouterr().out
+    assert "cost unknown: no price for model made-up; add it under prices:" in said and "$" not in said
+    assert paid(config) == [], "an estimate asks nobody"
+
+
+def test_check_says_that_the_playbook_costs_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(config)]) == 0
+    assert "no language model: nothing to pay" in capsys.readouterr().out
