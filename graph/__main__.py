@@ -19,11 +19,18 @@ if TYPE_CHECKING:
     from graph.settings import Settings
 
 EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
-4 the machine failed, 5 verify is inconclusive, 130 interrupted (resume goes on where it stopped). A run that reached its budget is
-finished, with a report of what there is; `restart WORKSPACE VERSION --budget usd=5` goes on in a new one"""
+4 the machine failed, 5 verify is inconclusive, 6 an answer is awaited (the message names the file), 130 interrupted (after 6 and 130
+resume goes on where it stopped). A run that reached its budget is finished, with a report of what there is;
+`restart WORKSPACE VERSION --budget usd=5` goes on in a new one"""
 
 OWN = ("agents", "graph", "knowledge_base", "tools")
-FAILURES = {"refused": ("error:", 2), "disk_full": ("error:", 2), "machine": ("machine:", 4), "interrupted": ("interrupted;", 130)}
+FAILURES = {
+    "refused": ("error:", 2),
+    "disk_full": ("error:", 2),
+    "machine": ("machine:", 4),
+    "waiting": ("waiting:", 6),
+    "interrupted": ("interrupted;", 130),
+}
 """Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
 
 
@@ -76,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     foreign = foreign_packages()
     if foreign:
         return _failed(arguments, "refused", foreign, None)
-    from tools.errors import DiskFullError, InfrastructureError, SettingsError
+    from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
 
     try:
         return dispatch(arguments)
@@ -91,6 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "disk_full", f"{error}, {remedy}", workspace)
     except SettingsError as error:
         return _failed(arguments, "refused", str(error), _left(arguments, error.workspace))
+    except PendingError as error:
+        workspace = _left(arguments, error.workspace)
+        return _failed(arguments, "waiting", f"{error}; then `python -m graph resume {workspace}`", workspace, error.file)
     except InfrastructureError as error:
         return _failed(arguments, "machine", str(error), _left(arguments, error.workspace))
     except KeyboardInterrupt as interrupt:
@@ -107,12 +117,16 @@ def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     return found if found is not None and found.is_dir() else None
 
 
-def _failed(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None) -> int:
-    """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code."""
+def _failed(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None) -> int:
+    """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
+
+    `file`: the one that somebody shall write.
+    """
     word, code = FAILURES[status]
     _complain(f"{word} {reason}")
     if getattr(arguments, "json", False):
-        _say(json.dumps({"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}))
+        told = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
+        _say(json.dumps({**told, "file": str(file)} if file else told))
     return code
 
 

@@ -44,7 +44,7 @@ def check(settings: Settings) -> str:
                 task=task,
                 seen=loaded.workloads,
                 toolchain=language.toolchain(),
-                providers={role: type(agent.model).__name__ for role, agent in agents.items()},
+                providers={role: agent.model.provider for role, agent in agents.items()},
                 estimate=expected,
                 too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,
                 assumed=ASSUMED,

@@ -25,7 +25,7 @@ from graph.state import State
 from graph.workspace import Workspace
 from tools import gate, rules
 from tools.artifacts import Candidate, Record
-from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, SettingsError, StorageError, WorkspaceError
+from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
 from tools.records import Blobs, disk_full, key, without_room
 from tools.task import Loaded
@@ -201,7 +201,8 @@ def assemble(
     records = workspace.records
     records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
     ledger = open_ledger(settings, records)
-    agents = open_agents(settings, records, events.emit, ledger)
+    # To read, no program, key or server is needed.
+    agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.guide()
@@ -283,6 +284,10 @@ def _kept(workspace: Workspace) -> Iterator[None]:
     except (DiskFullError, WorkspaceError) as error:
         error.workspace = root
         raise
+    except PendingError as error:
+        error.workspace = root
+        workspace.awaits(str(error))
+        raise
     except SettingsError as error:
         if stored_state(workspace).get("baseline"):
             error.workspace = root
@@ -323,6 +328,7 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     # Not `next`: interrupted among several judges, LangGraph names none there though their tasks are still open.
     if known.values and not known.tasks:
         return cast(State, known.values)
+    services.workspace.awaits(None)
     _make_ready(services)
     begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]

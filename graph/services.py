@@ -222,10 +222,13 @@ def open_ledger(settings: Settings, records: Records) -> Ledger:
     return Ledger(records, settings.budget, {**prices.published(), **settings.prices})
 
 
-def open_agents(settings: Settings, records: Records, emit: Emit, ledger: Ledger) -> dict[RoleName, Agent]:
-    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price."""
+def open_agents(settings: Settings, records: Records, emit: Emit, ledger: Ledger, folder: Path | None = None) -> dict[RoleName, Agent]:
+    """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price.
+
+    `folder`: of the workspace, for models that keep files there.
+    """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
-    agents = {role: Agent(role, open_model(role, settings.model_for(role)), records, emit, ledger) for role in roles}
+    agents = {role: Agent(role, open_model(role, settings.model_for(role), folder), records, emit, ledger) for role in roles}
     for role, agent in agents.items():
         ledger.check(role, agent.model)
     return agents

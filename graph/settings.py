@@ -28,6 +28,15 @@ class ModelChoice(BaseModel):
 
     provider: str = "playbook"
 
+    def below(self, base: Path) -> ModelChoice:
+        """With the files that its options name taken relative to `base`."""
+        named = {name: value for name, value in (self.model_extra or {}).items() if name in MODEL_FILES and isinstance(value, str)}
+        return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
+
+
+MODEL_FILES = ("path", "folder", "record")
+"""Options of providers that name a file or a folder."""
+
 
 class Search(Section):
     """How the loop explores."""
@@ -185,11 +194,13 @@ def load(path: Path) -> Settings:
 
 
 def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
-    """Validate `data`; task, kernel, reference and wiki paths are taken relative to `base`."""
+    """Validate `data`; task, kernel, reference, wiki and models' paths are taken relative to `base`."""
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
         raise SettingsError(f"{origin}: {sentence(error, Settings)}") from None
     paths = {"task", "kernel", "reference", "gpu_wiki_path"}
     given = {name: getattr(settings, name) for name in paths}
-    return settings.model_copy(update={name: str((base / value).resolve()) for name, value in given.items() if value})
+    absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
+    models = {role: choice.below(base) for role, choice in settings.models.items()}
+    return settings.model_copy(update={**absolute, "models": models})

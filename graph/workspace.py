@@ -53,6 +53,20 @@ class Workspace:
         """Write one artifact atomically. It can be rendered again from the records, so it need not survive a power failure."""
         write_atomically(self.root / relative, text.encode(), durable=False)
 
+    @property
+    def awaited(self) -> str | None:
+        """What the run waits for, one sentence; None: it waits for nobody."""
+        path = self.private / "awaited.txt"
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def awaits(self, sentence: str | None) -> None:
+        """Say that the run waits for somebody, or that it goes on."""
+        path = self.private / "awaited.txt"
+        if sentence is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomically(path, sentence.encode())
+
     def settings(self) -> Settings:
         """The run's settings as frozen at its start."""
         import yaml

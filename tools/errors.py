@@ -76,6 +76,11 @@ class OverloadedError(ProviderError):
 class PendingError(KernelwrightError):
     """An answer is awaited from outside; the message names the file to write, and the run is resumed when it is there."""
 
+    def __init__(self, message: str, file: Path) -> None:
+        super().__init__(message)
+        self.file = file
+        """To be written by whoever answers."""
+
 
 class BudgetError(KernelwrightError):
     """The next exchange would pass a cap; the message names it."""

@@ -21,7 +21,7 @@ from tools.records import LARGE_BLOB
 
 MARKER = "# kernelwright workspace, format 1"
 """First line of the workspace's .gitignore: what makes a repository, or a clone of it, one of ours."""
-IGNORED = (".kernelwright/", "__pycache__/", "*.pyc", ".tmp-*")
+IGNORED = (".kernelwright/", "manual/", "__pycache__/", "*.pyc", ".tmp-*")
 STORES = ("records/", "blobs/")
 """Append-only and named by content: new files there are work in progress, not drift. Changed or deleted ones always are."""
 OURS = ("Version", "Report", "Masked")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from agents.artifacts import Answer, Brief, RoleName
+from agents.artifacts import Answer, Brief, CoderBrief, RoleName
 from tools.artifacts import Artifact
 
 PROVIDERS = {
@@ -81,6 +82,17 @@ class Request(Artifact):
     """Empty for a model that reads the brief itself."""
     tools: tuple[Tool, ...] = ()
     turns: tuple[Turn, ...] = ()
+    number: int = 0
+    """Conversations that the run had before with this role for this purpose. Set when a model is asked: no part of what is asked."""
+
+    @property
+    def purpose(self) -> str:
+        """What it is for within its role: a kernel without one method, one that is mended; else empty."""
+        if not isinstance(self.brief, CoderBrief):
+            return ""
+        if self.brief.without:
+            return f"without {self.brief.without}"
+        return "mend" if self.brief.failures else ""
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -137,12 +149,14 @@ Reply = Annotated[Answered | Called | Unfit, Field(discriminator="kind")]
 class Model(ABC):
     """One provider, configured for one role."""
 
-    reads: ClassVar[Literal["brief", "prompt"]] = "prompt"
+    reads: Literal["brief", "prompt"] = "prompt"
     """What a request must hold for it."""
     calls_tools: bool = False
     """Whether it can answer with `Called`."""
     bills: Literal["nothing", "tokens", "unseen"] = "tokens"
     """What an exchange is paid by; unseen: in a way that we do not get to know."""
+    folder: Path | None = None
+    """Of the run's workspace, where there is one; set when the model is opened."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         """`options` is the role's entry in the config, less `provider`; a provider raises SettingsError for a key it does not know."""
@@ -152,6 +166,11 @@ class Model(ABC):
     def name(self) -> str:
         """Of the model, as prices have it; empty: no language model, or none that was named."""
         return str(self.options.get("model", ""))
+
+    @property
+    def provider(self) -> str:
+        """Who answers, as records name it."""
+        return type(self).__name__
 
     @abstractmethod
     def ask(self, request: Request) -> Reply:

@@ -24,7 +24,7 @@ from tools.task import Loaded
 class Summary(Artifact):
     """The object that `--json` prints last."""
 
-    status: Literal["finished", "unfinished"]
+    status: Literal["finished", "unfinished", "waiting"]
     stop_reason: str | None
     workspace: str
     baseline_s: float | None
@@ -38,6 +38,8 @@ class Summary(Artifact):
     verdicts: dict[str, str]
     """v<N> -> outcome."""
     commits: tuple[str, ...]
+    awaited: str | None = None
+    """What a run that waits for an answer waits for; one sentence."""
     disturbed: bool = Field(default=False, exclude=True)
     """Others kept the machine busy while the final benchmark ran."""
     budget_reached: str | None = None
@@ -63,6 +65,8 @@ class Summary(Artifact):
         """The last line of a run."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
         report = Path(self.workspace) / "report.md"
+        if self.awaited is not None:
+            return f"waiting: {self.awaited}; then `python -m graph resume {self.workspace}`"
         if self.status == "unfinished":
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
             return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
@@ -86,6 +90,7 @@ def summarise(root: Path, state: State) -> Summary:
     """From the final state and the records of a workspace."""
     from tools.repository import Repository
 
+    awaited = Workspace(root, None).awaited
     benchmark = None
     records = Records(root)
     if state.get("report"):
@@ -95,7 +100,8 @@ def summarise(root: Path, state: State) -> Summary:
     log = event_log.read(root / ".kernelwright" / "events.jsonl")
     overall = benchmark.overall.get("baseline") if benchmark else None
     return Summary(
-        status="finished" if state.get("report") else "unfinished",
+        status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
+        awaited=awaited,
         stop_reason=state.get("stop"),
         workspace=str(root),
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,15 +30,16 @@ from agents.artifacts import (
     RoleName,
 )
 from agents.base import open_model
-from agents.models.base import PROVIDERS, Answered, Model, Request
+from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
 from agents.models.playbook.model import answer
 from agents.prompting import blocks
 from knowledge_base.wiki import Wiki
+from tests.agents.models import scripted
 from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.conftest import task
 from tools.artifacts import Finding, Headroom
-from tools.errors import SettingsError
+from tools.errors import PendingError, SettingsError
 from tools.languages.cpp import Cpp
 
 TASK = task(Cpp())
@@ -109,10 +112,19 @@ SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {"a
 
 
 @pytest.fixture(params=sorted(PROVIDERS))
-def provider(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
-    """The config entry of each registered provider that works without options, a key or a network, or with a server of its own."""
+def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Each registered provider that works without a key or a network, with the options, or the server here, that it cannot do without."""
+    script = tmp_path / "script.jsonl"
+    needed: dict[str, dict[str, Any]] = {
+        "command": {"argv": [sys.executable, scripted.__file__]},
+        "manual": {"folder": str(tmp_path / "desk")},
+        "recorded": {"path": str(script)},
+    }
+    if request.param == "recorded":
+        for role in ASKED:
+            replied(role, {"provider": "playbook", "record": str(script)})
     with SERVED.get(request.param, nullcontext)() as options:
-        choice = {"provider": request.param, **(options or {})}
+        choice = {"provider": request.param, **needed.get(request.param, {}), **(options or {})}
         try:
             open_model("planner", choice)
         except SettingsError as error:
@@ -127,21 +139,32 @@ def asked(role: RoleName, model: Model) -> Request:
     return Request(role=role, brief=brief, answer=owed.__name__, prompt=prompt)
 
 
-@pytest.mark.parametrize("role", sorted(ASKED))
-def test_each_brief_has_the_answer_that_is_owed(provider: dict[str, object], role: RoleName) -> None:
-    owed = ASKED[role][1]
-    model = open_model(role, provider)
+def replied(role: RoleName, choice: dict[str, Any]) -> Reply:
+    """The reply to the role's brief; where it comes by a file, somebody writes that file."""
+    model = open_model(role, choice)
     assert isinstance(model, Model)
-    answered = model.ask(asked(role, model))
+    request = asked(role, model)
+    try:
+        return model.ask(request)
+    except PendingError as pending:
+        assert not pending.file.exists() and str(pending.file) in str(pending)
+        pending.file.write_text(scripted.answer(pending.file.with_name(pending.file.name.replace("answer", "prompt")).read_text()))
+        return model.ask(request)
+
+
+@pytest.mark.parametrize("role", sorted(ASKED))
+def test_each_brief_has_the_answer_that_is_owed(provider: dict[str, Any], role: RoleName) -> None:
+    _, owed = ASKED[role]
+    answered = replied(role, provider)
     assert isinstance(answered, Answered) and isinstance(answered.answer, owed)
     assert answered.usage.input >= 0 and answered.usage.output >= 0 and answered.usage.seconds >= 0
     assert Answered.model_validate_json(answered.model_dump_json()) == answered, "a kept reply must read back as it was"
 
 
 @pytest.mark.parametrize("role", sorted(ASKED))
-def test_an_exchange_takes_no_more_than_its_bound(provider: dict[str, object], role: RoleName) -> None:
+def test_an_exchange_takes_no_more_than_its_bound(provider: dict[str, Any], role: RoleName) -> None:
     model = open_model(role, provider)
-    bound, used = model.bound(asked(role, model)), model.ask(asked(role, model)).usage
+    bound, used = model.bound(asked(role, model)), replied(role, provider).usage
     read = [usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in (used, bound)]
     assert used.model == bound.model and read[0] <= read[1] and used.output <= bound.output
 
@@ -153,10 +176,10 @@ def test_an_unknown_option_is_refused_by_name(name: str, role: RoleName) -> None
         open_model(role, {"provider": name, "no_such_option": 1})
 
 
-def test_what_the_answers_are_worth(provider: dict[str, object]) -> None:
+def test_what_the_answers_are_worth(provider: dict[str, Any]) -> None:
     """The substance that later nodes rely on, whoever answers."""
-    models = {role: open_model(role, provider) for role in ASKED}
-    answers = {role: model.ask(asked(role, model)).answer for role, model in models.items()}
+    replies = {role: replied(role, provider) for role in ASKED}
+    answers = {role: reply.answer for role, reply in replies.items() if isinstance(reply, Answered)}
     queries, analysis, plan, drafts, review = (
         answers[role] for role in ("knowledge_retriever", "profiler_analyst", "planner", "coder", "gatekeeper")
     )

@@ -28,6 +28,13 @@ def test_every_role_has_the_default_model(tmp_path: Path) -> None:
     assert settings.model_for("planner") == {"provider": "playbook"}
 
 
+def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
+    models = "models: {coder: {provider: recorded, path: a/script.jsonl}, default: {provider: manual, folder: /desk, record: b.jsonl}}\n"
+    settings = load(written(tmp_path, GOOD + models))
+    assert settings.model_for("coder") == {"provider": "recorded", "path": str(tmp_path / "a/script.jsonl")}
+    assert settings.model_for("planner") == {"provider": "manual", "folder": "/desk", "record": str(tmp_path / "b.jsonl")}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -35,6 +42,7 @@ def test_every_role_has_the_default_model(tmp_path: Path) -> None:
         (GOOD + "search: {iteration: 3}\n", ["search.iteration", "iterations"]),
         (GOOD + "search: {iterations: none}\n", ["search.iterations", "integer"]),
         (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),
+        ("taks: softmax\nsearch: {iterations: 0}\n", ["taks: unknown key; did you mean 'task'?"]),
         (GOOD + "judge: {pears: 3}\n", ["judge.pears", "pairs"]),
         (GOOD + "models: {coder: {provider: 3}}\n", ["models.coder.provider", "string"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),

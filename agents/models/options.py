@@ -1,0 +1,30 @@
+"""What a user wrote beside `provider:`, read into a provider's own model of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.models.keys import refuse_pasted
+from tools.errors import SettingsError
+from tools.validation import sentence
+
+
+class Options(BaseModel):
+    """Base of every provider's options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def read(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
+    """`given` as `kind`; SettingsError with one sentence that names the first key at fault, or the option that a key is pasted into."""
+    refuse_pasted(given)
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        raise SettingsError(f"models.{sentence(error, kind)} (provider {provider})") from None

@@ -1,0 +1,38 @@
+"""Takes out of text what must not leave the machine with it: keys, home folders, addresses. Pure but for the environment it reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from tools.repository import SECRETS
+
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+"""In the name of an environment variable: its value is taken out wherever it stands."""
+SHORTEST = 8
+"""Characters of such a value; a shorter one (a flag, a number) stands in too many texts that mean something else."""
+KEYS = re.compile(
+    rf"{SECRETS.pattern.decode()}|\beyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]+|(?<=Bearer )\S{{8,}}"
+    # Long runs of letters and digits in both cases: no identifier is like that, base64 and tokens are.
+    r"|(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=(?:[A-Za-z+/-]*\d){4})[A-Za-z0-9+/-]{32,}={0,2}(?![\w+/-])"
+)
+HOME = re.compile(r"/(?:home|Users)/[^/\s\"'`:;,)]+")
+# In Python `x@w.t()` multiplies two matrices: the last part of an address is a word in small letters that is not called.
+ADDRESS = re.compile(r"\b[A-Za-z0-9][\w.+-]+@(?:[a-z0-9-]+\.)+[a-z]{2,24}\b(?![\w(\[.]*[(\[])")
+
+
+def redacted(text: str) -> str:
+    """`text` with `<secret>`, `~` and `<address>` in the place of what was found."""
+    for value in _own_secrets():
+        text = text.replace(value, "<secret>")
+    text = KEYS.sub("<secret>", text)
+    own = str(Path.home())
+    if len(own) > 1:
+        text = re.sub(rf"{re.escape(own)}(?![\w.-])", "~", text)
+    return ADDRESS.sub("<address>", HOME.sub("~", text))
+
+
+def _own_secrets() -> tuple[str, ...]:
+    found = {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= SHORTEST and "/" not in value[:1]}
+    return tuple(sorted(found, key=len, reverse=True))

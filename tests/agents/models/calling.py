@@ -1,0 +1,42 @@
+"""A provider of somebody else's, by import path: it looks a number up before it answers, as a model with tools does."""
+
+from __future__ import annotations
+
+from agents.artifacts import Analysis
+from agents.models.base import Answered, Called, Model, Reply, Request, Tool, ToolCall, ToolResult, Unfit, Usage
+from agents.toolbox import Toolbox
+
+PAID = Usage(model="somebody", input=100, output=10, seconds=1.5)
+
+
+class Calling(Model):
+    """Asks for `lookup` once; with `stutter` it then says something that cannot be read, and only then answers."""
+
+    calls_tools = True
+
+    def ask(self, request: Request) -> Reply:
+        heard = [result.text for turn in request.turns for result in turn.results]
+        if not heard:
+            call = ToolCall(id="call-1", name="lookup", arguments={"record": request.brief.records[0]})  # type: ignore[union-attr]
+            return Called(calls=(call,), said="I look it up.", usage=PAID)
+        if self.options.get("stutter") and not request.refused:
+            return Unfit(faults=("no JSON object Analysis is in the answer; give one",), said="Well.", usage=PAID)
+        text = f"Record {request.brief.records[0]} says {heard[0]}."  # type: ignore[union-attr]
+        return Answered(answer=Analysis(ranking=(), text=text), said=text, usage=PAID)
+
+    def bound(self, request: Request) -> Usage:
+        return PAID
+
+
+class Lookup(Toolbox):
+    """One tool."""
+
+    rounds = 2
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        parameters = {"type": "object", "properties": {"record": {"type": "string"}}}
+        return (Tool(name="lookup", description="What a record says.", parameters=parameters),)
+
+    def call(self, wanted: ToolCall) -> ToolResult:
+        return ToolResult(id=wanted.id, text=f"what {wanted.arguments['record']} holds")

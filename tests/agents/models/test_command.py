@@ -1,0 +1,194 @@
+"""`agents.models.command`: a program is run, bounded and cleaned up after, and what it says is read or explained."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import GatekeeperBrief, Review
+from agents.base import Agent, open_model
+from agents.models.base import Answered, Block, Model, Request, Turn, Unfit
+from tests.contracts.test_models import DIFF, TASK
+from tools.errors import ProviderError, SettingsError
+from tools.records import Records
+
+REQUEST = Request(
+    role="gatekeeper",
+    brief=GatekeeperBrief(task=TASK, diff=DIFF),
+    answer="Review",
+    prompt=(Block(scope="stable", text="You are the reviewer."), Block(scope="iteration", text="The diff: größer.")),
+)
+ANSWER = '{"veto": false}'
+
+
+def program(tmp_path: Path, source: str, *arguments: str, **options: object) -> Model:
+    """A model whose program is this Python."""
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    return open_model("gatekeeper", {"provider": "command", "argv": [sys.executable, str(path), *arguments], **options}, tmp_path)
+
+
+def failure(model: Model) -> str:
+    with pytest.raises(ProviderError) as caught:
+        model.ask(REQUEST)
+    said = str(caught.value)
+    assert said.startswith("models.gatekeeper: ") and "\n" not in said
+    return said
+
+
+def folder(tmp_path: Path) -> Path:
+    (found,) = (tmp_path / ".kernelwright" / "exchanges").iterdir()
+    return found
+
+
+def test_prompt_on_stdin_answer_on_stdout(tmp_path: Path) -> None:
+    source = f"import sys; text = sys.stdin.read(); print('Let me see: it is', len(text)); print({ANSWER!r}); print('Done.')"
+    reply = program(tmp_path, source).ask(REQUEST)
+    assert isinstance(reply, Answered) and reply.answer == Review() and "Let me see" in reply.said
+    prompt = (folder(tmp_path) / "prompt.md").read_text()
+    assert f"it is {len(prompt)}" in reply.said, "it was given the whole prompt"
+    assert prompt.index("You are the reviewer.") < prompt.index("größer") < prompt.index("JSON")
+    assert reply.usage.seconds > 0 and reply.usage.model
+
+
+def test_prompt_and_answer_in_files(tmp_path: Path) -> None:
+    source = (
+        "import sys; from pathlib import Path\n"
+        "assert 'größer' in Path(sys.argv[1].removeprefix('--in=')).read_text() and not sys.stdin.read()\n"
+        f"print('{{ not this }}'); Path(sys.argv[2]).write_text({ANSWER!r})"
+    )
+    assert isinstance(program(tmp_path, source, "--in={prompt_file}", "{answer_file}").ask(REQUEST), Answered)
+    assert "answer.md" in failure(program(tmp_path, "pass", "{answer_file}")), "it wrote none"
+
+
+def test_each_exchange_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    fresh = "import os; assert sorted(os.listdir()) == ['prompt.md', 'stderr.txt', 'stdout.txt'], os.listdir(); open('x', 'w')"
+    source = f"{fresh}; print({ANSWER!r})"
+    model = program(tmp_path, source)
+    assert all(isinstance(model.ask(REQUEST), Answered) for _ in range(2))
+    assert len(list((tmp_path / ".kernelwright" / "exchanges").glob("*/x"))) == 2
+
+
+def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    argv = [sys.executable, "-c", f"print({ANSWER!r})"]
+    assert isinstance(open_model("gatekeeper", {"provider": "command", "argv": argv}).ask(REQUEST), Answered)
+    assert not list((tmp_path / "temporary").iterdir())
+    said = failure(open_model("gatekeeper", {"provider": "command", "argv": [sys.executable, "-c", "print('no')\nraise SystemExit(1)"]}))
+    (left,) = (tmp_path / "temporary").iterdir()
+    assert str(left) in said and (left / "stdout.txt").read_text() == "no\n"
+
+
+def test_what_was_refused_is_told(tmp_path: Path) -> None:
+    model = program(tmp_path, f"print({ANSWER!r})")
+    model.ask(REQUEST.model_copy(update={"turns": (Turn(said="I VETO", refused=("veto: must be true or false",)),)}))
+    prompt = (folder(tmp_path) / "prompt.md").read_text()
+    assert prompt.index("größer") < prompt.index("I VETO") < prompt.index("- veto: must be true or false")
+
+
+def test_an_answer_that_does_not_fit_is_unfit(tmp_path: Path) -> None:
+    reply = program(tmp_path, 'print(\'{"veto": "perhaps"}\')').ask(REQUEST)
+    assert isinstance(reply, Unfit) and any("veto" in fault for fault in reply.faults) and "perhaps" in reply.said
+
+
+def test_an_agent_asks_its_program_again(tmp_path: Path) -> None:
+    """The second time the program sees what was wrong with the first."""
+    source = f"import sys; told = 'not accepted' in sys.stdin.read(); print({ANSWER!r} if told else 'I need a moment.')"
+    records = Records(tmp_path)
+    agent = Agent("gatekeeper", program(tmp_path, source), records, lambda kind, details: None)
+    assert agent.ask(GatekeeperBrief(task=TASK, diff=DIFF), Review) == Review()
+    assert sorted(record.payload["turn"] for record in records) == [0, 1]
+
+
+def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
+    said = failure(program(tmp_path, "import sys; print('warming up\\nno credit left\\n\\n', file=sys.stderr); sys.exit(3)"))
+    assert "exit code 3: no credit left;" in said and str(folder(tmp_path)) in said
+    assert "signal 9" in failure(program(tmp_path, "import os; os.kill(os.getpid(), 9)"))
+    assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+CHILD = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+with open("child", "w") as file:
+    file.write(str(child.pid))
+"""
+
+
+@pytest.mark.parametrize("how", ["late", "early", "interrupted"])
+def test_nothing_that_it_started_lives_on(tmp_path: Path, how: str) -> None:
+    if how == "late":
+        said = failure(program(tmp_path, CHILD + "import time; time.sleep(600)", timeout_s=2))
+        assert "time-out" in said and "`timeout_s`" in said
+    elif how == "interrupted":
+        # As Ctrl-C does: it reaches us alone, for the program has a session of its own.
+        source = CHILD + f"import os, signal, time; os.kill({os.getpid()}, signal.SIGINT); time.sleep(600)"
+        with pytest.raises(KeyboardInterrupt):
+            program(tmp_path, source).ask(REQUEST)
+    else:
+        assert isinstance(program(tmp_path, CHILD + f"print({ANSWER!r})").ask(REQUEST), Answered)
+    pid = int((folder(tmp_path) / "child").read_text())
+    # The kernel ends a killed process in its own time.
+    deadline = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_output_is_bounded(tmp_path: Path, ends: bool) -> None:
+    source = "import sys\nfor _ in range(5): sys.stdout.write('x' * (1 << 20))\n" + (
+        "" if ends else "while True: sys.stdout.write('x' * (1 << 16))"
+    )
+    assert "wrote more than 4 MiB to stdout.txt" in failure(program(tmp_path, source))
+    assert (folder(tmp_path) / "stdout.txt").stat().st_size < 1 << 30
+
+
+def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LISTED", "1")
+    monkeypatch.setenv("UNLISTED_KEY", "1")
+    source = f"import os; open('seen', 'w').write(' '.join(os.environ)); print({ANSWER!r})"
+    program(tmp_path, source, env=["LISTED"]).ask(REQUEST)
+    seen = set((folder(tmp_path) / "seen").read_text().split())
+    assert {"PATH", "LISTED"} <= seen and not {"UNLISTED_KEY", "KERNELWRIGHT_HOME"} & seen
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "models.argv: is missing"),
+        ({"argv": []}, "models.argv: "),
+        ({"argv": "agent --print"}, "models.argv: must be a list"),
+        ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
+        ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
+        ({"argv": [sys.executable], "timeout_s": 0}, "models.timeout_s: must be greater than 0"),
+        ({"argv": [sys.executable], "env": ["NOT_SET_ANYWHERE"]}, "models.env: the environment variable NOT_SET_ANYWHERE is not set"),
+        ({"arg": [sys.executable]}, "models.arg: unknown key; did you mean 'argv'?"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_when_opened(options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    with pytest.raises(SettingsError) as caught:
+        open_model("gatekeeper", {"provider": "command", **options})
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_program_that_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "agent"
+    path.write_text("no interpreter, no binary")
+    path.chmod(0o755)
+    said = failure(open_model("gatekeeper", {"provider": "command", "argv": [str(path)]}, tmp_path))
+    assert "agent cannot be started" in said and os.linesep not in said

@@ -1,0 +1,172 @@
+"""Whole runs with another answerer than the playbook: a program, its recording, and somebody who writes files (issue 5)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from agents.models import recorded
+from graph.__main__ import main
+from graph.artifacts import Judged
+from tests.agents.models import scripted
+from tests.graph.conftest import QUICK, ROOT, TASK
+from tools.artifacts import Passed
+from tools.records import Records
+from tools.repository import Repository
+
+PROGRAM = [sys.executable, scripted.__file__]
+SEARCH = {"iterations": 3, "variants": 1, "patience": 3}
+"""Where others keep the machine busy the gate finds nothing proven; the same plan then comes again."""
+pytestmark = pytest.mark.slow
+
+
+class Played(NamedTuple):
+    """A run through `command`, written down."""
+
+    root: Path
+    script: Path
+    summary: dict[str, Any]
+
+
+def configured(folder: Path, model: Mapping[str, Any]) -> Path:
+    """A config file of a quick run in which `model` answers every role."""
+    path = folder / "run.yaml"
+    whole = {"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **QUICK, "search": SEARCH}
+    path.write_text(yaml.safe_dump({**whole, "models": {"default": dict(model)}}))
+    return path
+
+
+def graph(*argv: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "KERNELWRIGHT_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "graph", *argv], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def exchanges(root: Path) -> list[dict[str, Any]]:
+    return [dict(record.payload) for record in Records(root) if record.kind == "exchange"]
+
+
+def accepted_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
+    judged_a_faster_kernel(root, summary)
+    assert "accept" in summary["verdicts"].values() and summary["speedup"] > 1
+    assert "fast_exp" in Repository(root).show("HEAD", "kernel.cpp").decode()
+
+
+def judged_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
+    """The run ended because the planner had nothing left, and what the coder wrote was found right and timed."""
+    assert summary["status"] == "finished" and summary["stop_reason"] == "exhausted"
+    trials = [Judged.model_validate(record.payload).trial for record in Records(root) if record.kind == "trial"]
+    assert all(isinstance(trial, Passed) and trial.speedup.estimate > 1 for trial in trials) and trials
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("played")
+    script = folder / "script.jsonl"
+    config = configured(folder, {"provider": "command", "argv": PROGRAM, "record": script.name})
+    done = graph("run", str(config), "--json", home=folder / "home")
+    assert done.returncode == 0, done.stderr
+    (root,) = (folder / "workspaces").iterdir()
+    return Played(root, script, json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_program_behind_every_role(played: Played) -> None:
+    accepted_a_faster_kernel(played.root, played.summary)
+    assert {(one["provider"], one["role"]) for one in exchanges(played.root)} == {
+        ("Command", role) for role in ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
+    }
+    kept = list((played.root / ".kernelwright" / "exchanges").iterdir())
+    assert len(kept) == len(exchanges(played.root))
+    assert all((folder / "prompt.md").stat().st_size and (folder / "stdout.txt").stat().st_size for folder in kept)
+
+
+def test_its_recording_plays_in_another_run(played: Played, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = recorded.read(played.script)
+    assert len(lines) == len(exchanges(played.root))
+    assert not recorded.ID.search(json.dumps([line.reply.model_dump(mode="json") for line in lines])), "ids differ in the next run"
+
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(f"{line.model_dump_json()}\n" for line in lines if line.role != "planner"))
+    config = configured(tmp_path, {"provider": "recorded", "path": script.name})
+    assert main(["run", str(config), "--quiet", "--json"]) == 4
+    ended = json.loads(capsys.readouterr().out)
+    assert ended["status"] == "machine" and f"models.planner: {script} holds no answer of planner" in ended["reason"]
+
+    # Who mends the script resumes the run, and the other roles go on where they were.
+    script.write_text(played.script.read_text())
+    root = Path(ended["workspace"])
+    assert main(["resume", str(root), "--quiet", "--json"]) == 0
+    # Not the recording's verdicts: how much noise there is decides them anew.
+    judged_a_faster_kernel(root, json.loads(capsys.readouterr().out))
+    assert Counter(one["role"] for one in exchanges(root)) <= Counter(line.role for line in lines)
+    assert {(one["provider"], one["usage"]["seconds"]) for one in exchanges(root)} == {("Recorded", 0.0)}
+    named = {found for record in Records(root) if record.kind == "plan" for found in recorded.ID.findall(json.dumps(record.payload))}
+    assert named and all(Records(root).get(identity) for identity in named), "what is cited is a record of this run"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from graph import run
+
+def die(event):
+    if event.kind == "exchange" and event.details.get("record"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+run.resume(Path(sys.argv[1]), (die,))
+"""
+"""A resumed run that dies as soon as an exchange is on record."""
+
+
+def test_somebody_who_writes_files(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing twice."""
+    config = configured(tmp_path, {"provider": "manual"})
+    code = main(["run", str(config), "--quiet", "--json"])
+    said = capsys.readouterr()
+    root = Path(json.loads(said.out)["workspace"])
+    desk = root / "manual"
+    asked = 0
+    while code == 6:
+        found = json.loads(said.out)
+        assert found["status"] == "waiting" and f"resume {root}" in found["reason"]
+        assert said.err.startswith("waiting: models.") and said.err.count("\n") == 1
+        asked += 1
+        answer = Path(found["file"])
+        assert answer.parent == desk and not answer.exists() and len(list(desk.glob("*.prompt.md"))) == asked
+        shown = graph("show", str(root), home=own_home)
+        assert str(answer) in shown.stdout and shown.stdout.startswith("waiting: ")
+        prompt = answer.with_name(answer.name.replace(".answer.", ".prompt.")).read_text()
+        if asked == 2:
+            assert main(["resume", str(root), "--quiet", "--json"]) == 6, "nothing was written"
+            assert json.loads(capsys.readouterr().out)["file"] == str(answer)
+            answer.write_text("I would rather not.")
+            os.utime(answer, (0, 0))
+            assert main(["resume", str(root), "--quiet", "--json"]) == 6
+            assert "refused" in capsys.readouterr().err
+            assert answer.with_name(answer.name.replace(".answer.", ".answer.1.")).read_text() == "I would rather not."
+            assert len(list(desk.glob("*.refused.md"))) == 1
+        answer.write_text(scripted.answer(prompt))
+        if asked == 3:
+            done = subprocess.run([sys.executable, "-c", KILLED, str(root)], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            assert len(exchanges(root)) == 3 and answer.exists()
+        code = main(["resume", str(root), "--quiet", "--json"])
+        said = capsys.readouterr()
+    assert code == 0, said.err
+    accepted_a_faster_kernel(root, json.loads(said.out))
+    assert asked == len(list(desk.glob("*.answer.md"))) == len(exchanges(root))
+    assert not list(desk.glob("*.refused.md"))
+    assert "waiting" not in graph("show", str(root), home=own_home).stdout
+    tracked = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "manual/" not in tracked
