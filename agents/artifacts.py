@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage
-from tools.artifacts import Artifact, Axis, Finding, Headroom, Remark, Spec, Task
+from tools.artifacts import Artifact, Axis, Finding, Headroom, Quantity, Remark, Spec, Task
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
@@ -18,9 +18,9 @@ class Movement(Artifact):
     metric: str
     """A metric's name with its tool, or "time"."""
     direction: Literal["up", "down"]
-    factor: float
+    factor: FiniteFloat
     """Expected new / old value; for "time" e.g. 0.5 means twice as fast."""
-    confidence: float
+    confidence: FiniteFloat
     """0..1."""
 
 
@@ -80,7 +80,8 @@ class Analysis(Artifact):
     ranking: tuple[str, ...]
     """Rule ids of the findings, most important first."""
     text: str
-    """Prose that names record ids and rule ids."""
+    """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are put in place
+    from the records."""
 
 
 class Query(Artifact):
@@ -140,6 +141,8 @@ class AnalystBrief(Artifact):
     remarks: tuple[Remark, ...]
     headroom: Headroom
     records: tuple[str, ...]
+    figures: dict[str, dict[str, Quantity]] = Field(default_factory=dict)
+    """Record -> metric -> value: what the answer may refer to."""
     specs: tuple[Spec, ...] = ()
     """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
 

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
+from agents import draft_faults
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.base import Agent
-from agents.draft_faults import faults, faults_of
+from agents.coder_tools import CoderTools
 from agents.handlers.base import mended
+from agents.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate
 
 
-def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str) -> tuple[Candidate, ...]:
-    """Up to `brief.plan.variants` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped."""
-    candidates: dict[str, Candidate] = {}
-    for draft in _sound(agent, brief):
-        candidate = _candidate(draft, brief.task.language, parent, suffix)
-        if candidate.source != brief.source:
-            candidates.setdefault(candidate.id, candidate)
-    return tuple(candidates.values())[: brief.plan.variants]
+def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
+    """Up to `brief.plan.variants` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
+
+    With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call tools, and then
+    again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken is handed
+    on only where there is no other, so that the judge says why nothing came of the plan.
+    """
+    wanted = max(brief.plan.variants, 1)
+    if bench is None or agent.model.reads == "brief":
+        return tuple(_distinct(agent.ask(brief, Drafts, partial(faults, brief=brief)), brief, parent, suffix).values())[:wanted]
+    sound: dict[str, Candidate] = {}
+    broken: dict[str, tuple[Candidate, str]] = {}
+    asked = brief
+    for left in range(bench.fixes, -1, -1):
+        answer = agent.ask(asked, Drafts, partial(faults, brief=asked), CoderTools(bench, asked))
+        made = {name: one for name, one in _distinct(answer, brief, parent, suffix).items() if name not in sound | broken}
+        failed = {name: told(f"draft {name}", why) for name, one in made.items() if (why := bench.fault(one)) is not None}
+        sound |= {name: one for name, one in made.items() if name not in failed}
+        broken |= {name: (made[name], said) for name, said in failed.items()}
+        missing = min(len(failed), wanted - len(sound))
+        if missing <= 0 or not left:
+            break
+        shown = tuple(f"{said}\n{made[name].source}" for name, said in failed.items())
+        asked = _mending(brief, shown, missing)
+    last = [one for one, _ in broken.values()]
+    return tuple(sound.values() or last[-wanted:])[:wanted]
 
 
-def ablate(agent: Agent, brief: CoderBrief, method: str, champion: Candidate, suffix: str) -> Candidate | None:
+def ablate(
+    agent: Agent, brief: CoderBrief, method: str, champion: Candidate, suffix: str, bench: Workbench | None = None
+) -> Candidate | None:
     """The champion without `method`, from the same incumbent source; None when the coder cannot take it out alone."""
     rest = tuple(m for m in brief.plan.methods if m.method != method)
     asked = brief.model_copy(
@@ -29,22 +54,47 @@ def ablate(agent: Agent, brief: CoderBrief, method: str, champion: Candidate, su
             "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
         }
     )
-    drafts = _sound(agent, asked)
-    if not drafts:
-        return None
-    candidate = _candidate(drafts[0], brief.task.language, champion.parent or "", suffix)
-    return None if candidate.id == champion.id else candidate
+    answer = agent.ask(asked, Drafts, partial(faults, brief=asked), CoderTools(bench, asked) if bench else None)
+    made = next(iter(_distinct(answer, asked, champion.parent or "", suffix).values()), None)
+    return None if made is None or made.id == champion.id else made
 
 
-def _sound(agent: Agent, brief: CoderBrief) -> tuple[Draft, ...]:
-    """The drafts as their handlers leave them; those that are still faulty when they were asked for again are left out."""
-    answer = agent.ask(brief, Drafts, faults=lambda given: faults(_mended(given, brief), brief))
-    return tuple(draft for draft in _mended(answer, brief).drafts if not faults_of(draft, brief))
+def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
+    """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and the plan does not
+    hold: it would be credited with what was never planned.
+    """
+    planned = _planned(brief)
+    unplanned = tuple(
+        f"drafts.{number}.methods: {method!r} is not planned; name only {', '.join(planned) or 'none'}, as far as the draft applies it"
+        for number, draft in enumerate(answer.drafts)
+        for method in dict.fromkeys(draft.methods)
+        if method not in planned
+    )
+    return (*draft_faults.faults(_mended(answer, brief), brief), *unplanned)
 
 
 def _mended(answer: Drafts, brief: CoderBrief) -> Drafts:
     return answer.model_copy(update={"drafts": tuple(mended(draft, brief) for draft in answer.drafts)})
 
 
-def _candidate(draft: Draft, language: str, parent: str, suffix: str) -> Candidate:
-    return Candidate(language=language, files={f"kernel{suffix}": draft.source}, parent=parent, methods=draft.methods, knobs=draft.knobs)
+def _mending(brief: CoderBrief, failures: Iterable[str], variants: int) -> CoderBrief:
+    plan = brief.plan.model_copy(update={"variants": variants})
+    return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
+
+
+def _distinct(answer: Drafts, brief: CoderBrief, parent: str, suffix: str) -> dict[str, Candidate]:
+    """Candidates by id, without copies of each other and of the parent, and without faulty drafts."""
+    found: dict[str, Candidate] = {}
+    for draft in _mended(answer, brief).drafts:
+        made = _candidate(draft, brief, parent, suffix)
+        if (made.source != brief.source or brief.without) and not draft_faults.faults_of(draft, brief):
+            found.setdefault(made.id, made)
+    return found
+
+
+def _candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
+    return candidate(draft, brief.task.language, parent, suffix, _planned(brief))
+
+
+def _planned(brief: CoderBrief) -> tuple[str, ...]:
+    return tuple(item.method for item in brief.plan.methods)

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from agents.artifacts import GatekeeperBrief, Review
 from agents.base import Agent
+from tools.errors import ProviderError
 
 
 def review(agent: Agent, brief: GatekeeperBrief) -> Review:
-    """The review. A veto that quotes no line of the diff loses its quote, which the gate answers with `inconclusive` (fails closed)."""
-    answer = agent.ask(brief, Review)
-    if answer.veto and answer.quote.strip() not in brief.diff:
-        return answer.model_copy(update={"quote": "", "reason": f"a veto that quotes no line of the diff: {answer.reason}"})
+    """The review. It fails closed: a veto without a quote, which the gate answers with `inconclusive`, stands for each one that cannot be
+    used, whether it quotes no line of the diff even when asked again or no answer was to be had.
+    """
+    try:
+        answer = agent.ask(brief, Review, partial(faults, brief=brief))
+    except ProviderError as error:
+        return Review(veto=True, reason=f"no review was had: {error}")
+    if faults(answer, brief):
+        return Review(veto=True, reason=f"it vetoes without quoting a line of the diff: {answer.reason}")
     return answer
+
+
+def faults(answer: Review, brief: GatekeeperBrief) -> tuple[str, ...]:
+    """Whether a veto has no line of the diff to stand on."""
+    if not answer.veto or _quoted(answer.quote, brief.diff):
+        return ()
+    return ("quote: a veto must quote one whole line of the diff, word for word and without its first column; else veto must be false",)
+
+
+def _quoted(quote: str, diff: str) -> bool:
+    """Whether `quote` is one line, or several, of what the diff adds, takes out or shows; headers are not of the kernel."""
+    lines = {line[1:].strip() for line in diff.splitlines() if line[:1] in "+- " and not line.startswith(("+++ ", "--- "))}
+    said = [line.strip() for line in quote.splitlines() if line.strip()]
+    return bool(said) and all(line in lines or (line[0] in "+-" and line[1:].strip() in lines - {""}) for line in said)

@@ -1,10 +1,13 @@
-"""What a model says of the hardware needs a source (law 2): figures without one are named field by field."""
+"""What a model says of the hardware needs a source (law 2), and a source that it names must be one that it was given (law 3)."""
 
 from __future__ import annotations
+
+import re
 
 from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
 from tools.uncited import Sources, Uncited, uncited
 
+WIKI = re.compile(r"<gpu-wiki>/([^\s:`]+):(\d+)")
 LEFT_OUT = "The model's text is left out: it states a figure of the hardware without a source."
 
 
@@ -24,6 +27,24 @@ def faults(answer: Plan | Analysis, sources: Sources) -> tuple[str, ...]:
 def unsourced(hypothesis: Hypothesis, sources: Sources) -> bool:
     """Whether a hypothesis states such a figure."""
     return bool(uncited(hypothesis.change, sources) or uncited(hypothesis.rationale, sources))
+
+
+def unresolved(citation: str, brief: PlannerBrief) -> bool:
+    """Whether what a hypothesis cites is neither a record, nor a line of a passage, page or spec, that its writer was given."""
+    named = WIKI.fullmatch(citation.strip())
+    if named is None:
+        return citation.strip() not in known(brief).records
+    path, line = named[1], int(named[2])
+    shown = [(p.path, p.first_line, p.last_line) for p in brief.dossier.passages]
+    # A page's head, above its body, is part of what was given.
+    shown += [(p.path, 1, p.body_line + p.body.count("\n")) for p in brief.dossier.methods]
+    shown += [(place.path, place.line, place.line) for spec in brief.specs for place in (spec.citation, spec.via) if place]
+    return not any(path == where and first <= line <= last for where, first, last in shown)
+
+
+def invented(text: str, brief: PlannerBrief) -> tuple[str, ...]:
+    """The lines of the wiki that a text names and its writer was never given."""
+    return tuple(dict.fromkeys(found[0] for found in WIKI.finditer(text) if unresolved(found[0], brief)))
 
 
 def _prose(answer: Plan | Analysis) -> tuple[tuple[str, str], ...]:

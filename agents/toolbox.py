@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from agents.artifacts import Answer
 from agents.models.base import Tool, ToolCall, ToolResult
 
 
 class Toolbox(ABC):
-    """Tools, and how many rounds of calls one answer may take."""
+    """The tools of one answer, and how many rounds of calls it may take."""
 
     rounds: int
 
@@ -19,4 +20,16 @@ class Toolbox(ABC):
 
     @abstractmethod
     def call(self, wanted: ToolCall) -> ToolResult:
-        """Do it. A wish that cannot be met is a failed result with a sentence; only a machine's failure raises."""
+        """Do it. A wish that cannot be met is a failed result with a sentence; only a machine's failure raises.
+
+        After a crash the same calls are made again in the same order: what they did must come about again, and cost nothing twice.
+        """
+
+    @property
+    def complete(self) -> bool:
+        """Whether what was handed in through the tools is the whole answer, so that none need be said."""
+        return False
+
+    def answered(self, said: Answer | None) -> Answer | None:
+        """What was said together with what was handed in through the tools; None: neither is there."""
+        return said

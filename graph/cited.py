@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from graph.artifacts import SpecSheet
 from graph.services import Services
 from knowledge_base import specs
+from knowledge_base.citations import holds
 from knowledge_base.names import products
 from knowledge_base.wiki import Wiki
 from tools import roofline
-from tools.artifacts import Citation, Device, Spec, Task, UnknownSpec, digest
+from tools.artifacts import Citation, Device, Spec, Task, UnknownSpec
 from tools.errors import WorkspaceError
 
 WANTED = ("memory_bandwidth", "peak_fp32")
@@ -75,9 +76,4 @@ def stale(found: SpecSheet, wiki: Wiki) -> Iterator[tuple[Spec, Citation]]:
     for spec in found.specs:
         if not specs.reverify(wiki, spec):
             cited = [spec.citation, *([spec.via] if spec.via else [])]
-            yield spec, next((c for c in cited if not _same(wiki, c)), spec.citation)
-
-
-def _same(wiki: Wiki, citation: Citation) -> bool:
-    line = wiki.line(citation.path, citation.line)
-    return line is not None and digest(line) == citation.sha256
+            yield spec, next((c for c in cited if not holds(c, wiki)), spec.citation)

@@ -14,6 +14,7 @@ from agents.artifacts import RoleName
 from agents.base import Agent, open_model
 from agents.models import prices
 from agents.models.ledger import Ledger
+from agents.workbench import Workbench
 from graph.artifacts import Reached
 from graph.settings import Settings
 from graph.state import StopReason
@@ -193,6 +194,22 @@ class Services:
         finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
         listing = finished.files.get("assembly.txt")
         return self.records.blobs.text(listing) if listing else ""
+
+    def workbench(self, incumbent: str, baseline: str, earlier: Mapping[str, Candidate] | None = None) -> Workbench:
+        """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already, by id."""
+        search = self.settings.search
+        return Workbench(
+            judge=self.judge.rehearsal(),
+            index=self.index,
+            wiki=self.wiki,
+            product=self.settings.hardware or self.device.name,
+            variant=self.settings.variant,
+            incumbent=self.candidate(incumbent),
+            baseline=self.candidate(baseline),
+            earlier=earlier or {},
+            rounds=search.tool_rounds,
+            fixes=search.fix_rounds,
+        )
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
         """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""

@@ -50,6 +50,10 @@ class Search(Section):
     methods_per_axis: int = Field(default=2, ge=1, le=3)
     repair_rounds: int = Field(default=3, ge=0)
     """How often a plan whose candidates all failed is written again with the failures shown."""
+    fix_rounds: int = Field(default=2, ge=0)
+    """How often a language model is shown which of its drafts do not compile or are wrong, before any is judged."""
+    tool_rounds: int = Field(default=24, ge=0)
+    """Rounds of tool calls that a coder may take for one answer, where its provider can call tools; 0: it is offered none."""
     patience: int = Field(default=2, ge=1)
     """Iterations without an accepted version before the run stops."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import yaml
 
 from knowledge_base.wiki import Problem, Wiki, lines_of
-from tools.artifacts import digest
+from tools.artifacts import Citation, digest
 from tools.errors import SettingsError
 
 READ = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
@@ -38,6 +38,12 @@ class Checked(NamedTuple):
 
     citations: int
     problems: tuple[Problem, ...]
+
+
+def holds(citation: Citation, wiki: Wiki) -> bool:
+    """Whether the cited line, opened now, still says the same."""
+    line = wiki.line(citation.path, citation.line)
+    return line is not None and digest(line) == citation.sha256
 
 
 def check(workspace: Path, wiki: Wiki) -> Checked:

@@ -88,11 +88,13 @@ def derived_sizes(task: Task) -> dict[str, Dims]:
     return kept
 
 
-def cases(task: Task, hidden: tuple[Workload, ...], seed: Callable[[str], int], *, against_baseline: bool) -> tuple[Case, ...]:
+def cases(
+    task: Task, hidden: tuple[Workload, ...], seed: Callable[[str], int], *, against_baseline: bool, rounds: int = ROUNDS
+) -> tuple[Case, ...]:
     """The calls to check, cheap doubts last: visible and hidden workloads as given, then derived sizes and distributions.
 
     `seed` gives a case's seed by its name. Without a baseline to say what is fair (`against_baseline`) derived sizes and distributions
-    are left out, and hidden workloads are required.
+    are left out, and hidden workloads are required. `rounds`: how often each distribution is drawn.
     """
     found = [Case(workload=w.name, dims=w.dims, seed=seed(w.name)) for w in task.workloads]
     found += [Case(workload=w.name, dims=w.dims, seed=seed(w.name), hidden=True, required=not against_baseline) for w in hidden]
@@ -104,7 +106,7 @@ def cases(task: Task, hidden: tuple[Workload, ...], seed: Callable[[str], int], 
         base = smallest(task)
         found += [
             Case(workload=base.name, dims=base.dims, seed=seed(f"{name}-{round_}"), distribution=name, required=False)
-            for round_ in range(ROUNDS)
+            for round_ in range(rounds)
             for name in OTHER_DISTRIBUTIONS
         ]
     return tuple(found)

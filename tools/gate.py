@@ -78,6 +78,7 @@ class Veto(Artifact):
     """What a review takes away; it needs a line of the diff to stand on."""
 
     quote: str
+    """Empty: the review cannot be used, and nothing is accepted without one."""
     reason: str
 
 

@@ -39,6 +39,10 @@ from tools.statistics import Objective, corrected, decide, least_pairs
 
 Emit = Callable[[str, Mapping[str, str]], None]
 Framework = Literal["eager", "compile", "max_autotune"]
+REHEARSAL = "rehearsed_"
+"""In front of the kinds of records that no verdict may rest on."""
+QUICK_PAIRS = 8
+"""Pairs a workload in a rehearsal."""
 REPORTED = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
@@ -121,6 +125,7 @@ class Judge:
         self.policy = policy
         self.emit = emit
         self.hidden = cases.hidden_workloads(task, secret, policy.hidden_workloads)
+        self._rehearsed = False
         self._flags: tuple[str, ...] | None = None
 
     # ------------------------------------------------------------ the whole trial
@@ -133,14 +138,9 @@ class Judge:
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
         the larger of `min_effect` and `noise_floor`. `iteration` only labels the events: equal questions share their records.
         """
-        for argument in self.task.arguments:
-            unsupported = self.language.unsupported(argument.dtype)
-            if unsupported:
-                return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
-        task, files = self.task, candidate.files
-        refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, task.tensors)]
-        if refused:
-            return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused))
+        refused = self.screened(candidate)
+        if refused is not None:
+            return refused
         self._say(candidate, "build", iteration)
         built = self.build(candidate)
         failed = evidence.build_failure(built)
@@ -164,7 +164,37 @@ class Judge:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
+    def rehearsal(self) -> Judge:
+        """The same judge for whoever still writes a kernel: fewer cases, no hidden workload, other seeds, few pairs.
+
+        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
+        """
+        policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
+        rehearsing = Judge(
+            self.task,
+            self.language,
+            self.executor,
+            self.records,
+            environment=self.environment,
+            device=self.device,
+            secret=bytes.fromhex(cases.secret_digest(self.secret, REHEARSAL)),
+            policy=policy,
+            emit=self.emit,
+        )
+        rehearsing._rehearsed = True
+        return rehearsing
+
     # ------------------------------------------------------------ single questions
+
+    def screened(self, candidate: Candidate) -> Failed | Unmeasured | None:
+        """Why `candidate` is not built at all; None where nothing stands against it."""
+        for argument in self.task.arguments:
+            unsupported = self.language.unsupported(argument.dtype)
+            if unsupported:
+                return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
+        files = candidate.files
+        refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, self.task.tensors)]
+        return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused)) if refused else None
 
     def frozen_flags(self) -> tuple[str, ...]:
         """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of kind "toolchain".
@@ -222,7 +252,8 @@ class Judge:
             def seed(case: str) -> int:
                 return cases.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
-            chosen = cases.cases(self.task, self.hidden, seed, against_baseline=baseline is not None)
+            rounds = 1 if self._rehearsed else cases.ROUNDS
+            chosen = cases.cases(self.task, self.hidden, seed, against_baseline=baseline is not None, rounds=rounds)
             return CorrectnessRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
@@ -359,6 +390,7 @@ class Judge:
     ) -> Record:
         """The record that answers, or the job that makes it; its parents are the builds of the contestants."""
         ids = {name: candidate.id for name, candidate in contestants.items()}
+        kind = REHEARSAL + kind if self._rehearsed else kind
         name = key(kind, task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidates=ids, **asked)
         found = self.records.find(name)
         if found is not None:

@@ -121,7 +121,8 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
     if over:
         raise BudgetError(over)
     brief = coder_brief(services, made, services.candidate(state["incumbent"]).source)
-    simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix)
+    bench = services.workbench(state["incumbent"], state["baseline"])
+    simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix, bench)
     if simplified is None:
         return None
     services.keep_candidate(simplified, state["iteration"])

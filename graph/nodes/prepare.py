@@ -9,6 +9,7 @@ from agents.artifacts import Analysis, AnalystBrief
 from graph import cited, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
+from graph.report.referred import Figures, figures
 from graph.report.render import percent, seconds
 from graph.routing import Routes
 from graph.services import Services
@@ -147,7 +148,13 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
     alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
     brief = AnalystBrief(
-        source=candidate.source, findings=findings, remarks=remarks, headroom=whole, records=(calibration.id, *records), specs=specs
+        source=candidate.source,
+        findings=findings,
+        remarks=remarks,
+        headroom=whole,
+        records=(calibration.id, *records),
+        figures=_telling(figures(calibration.id, rows, facts, profiles, records), services.rules),
+        specs=specs,
     )
     inspection = Inspection(
         candidate=candidate.id,
@@ -174,6 +181,12 @@ def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
         services.out_of_budget(str(error))
         ranking = tuple(dict.fromkeys(finding.rule for finding in brief.findings))
         return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
+
+
+def _telling(held: Figures, known: tuple[rules.Rule, ...]) -> Figures:
+    """The times, and of the metrics those that some rule reads: a profiler reports hundreds."""
+    read = {condition.metric for rule in known for condition in rule.when}
+    return {record: {m: q for m, q in metrics.items() if m in read or m.startswith("time.")} for record, metrics in held.items()}
 
 
 def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:

@@ -9,6 +9,7 @@ from graph.artifacts import Inspection, Judged
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
+from knowledge_base.citations import holds
 from tools.artifacts import Failed, Record
 from tools.records import key
 from tools.roofline import budget
@@ -29,6 +30,8 @@ def retrieve_evidence(state: State, services: Services) -> State:
             services.agents["knowledge_retriever"],
             brief,
             search=lambda text: services.index.search(text, k=8),
+            explain=services.index.explain,
+            holds=lambda passage: holds(passage.citation, services.guide),
             methods=services.guide.methods(task.language, fired, metrics),
             attempts=services.past_attempts(inspection.bottleneck),
         )
@@ -70,10 +73,11 @@ def write(state: State, services: Services) -> State:
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
     incumbent = services.candidate(state["incumbent"])
     brief = coder_brief(services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
-    known = {judged.trial.candidate for judged in trials(state, services)}
+    known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
+    bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
         services.keep_candidate(candidate, state["iteration"])
-        for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix)
+        for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix, bench)
         if candidate.id not in known
     ]
     again = state.get("repair", 0)

@@ -8,6 +8,7 @@ from agents.models.ledger import exchanges as of
 from agents.models.ledger import total
 from graph import cited
 from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet
+from graph.report.referred import analysis
 from graph.report.render import render
 from graph.report.summary import by_role, versions
 from graph.services import Services
@@ -65,6 +66,7 @@ def report(state: State, services: Services) -> str:
         attributions=attributions,
         inspections=inspections,
         inspection_records={c: record.id for c, record in inspected.items()},
+        analyses={c: analysis(record) for c, record in inspected.items()},
         retrospective=retrospective,
         left=list(dict.fromkeys(finding.rule for finding in last.findings)) if last else [],
         sheet=sheet,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agents.artifacts import Dossier, Plan
 from graph import cited
 from graph.artifacts import Attribution, Inspection, Judged
+from graph.report.referred import analysis
 from graph.report.render import render
 from tools import evidence, gate, roofline
 from tools.artifacts import Artifact, Candidate, Record
@@ -47,7 +48,6 @@ def render_version(c: Contents) -> dict[str, str]:
     """Relative name -> text of everything that the audit asks for before the verdict."""
     plan = Plan.model_validate(c.plan.payload)
     dossier = Dossier.model_validate(c.dossier.payload)
-    inspection = Inspection.model_validate(c.inspection.payload)
     files = {
         "hypothesis.md": render("hypothesis.md", c=c, plan=plan),
         "evidence.md": render("evidence.md", c=c, dossier=dossier),
@@ -57,7 +57,7 @@ def render_version(c: Contents) -> dict[str, str]:
         "diff.patch": c.diff or "No candidate: nothing differs.\n",
         "attribution.json": _json(c.attribution.model_dump(mode="json") if c.attribution else _nothing("no candidate became champion")),
         "sass_check.json": _json(_signatures(c)),
-        **inspected(inspection, c.inspection.id),
+        **inspected(c.inspection),
     }
     for judged in c.trials:
         candidate = c.candidates[judged.trial.candidate]
@@ -75,8 +75,9 @@ def render_version(c: Contents) -> dict[str, str]:
     return files
 
 
-def inspected(inspection: Inspection, record: str) -> dict[str, str]:
-    """The files that describe the profile of the kernel an iteration started from."""
+def inspected(found: Record) -> dict[str, str]:
+    """The files that describe the profile of the kernel an iteration started from, from the inspection's record."""
+    inspection, record = Inspection.model_validate(found.payload), found.id
     return {
         "roofline.json": _json(
             {
@@ -88,7 +89,7 @@ def inspected(inspection: Inspection, record: str) -> dict[str, str]:
                 "published": inspection.published.model_dump(mode="json") if inspection.published else None,
             }
         ),
-        "analysis.md": render("analysis.md", i=inspection, record=record),
+        "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis(found)),
         "profile_summary.md": render("profile_summary.md", i=inspection, record=record),
         "profile_details.md": render("profile_details.md", i=inspection, record=record),
     }
@@ -151,7 +152,7 @@ def render_baseline(
         ),
         "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),
         "versions/v0/bench.json": _json([m.model_dump(mode="json") for m in measurements]),
-        **{f"versions/v0/{file}": text for file, text in inspected(found, inspection.id).items()},
+        **{f"versions/v0/{file}": text for file, text in inspected(inspection).items()},
     }
 
 

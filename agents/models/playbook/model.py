@@ -89,14 +89,13 @@ def analyse(brief: AnalystBrief) -> Analysis:
     """Findings by severity; among equals those on the axis with the greatest headroom first."""
     ranked = sorted(brief.findings, key=lambda f: (SEVERITY[f.severity], room(brief.headroom, f.axis), f.rule), reverse=True)
     ranking = tuple(dict.fromkeys(f.rule for f in ranked))
-    records = ", ".join(brief.records) or "no record"
+    records = ", ".join(f"[record:{record}]" for record in brief.records) or "no record"
     if not ranked:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
     sentences = [f"The kernel is {brief.headroom.bound}-bound by the evidence of {records}."]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
-        source = ", ".join(finding.evidence) or records
-        sentences.append(f"{finding.rule} ({finding.severity}, {finding.axis}){where}, from {source}.")
+        sentences.append(f"[rule:{finding.rule}] is of {finding.severity} severity on the {finding.axis} axis{where}.")
     return Analysis(ranking=ranking, text=" ".join(sentences))
 
 

@@ -9,6 +9,7 @@ from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.models.playbook.base import PREFERENCE, recipe
+from agents.priorities import passed_over
 from knowledge_base.artifacts import Page
 from tools.artifacts import Axis, Finding
 
@@ -49,7 +50,12 @@ def plan(brief: PlannerBrief) -> Plan:
     if not chosen:
         return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh))
     methods = tuple(_planned(brief, page) for page in chosen)
-    return Plan(methods=methods, variants=brief.variants, reason=f"Chosen by rule: {guided}.")
+    made = Plan(methods=methods, variants=brief.variants, reason=f"Chosen by rule: {guided}.")
+    over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
+    if not over:
+        return made
+    why = "no recipe of theirs changes this source, no finding asks for them, or they exclude what is planned"
+    return made.model_copy(update={"reason": f"{made.reason} Passed over, {why}: {', '.join(over)}."})
 
 
 def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> list[Page]:

@@ -1,0 +1,277 @@
+"""The coder's tools. The docstring of an argument type is what the model is told of the tool, the docstrings below it of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue, ValidationError
+
+from agents.artifacts import Answer, CoderBrief, Draft, Drafts
+from agents.draft_faults import faults_of
+from agents.handlers.base import mended
+from agents.models.base import Tool, ToolCall, ToolResult
+from agents.toolbox import Toolbox
+from agents.workbench import Workbench, told
+from knowledge_base.specs import gap, resolve
+from tools import mechanism
+from tools.artifacts import Artifact, Candidate, Failed
+from tools.errors import SettingsError
+
+INCUMBENT = "incumbent"
+PASSAGES = 4
+LONGEST = 1500
+"""Characters of one passage; what is cut off is said."""
+LINES = 120
+"""Of machine code in one answer."""
+
+
+class ReadKernel(Artifact):
+    """The source of a kernel: `incumbent` is the one to beat, other names are drafts of this iteration."""
+
+    name: str
+    """`incumbent`, a name that you gave to `compile`, or the id of a draft that failed before."""
+
+
+class SearchKnowledge(Artifact):
+    """Search the knowledge base of methods, skills and hardware; every passage comes with its citation."""
+
+    query: str
+    """Words to look for, e.g. "vectorised reduction C++"."""
+
+
+class LookupSpec(Artifact):
+    """One published figure of the hardware with its citation, or UNKNOWN with the reason. There is no other source of such figures."""
+
+    metric: str
+    """E.g. memory_bandwidth, l2_size, shared_memory_per_sm."""
+    product: str = ""
+    """Default: the product that this run is about."""
+    variant: str = ""
+    """E.g. SXM5; default: the run's."""
+
+
+class Compile(Artifact):
+    """Screen and compile a draft with the frozen flags. It keeps the draft under its name, for the other tools."""
+
+    name: str
+    """A short name of your choice."""
+    source: str
+    """The whole text of the kernel file."""
+
+
+class QuickCheck(Artifact):
+    """Whether a compiled draft is right on a few cases. The judge checks more of them, with other values and other sizes."""
+
+    name: str
+
+
+class QuickTime(Artifact):
+    """A few timed pairs of the incumbent and a draft: a hint to steer by. Only the judge's own measurement counts."""
+
+    name: str
+
+
+class Disassemble(Artifact):
+    """The machine code of a compiled draft, some lines at a time."""
+
+    name: str
+    from_line: int = 1
+    """Where to begin."""
+
+
+class Submit(Artifact):
+    """Hand a draft in. It must compile and pass the quick check; what was handed in need not be repeated in the final answer."""
+
+    name: str
+    methods: tuple[str, ...]
+    """Ids of the planned methods that it really applies."""
+    knobs: dict[str, str] = {}
+    note: str = ""
+    last: bool = False
+    """True: this was the last one, and the answer is complete."""
+
+
+class _Refused(Exception):
+    """A wish that cannot be met, with the sentence for the model; never leaves this module."""
+
+
+class _Offer(NamedTuple):
+    arguments: type[Artifact]
+    do: Callable[[CoderTools, Any], str]
+
+
+class CoderTools(Toolbox):
+    """The tools of one answer to one brief."""
+
+    def __init__(self, bench: Workbench, brief: CoderBrief) -> None:
+        self.bench = bench
+        self.brief = brief
+        self.rounds = bench.rounds
+        self.planned = tuple(item.method for item in brief.plan.methods)
+        self.wanted = max(brief.plan.variants, 1)
+        self.drafts: dict[str, str] = {}
+        """Name -> source."""
+        self.submitted: dict[str, Draft] = {}
+        """Candidate id -> draft."""
+        self.closed = False
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return _tools()
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.submitted) and (self.closed or len(self.submitted) >= self.wanted)
+
+    def answered(self, said: Answer | None) -> Answer | None:
+        """Drafts handed in first, then those said."""
+        handed = tuple(self.submitted.values())
+        if said is None:
+            return Drafts(drafts=handed) if handed else None
+        return said.model_copy(update={"drafts": (*handed, *said.drafts)}) if isinstance(said, Drafts) else said
+
+    def call(self, wanted: ToolCall) -> ToolResult:
+        offer = OFFERS.get(wanted.name)
+        try:
+            if offer is None:
+                raise _Refused(f"There is no tool {wanted.name!r}; there are {', '.join(OFFERS)}.")
+            return ToolResult(id=wanted.id, text=offer.do(self, _arguments(wanted, offer.arguments)))
+        except _Refused as refusal:
+            return ToolResult(id=wanted.id, text=str(refusal), failed=True)
+        except SettingsError as error:
+            # A program or a part of the wiki that this machine lacks: no reason to end the run.
+            return ToolResult(id=wanted.id, text=f"{wanted.name} cannot be had here: {error}", failed=True)
+
+    # ------------------------------------------------------------ the tools
+
+    def read_kernel(self, asked: ReadKernel) -> str:
+        if asked.name == INCUMBENT:
+            return self.bench.incumbent.source
+        if asked.name in self.bench.earlier:
+            return self.bench.earlier[asked.name].source
+        return self._source(asked.name)
+
+    def search_knowledge(self, asked: SearchKnowledge) -> str:
+        found = self.bench.index.search(asked.query, PASSAGES, language=self.bench.judge.language.name)
+        if not found:
+            raise _Refused(f"Nothing is found: {self.bench.index.explain(asked.query, language=self.bench.judge.language.name)}.")
+        return "\n\n".join(f"{passage.citation} ({' > '.join(passage.heading)})\n{_cut(passage.text)}" for passage in found)
+
+    def lookup_spec(self, asked: LookupSpec) -> str:
+        product = asked.product or self.bench.product
+        variant = asked.variant or ("" if asked.product else self.bench.variant)
+        return gap(resolve(self.bench.wiki, product, asked.metric, variant))
+
+    def compile(self, asked: Compile) -> str:
+        if asked.name == INCUMBENT or asked.name in self.bench.earlier:
+            raise _Refused(f"{asked.name!r} is the name of a kernel that is there already; choose another.")
+        draft = mended(Draft(source=asked.source, methods=()), self.brief)
+        faults = faults_of(draft, self.brief)
+        if faults:
+            raise _Refused(f"{asked.name}: {'; '.join(faults)}.")
+        self.drafts[asked.name] = draft.source
+        failed = self.bench.compiled(self._candidate(asked.name))
+        if failed is not None:
+            raise _Refused(told(asked.name, failed))
+        return f"{asked.name} compiles."
+
+    def quick_check(self, asked: QuickCheck) -> str:
+        return f"{asked.name} is right on {self.bench.cases(self._sound(asked.name))}."
+
+    def quick_time(self, asked: QuickTime) -> str:
+        found = self.bench.timed(self._sound(asked.name))
+        if isinstance(found, Failed):
+            raise _Refused(told(asked.name, found))
+        lines = [f"A hint, no evidence: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"]
+        lines[0] += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
+        lines += [f"{m.workload}: {m.incumbent_s:.3e} s -> {m.candidate_s:.3e} s, {m.pairs} pairs" for m in found.measurements]
+        return "\n".join(lines)
+
+    def disassemble(self, asked: Disassemble) -> str:
+        made = self._candidate(asked.name)
+        failed = self.bench.compiled(made)
+        if failed is not None:
+            raise _Refused(told(asked.name, failed))
+        listing = self.bench.assembly(made)
+        lines = (mechanism.entry(listing) or listing).splitlines()
+        first = max(asked.from_line, 1)
+        shown = lines[first - 1 : first - 1 + LINES]
+        if not shown:
+            raise _Refused(f"The machine code of {asked.name} has {len(lines)} lines; ask for an earlier one.")
+        more = f"\n… {len(lines)} lines in all; go on with from_line {first + LINES}" if len(lines) > first - 1 + LINES else ""
+        return "\n".join(shown) + more
+
+    def submit(self, asked: Submit) -> str:
+        foreign = [method for method in asked.methods if method not in self.planned]
+        if foreign:
+            raise _Refused(f"{foreign[0]!r} is not planned; the plan holds {', '.join(self.planned)}.")
+        made = self._sound(asked.name)
+        if made.source == self.bench.incumbent.source or made.id in self.bench.earlier:
+            raise _Refused(f"{asked.name} is the same code as a kernel that is there already.")
+        self.submitted[made.id] = Draft(source=made.source, methods=asked.methods, knobs=asked.knobs, note=asked.note)
+        self.closed = self.closed or asked.last
+        return f"{asked.name} is handed in, {len(self.submitted)} of {self.wanted}."
+
+    # ------------------------------------------------------------ inside
+
+    def _source(self, name: str) -> str:
+        if name not in self.drafts:
+            known = ", ".join([INCUMBENT, *self.bench.earlier, *self.drafts])
+            raise _Refused(f"There is no kernel {name!r}; there are {known}. `compile` takes a new one.")
+        return self.drafts[name]
+
+    def _candidate(self, name: str) -> Candidate:
+        return self.bench.candidate(Draft(source=self._source(name), methods=()), self.planned)
+
+    def _sound(self, name: str) -> Candidate:
+        made = self._candidate(name)
+        failed = self.bench.fault(made)
+        if failed is not None:
+            raise _Refused(told(name, failed))
+        return made
+
+
+def _arguments(wanted: ToolCall, kind: type[Artifact]) -> Artifact:
+    try:
+        # Strictness would refuse lists where tuples are meant; JSON knows no tuples.
+        return kind.model_validate(wanted.arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "arguments"
+        raise _Refused(f"{wanted.name}: {where}: {first['msg']}.") from None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST} characters more"
+
+
+def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:
+    """Without what says nothing to a model: titles, and the description that stands beside the tool's name already."""
+    made = kind.model_json_schema()
+    made = {name: value for name, value in made.items() if name not in ("title", "description")}
+    made["properties"] = {
+        name: {word: said for word, said in value.items() if word != "title"} for name, value in made.get("properties", {}).items()
+    }
+    return made
+
+
+OFFERS: dict[str, _Offer] = {
+    "read_kernel": _Offer(ReadKernel, CoderTools.read_kernel),
+    "search_knowledge": _Offer(SearchKnowledge, CoderTools.search_knowledge),
+    "lookup_spec": _Offer(LookupSpec, CoderTools.lookup_spec),
+    "compile": _Offer(Compile, CoderTools.compile),
+    "quick_check": _Offer(QuickCheck, CoderTools.quick_check),
+    "quick_time": _Offer(QuickTime, CoderTools.quick_time),
+    "disassemble": _Offer(Disassemble, CoderTools.disassemble),
+    "submit": _Offer(Submit, CoderTools.submit),
+}
+
+
+@cache
+def _tools() -> tuple[Tool, ...]:
+    return tuple(
+        Tool(name=name, description=" ".join((offer.arguments.__doc__ or "").split()), parameters=_schema(offer.arguments))
+        for name, offer in OFFERS.items()
+    )

@@ -1,0 +1,43 @@
+"""The real judge on a small C++ softmax, and the brief of a plan for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMethod
+from agents.workbench import Workbench
+from knowledge_base.index import Index
+from knowledge_base.wiki import Wiki
+from tests.tools.test_judge import NAIVE, POLICY, Counting, kernel, softmax
+from tools.judge import Judge
+from tools.languages.cpp import Cpp
+from tools.records import Records
+
+METHOD = "vector-exp"
+WIKI = Wiki.open()
+
+
+def plan(variants: int = 2) -> Plan:
+    hypothesis = Hypothesis(
+        change="One exponential each.",
+        rationale="The sum is formed too often.",
+        citations=("<gpu-wiki>/methods/vector-exp.md:20",),
+        expected=(Movement(metric="time", direction="down", factor=0.1, confidence=0.9),),
+    )
+    return Plan(methods=(PlannedMethod(method=METHOD, axis="compute", hypothesis=hypothesis),), variants=variants)
+
+
+def brief(variants: int = 2) -> CoderBrief:
+    return CoderBrief(task=softmax(), source=NAIVE, plan=plan(variants), pages=(), tried=())
+
+
+def judge(root: Path, executor: Counting) -> Judge:
+    policy = POLICY.model_copy(update={"pairs": 8, "batches": 1})
+    options = {"environment": "e1", "device": "cpu:0", "secret": b"s" * 32, "policy": policy, "emit": lambda kind, details: None}
+    return Judge(softmax(), Cpp(), executor, Records(root), **options)
+
+
+def bench(judge: Judge, **changes: object) -> Workbench:
+    naive = kernel(NAIVE)
+    given = {"product": "H200", "variant": "SXM5", "incumbent": naive, "baseline": naive, **changes}
+    return Workbench(judge=judge.rehearsal(), index=Index(WIKI), wiki=WIKI, **given)  # type: ignore[arg-type]

@@ -1,0 +1,206 @@
+"""The loop of an agent: tools, repair, bounds, and that a paid reply is used after a crash instead of bought again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import Answer, Queries, Query, RetrieverBrief, Review
+from agents.base import ENOUGH, REPAIRS
+from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
+from agents.toolbox import Toolbox
+from tests.agents.scripted import agent, called
+from tests.contracts.conftest import task
+from tools.errors import HarnessError, ProviderError
+from tools.languages.cpp import Cpp
+from tools.records import Records
+
+ROOT = Path(__file__).parents[2]
+BRIEF = RetrieverBrief(task=task(Cpp()), findings=(), bottleneck="compute")
+ANSWER = Queries(queries=(Query(text="softmax", purpose="kernel"),))
+ECHO = Tool(name="echo", description="Says it again.", parameters={"type": "object"})
+
+
+class Echo(Toolbox):
+    """Says what it is told, `prefix` first; what is called "hand" joins the answer, "break" is a machine's failure."""
+
+    def __init__(self, rounds: int = 3, prefix: str = "", broken: bool = False) -> None:
+        self.rounds = rounds
+        self.prefix = prefix
+        self.broken = broken
+        self.handed: tuple[Query, ...] = ()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return (ECHO,)
+
+    def call(self, wanted: ToolCall) -> ToolResult:
+        if self.broken:
+            raise HarnessError("the harness died")
+        text = str(wanted.arguments.get("text", ""))
+        if wanted.name == "hand":
+            self.handed += (Query(text=text, purpose="kernel"),)
+        return ToolResult(id=wanted.id, text=f"{self.prefix}{text}")
+
+    @property
+    def complete(self) -> bool:
+        return len(self.handed) == 2
+
+    def answered(self, said: Answer | None) -> Answer | None:
+        if isinstance(said, Queries):
+            return Queries(queries=(*self.handed, *said.queries))
+        return Queries(queries=self.handed) if self.handed and said is None else said
+
+
+def echo(text: str, turn: int = 1) -> Called:
+    return called(("echo", {"text": text}), turn=turn)
+
+
+def hand(text: str, turn: int = 1) -> Called:
+    return called(("hand", {"text": text}), turn=turn)
+
+
+def test_what_is_called_is_done_and_told_before_the_answer(tmp_path: Path) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path, [called(("echo", {"text": "a"}), ("echo", {"text": "b"})), ANSWER], tools=True)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
+    first, second = model.asked
+    assert first.tools == second.tools == (ECHO,) and first.turns == ()
+    (turn,) = second.turns
+    assert turn.said == "turn 1" and turn.refused == ()
+    assert [(result.id, result.text) for result in turn.results] == [("1.0", "a"), ("1.1", "b")]
+
+
+def test_a_model_without_tools_is_offered_none(tmp_path: Path) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER])
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
+    assert model.asked[0].tools == ()
+
+
+def test_what_cannot_be_taken_for_an_answer_is_asked_again_once(tmp_path: Path) -> None:
+    unfit = Unfit(faults=("queries: a list is wanted",), said="no list")
+    asked, model = agent("knowledge_retriever", tmp_path / "a", [unfit, ANSWER])
+    assert asked.ask(BRIEF, Queries) == ANSWER
+    assert model.asked[1].refused == unfit.faults and model.asked[1].turns[0].said == "no list"
+    asked, model = agent("knowledge_retriever", tmp_path / "b", [unfit] * (REPAIRS + 1))
+    with pytest.raises(ProviderError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"):
+        asked.ask(BRIEF, Queries)
+    assert len(model.asked) == REPAIRS + 1
+
+
+def test_a_faulty_answer_is_returned_with_the_reasons_and_the_second_counts(tmp_path: Path) -> None:
+    better = Queries(queries=(Query(text="softmax cpp", purpose="kernel"),))
+    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER, better])
+    assert asked.ask(BRIEF, Queries, lambda answer: ("too short",) if answer == ANSWER else ()) == better
+    assert model.asked[1].refused == ("too short",)
+
+
+def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path / "a", [echo(str(n), n) for n in range(9)], tools=True)
+    with pytest.raises(ProviderError, match="no usable Queries"):
+        asked.ask(BRIEF, Queries, toolbox=Echo(rounds=2))
+    assert len(model.asked) == 2 + 1 + REPAIRS, "two rounds, one too many, and what it was told then"
+    last = model.asked[-1].turns[-1]
+    assert last.refused == (ENOUGH,) and all(result.failed for result in last.results)
+    asked, model = agent("knowledge_retriever", tmp_path / "b", [echo("a"), echo("b", 2), ANSWER], tools=True)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)) == ANSWER
+
+
+def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) -> None:
+    asked, _ = agent("knowledge_retriever", tmp_path, [Review()])
+    with pytest.raises(ProviderError, match="answered with Review where Queries is owed"):
+        asked.ask(BRIEF, Queries)
+
+
+def test_what_was_handed_in_is_the_answer_when_it_is_complete(tmp_path: Path) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path, [hand("a"), hand("b", 2)], tools=True)
+    assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo()).queries] == ["a", "b"]
+    assert len(model.asked) == 2, "no further exchange is paid for"
+
+
+@pytest.mark.parametrize(
+    ("last", "texts"),
+    [
+        (Unfit(faults=("no JSON",), said="I am done."), ["a"]),
+        (ANSWER, ["a", "softmax"]),
+        (echo("more", 2), ["a"]),
+    ],
+    ids=["prose", "answer", "one round too many"],
+)
+def test_what_was_handed_in_joins_however_the_model_ends(tmp_path: Path, last: Answer | Unfit | Called, texts: list[str]) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path, [hand("a"), last], tools=True)
+    assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)).queries] == texts
+    assert len(model.asked) == 2
+
+
+def test_a_reply_is_not_bought_again_after_a_machine_failed_between(tmp_path: Path) -> None:
+    asked, model = agent("knowledge_retriever", tmp_path, [echo("a")], tools=True)
+    with pytest.raises(HarnessError):
+        asked.ask(BRIEF, Queries, toolbox=Echo(broken=True))
+    assert len(model.asked) == 1
+    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER], tools=True)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
+    assert len(model.asked) == 1 and model.asked[0].turns[0].said == "turn 1", "the first exchange came from the records"
+    # Everything is there now, also for a machine whose tools say it in other words.
+    asked, model = agent("knowledge_retriever", tmp_path, [], tools=True)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo(prefix="elsewhere: ")) == ANSWER
+    assert model.asked == []
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from agents.artifacts import Queries
+from agents.base import Agent
+from agents.models.base import Answered
+from tests.agents.scripted import Scripted
+from tests.agents.test_base import ANSWER, BRIEF, Echo, echo
+from tools.records import Records
+
+root, counter, dying = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "dying"
+
+class Counted(Scripted):
+    def ask(self, request):
+        with counter.open("a") as file:
+            file.write(f"{len(request.turns)}\\n")
+        return Answered(answer=ANSWER) if request.turns else echo("a")
+
+class Fatal(Echo):
+    def call(self, wanted):
+        if dying:
+            os.kill(os.getpid(), 9)
+        return super().call(wanted)
+
+asked = Agent("knowledge_retriever", Counted({"lines": (), "tools": True}), Records(root), lambda kind, details: None)
+assert asked.ask(BRIEF, Queries, toolbox=Fatal()) == ANSWER
+"""
+
+
+def test_a_reply_is_not_bought_again_after_the_process_was_killed(tmp_path: Path) -> None:
+    def run(how: str) -> int:
+        argv = [sys.executable, "-c", DYING, str(tmp_path / "records"), str(tmp_path / "asked"), how]
+        return subprocess.run(argv, cwd=ROOT, check=False).returncode
+
+    assert run("dying") == -9
+    assert (tmp_path / "asked").read_text().split() == ["0"]
+    assert run("living") == 0
+    assert (tmp_path / "asked").read_text().split() == ["0", "1"], "each exchange was asked for once"
+
+
+def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
+    half = "a\ud800b"
+    lines = [called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half)]
+    asked, model = agent("knowledge_retriever", tmp_path, lines, tools=True)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
+    assert model.asked[1].turns[0].results[0].text == "a?b"
+
+
+def test_every_exchange_is_kept_with_request_and_reply(tmp_path: Path) -> None:
+    asked, _ = agent("knowledge_retriever", tmp_path, [echo("a"), ANSWER], tools=True)
+    asked.ask(BRIEF, Queries, toolbox=Echo())
+    kept = [record for record in Records(tmp_path) if record.kind == "exchange"]
+    replies = [Records(tmp_path).blobs.text(record.blobs["reply"]) for record in kept]
+    assert len(kept) == 2 and sorted('"called"' in reply for reply in replies) == [False, True]
+    assert any(Answered.model_validate_json(reply).answer == ANSWER for reply in replies if '"answered"' in reply)

@@ -1,0 +1,50 @@
+"""A whole run whose models read prompts and call tools: a provider fails it, it is resumed, and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.graph.conftest import QUICK, ROOT, TASK
+from tools.records import Records
+
+
+def graph(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "graph", *argv], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> None:
+    log = tmp_path / "asked"
+    config = tmp_path / "run.yaml"
+    models = {"default": {"provider": "tests.agents.through_tools:ThroughTools", "log": str(log)}}
+    quick = {**QUICK, "search": {"iterations": 1, "variants": 1, "patience": 1}}
+    config.write_text(yaml.safe_dump({"task": str(TASK), "workspaces": str(tmp_path / "workspaces"), "models": models, **quick}))
+    broken = graph("run", str(config))
+    assert broken.returncode == 4, broken.stderr
+    assert "models.planner: no room now" in broken.stderr
+    (root,) = (tmp_path / "workspaces").iterdir()
+    done = graph("resume", str(root))
+    assert done.returncode == 0, done.stderr
+    asked = Counter(log.read_text().splitlines())
+    assert asked and set(asked.values()) == {1}, "each exchange was paid for once"
+    records = {record.id: record for record in Records(root)}
+    kinds = Counter(record.kind for record in records.values())
+    assert kinds["rehearsed_correctness"] and kinds["rehearsed_timing"] and kinds["correctness"]
+    plan = next(record for record in records.values() if record.kind == "plan")
+    assert plan.payload["variants"] == 1, "a plan cannot buy more candidates than the run wants"
+    (trial,) = (record for record in records.values() if record.kind == "trial")
+    candidates = [record.payload for record in records.values() if record.kind == "candidate"]
+    assert all("boast" not in candidate["methods"] for candidate in candidates)
+    verdict = json.loads((root / "versions/v1/verdict.json").read_text())
+    rested = {records[identity].kind for identity in (*verdict["records"], *trial.payload["trial"]["records"])}
+    assert not [kind for kind in rested if kind.startswith("rehearsed")]
