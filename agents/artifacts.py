@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, FiniteFloat
 
-from knowledge_base.artifacts import Attempt, Page, Passage
-from tools.artifacts import Artifact, Axis, Finding, Headroom, Quantity, Remark, Spec, Task
+from knowledge_base.artifacts import Attempt, Page, Passage, Signal
+from tools.artifacts import Artifact, Axis, Finding, Headroom, Interval, Quantity, Remark, Spec, Task
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
@@ -130,6 +130,12 @@ class Tried(Artifact):
     reason: str
     planned: tuple[str, ...] = ()
     """Of the plan; a candidate may have left some out."""
+    speedup: Interval | None = None
+    """Incumbent / candidate; None: it was not timed."""
+    scored: int = 0
+    """Predictions that could be scored (F6) …"""
+    hits: int = 0
+    """… and those of them that held."""
 
 
 class AnalystBrief(Artifact):
@@ -145,6 +151,12 @@ class AnalystBrief(Artifact):
     """Record -> metric -> value: what the answer may refer to."""
     specs: tuple[Spec, ...] = ()
     """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
+    task: Task | None = None
+    """None: the kernel's source says it all."""
+    signals: tuple[Signal, ...] = ()
+    """Of all skills of the language: what a kernel can suffer from, and how it shows."""
+    skills: tuple[Page, ...] = ()
+    """The skill pages whose signal fired, most important first."""
 
 
 class RetrieverBrief(Artifact):
@@ -173,6 +185,14 @@ class PlannerBrief(Artifact):
     records: tuple[str, ...]
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""
+    architecture: str = ""
+    """Of the device, as pages and signatures name it; empty: not known."""
+    memory: tuple[Attempt, ...] = ()
+    """Outcomes of earlier runs in like conditions, newest first, as they stood when this run first asked."""
+    signals: tuple[Signal, ...] = ()
+    """As in AnalystBrief."""
+    skills: tuple[Page, ...] = ()
+    """As in AnalystBrief."""
 
 
 class CoderBrief(Artifact):
@@ -190,6 +210,12 @@ class CoderBrief(Artifact):
     champion_knobs: dict[str, str] = Field(default_factory=dict)
     failures: tuple[str, ...] = ()
     """Reasons and logs of drafts of this iteration that failed, to be mended (A10)."""
+    specs: tuple[Spec, ...] = ()
+    """As in AnalystBrief."""
+    architecture: str = ""
+    """As in PlannerBrief."""
+    hints: tuple[str, ...] = ()
+    """What the handlers of the kernel's shape say, in words of ours."""
 
 
 class GatekeeperBrief(Artifact):

@@ -1,15 +1,116 @@
-"""From a brief to the prompt's blocks: `prompts/` holds the texts, this module renders them in the order stable, run, iteration."""
+"""From a brief to the prompt's blocks: `prompts/` holds the texts, its `budget.yaml` each role's sections and how long these may be.
+
+Blocks stand in the order of how long they stay the same, byte for byte: for all runs, for this run, until a version is accepted, for
+this iteration. Nothing that differs between two runs of one language stands in the first, no date and no id of a record before the third.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import TypeAdapter
+
 from agents.artifacts import Brief, RoleName
-from agents.models.base import Block
+from agents.fencing import fence
+from agents.fitting import fit, tokens
+from agents.models.base import Block, Scope
+from agents.sections import SECTIONS, Content
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+PROMPTS = Path(__file__).parent / "prompts"
+LABELS = {
+    "task": "the task's contract",
+    "specs": "published figures of the device",
+    "memory": "outcomes of earlier runs",
+    "signals": "signals of all skills",
+    "kernel": "the incumbent kernel",
+    "remarks": "remarks of compiler and profiler",
+    "skills": "skills whose signal fired",
+    "methods": "methods to choose from",
+    "passages": "passages of the wiki",
+    "attempts": "attempts of this run",
+    "plan": "the plan",
+    "pages": "pages of the planned methods",
+    "failures": "why drafts failed",
+    "baseline": "the user's kernel",
+    "iteration": "what the ablation leaves out",
+}
+"""Section -> what its fence calls the data; the others by their own name."""
+Budget = dict[RoleName, dict[Scope, dict[str, int | None]]]
+
+
+class Part(NamedTuple):
+    """One section of a prompt."""
+
+    layer: Scope
+    section: str
+    text: str
+    most: int | None
+    """Tokens that it may take; None: it is never cut."""
 
 
 def blocks(role: RoleName, brief: Brief, answer: str) -> tuple[Block, ...]:
-    """The prompt of a role for a brief; `answer` names the type that is owed."""
-    return (
-        Block(
-            scope="iteration", text=f"You are the {role}. Answer this brief with a JSON object {answer}:\n{brief.model_dump_json(indent=1)}"
-        ),
-    )
+    """The prompt of a role for a brief; `answer` names the type that is owed.
+
+    How an answer is written is the provider's to say, at the end of what is stable: each reads another form most surely.
+    """
+    layers: dict[Scope, list[str]] = {}
+    for part in parts(role, brief, answer):
+        layers.setdefault(part.layer, []).append(part.text)
+    return tuple(Block(scope=layer, text="\n\n".join(texts) + "\n") for layer, texts in layers.items())
+
+
+def parts(role: RoleName, brief: Brief, answer: str) -> tuple[Part, ...]:
+    """The sections of the same prompt, in order."""
+    found = []
+    for layer, sections in budget()[role].items():
+        for section, most in sections.items():
+            text = _section(section, role, brief, answer, most)
+            if text:
+                found.append(Part(layer, section, text, most))
+    return tuple(found)
+
+
+@cache
+def budget() -> Budget:
+    """prompts/budget.yaml."""
+    import yaml
+
+    return TypeAdapter(Budget).validate_python(yaml.safe_load((PROMPTS / "budget.yaml").read_text(encoding="utf-8")))
+
+
+def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None) -> str:
+    if section == "language":
+        return _render(f"languages/{brief.task.language}.md", {}) if brief.task and _known(brief.task.language) else ""
+    template = f"{role}/{section}.md" if section in ("role", "iteration") else f"sections/{section}.md"
+    fill = SECTIONS.get(section)
+    content = fill(brief, most) if fill else Content()
+    if content is None:
+        return ""
+    values = {**content.values, "answer": answer}
+    # The section's own sentences are paid for first.
+    own = tokens(_render(template, {**values, "data": ""})) + tokens(fence(LABELS.get(section, section), ""))
+    fitted = fit(content.items, None if most is None else max(0, most - own))
+    data = fence(LABELS.get(section, section), fitted.text) if content.items else ""
+    return _render(template, {**values, "data": f"{data}\n{fitted.note}" if fitted.note else data})
+
+
+def _known(language: str) -> bool:
+    return (PROMPTS / "languages" / f"{Path(language).name}.md").is_file()
+
+
+def _render(template: str, values: Mapping[str, object]) -> str:
+    return _environment().get_template(template).render(values).strip("\n")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # Markdown, not HTML: escaping would corrupt code. Foreign text comes in as a value and is never read as a template.
+    return Environment(loader=FileSystemLoader(PROMPTS), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)

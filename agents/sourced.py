@@ -15,7 +15,7 @@ def known(brief: PlannerBrief | AnalystBrief) -> Sources:
     """The sources that an answer to `brief` can name: its records, and the cited specs with what they say."""
     records = {*brief.records, *(record for finding in brief.findings for record in finding.evidence)}
     if isinstance(brief, PlannerBrief):
-        records.update(attempt.evidence for attempt in brief.dossier.attempts)
+        records.update(attempt.evidence for attempt in (*brief.dossier.attempts, *brief.memory))
     return Sources(frozenset(records), frozenset((str(spec.citation), f"{spec.value!r} {spec.unit}") for spec in brief.specs))
 
 

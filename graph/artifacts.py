@@ -95,6 +95,13 @@ class Inspection(Artifact):
     analysis: Analysis
 
 
+class Remembered(Artifact):
+    """Outcomes of earlier runs, frozen for this one."""
+
+    attempts: tuple[Attempt, ...]
+    """Newest first."""
+
+
 class Judged(Artifact):
     """One trial of one iteration."""
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Trigger
+from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Signal, Trigger
 from knowledge_base.figures import Figures
 from tools.artifacts import Citation, Quantity, digest
 from tools.errors import SettingsError
@@ -122,6 +122,24 @@ class Wiki:
         ]
         return tuple(sorted(found, key=lambda page: (-page.head.priority, page.head.id)))
 
+    def signals(self, language: str) -> tuple[Signal, ...]:
+        """Of all skill pages of `language`, by id."""
+        pages = (page for page in self.pages if page.head.type == "skill" and (not page.head.languages or language in page.head.languages))
+        return tuple(
+            Signal(skill=page.head.id, axis=page.head.axis, text=" ".join(section(page.body, "Signal").split()) or page.head.title)
+            for page in sorted(pages, key=lambda page: page.head.id)
+        )
+
+    def skills(self, language: str, rules: Iterable[str], most: int = 5) -> tuple[Page, ...]:
+        """The skill pages of `language` that answer `rules`, in the order of these."""
+        found = (
+            page
+            for rule in rules
+            for page in self.pages
+            if page.head.type == "skill" and rule in page.head.rules and (not page.head.languages or language in page.head.languages)
+        )
+        return tuple({page.head.id: page for page in found}.values())[:most]
+
     def passages(self) -> tuple[Passage, ...]:
         """Every page cut at its headings; a heading with nothing below it before the next is left out."""
         return tuple(passage for page in self.pages for passage in _passages(page))
@@ -152,6 +170,12 @@ def lines_of(text: str) -> list[str]:
     """Lines as editors number them: they end at a line feed, a carriage return before it is no part of them, nothing else cuts."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
+
+
+def section(body: str, heading: str) -> str:
+    """What stands in a page's `body` under `## heading`; empty where there is no such heading."""
+    found = re.search(rf"^## {re.escape(heading)}[ \t]*$(.*?)(?=^## |\Z)", body, re.MULTILINE | re.DOTALL)
+    return found[1].strip() if found else ""
 
 
 def holds(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:

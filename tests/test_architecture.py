@@ -61,8 +61,13 @@ def test_only_main_modules_print(path: Path) -> None:
 
 def test_no_hardware_number_in_code_prompts_or_configs() -> None:
     """Law 2: a bandwidth or a peak is cited from the wiki or measured, never written down."""
-    files = [*SOURCES, *(ROOT / "configs").rglob("*.yaml"), *(ROOT / "agents").rglob("*.md"), *(ROOT / "agents").rglob("*.j2")]
-    files += [*(ROOT / "tools").rglob("*.yaml"), *(ROOT / "tools").rglob("*.cpp"), *(ROOT / "graph").rglob("*.j2")]
+    files = [*SOURCES, *(ROOT / "configs").rglob("*.yaml"), *(ROOT / "agents").rglob("*.md"), *(ROOT / "agents").rglob("*.yaml")]
+    files += [
+        *(ROOT / "agents").rglob("*.j2"),
+        *(ROOT / "tools").rglob("*.yaml"),
+        *(ROOT / "tools").rglob("*.cpp"),
+        *(ROOT / "graph").rglob("*.j2"),
+    ]
     found = [f"{relative(path)}:{line}" for path in files for line in hardware_numbers(path.read_text(), path.suffix)]
     assert not found
 

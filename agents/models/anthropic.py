@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agents.models import anthropic_wire as wire
-from agents.models.answers import read, schema
+from agents.models.answers import go_on, joined, read, schema
 from agents.models.anthropic_client import open_client, read_options
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
 from agents.models.wire_schema import plain
@@ -71,12 +71,12 @@ class Anthropic(Model):
                 continue
             if message.stop_reason != "max_tokens":
                 break
-            text += wire.text(message)
+            text = joined(text, wire.text(message))
             half = wire.spoken(message, broken=True)
             said = wire.kept([*before, *half])
             # Free text can be joined. Half a call or JSON object cannot: the form owed would make the next answer begin a new one.
             if before or not (wire.calls(message) or text.lstrip()[:1] in ("", "{")):
-                before += [*half, {"role": "user", "content": wire.GO_ON}]
+                before += [*half, {"role": "user", "content": go_on()}]
             else:
                 text, limit = "", 2 * limit
             if room < limit:
@@ -100,7 +100,7 @@ class Anthropic(Model):
         said = wire.kept([*before, *wire.spoken(message)])
         if calls := wire.calls(message):
             return Called(calls=calls, said=said, usage=usage)
-        return read(plain(text + wire.text(message), schema(request)), request, said=said, usage=usage)
+        return read(plain(joined(text, wire.text(message)), schema(request)), request, said=said, usage=usage)
 
     def _generate(self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter) -> Message | KernelwrightError:
         """One answer of the API; the error to end with where its stream broke off.

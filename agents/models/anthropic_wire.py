@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import JsonValue
 
-from agents.models.answers import schema
+from agents.models import answers
 from agents.models.base import CHARACTERS_PER_TOKEN, Block, Request, ToolCall, Turn, Usage
 from agents.models.wire_schema import wire
 
@@ -28,8 +28,6 @@ Ttl = Literal["5m", "1h"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Content = list["TextBlockParam | ToolResultBlockParam"]
 
-AGAIN = "Your answer cannot be taken as it is:\n{faults}\nAnswer again, whole, with these mended."
-GO_ON = "You were cut off. Go on exactly where you stopped, without repeating anything and without a word about it."
 BEGIN = "Begin."
 """A message must not be empty."""
 
@@ -46,17 +44,20 @@ class Conversation:
 def conversation(request: Request, ttl: Ttl) -> Conversation:
     """Stable blocks are the system prompt, the others the first user message, turns follow.
 
-    A cache mark stands at the end of each scope and of the last turn (four at most, as the API allows); what outlives an iteration
-    is kept for `ttl`, the rest for five minutes.
+    The form of the answer, which is the server's affair, is explained behind the stable blocks. A cache mark stands at the end of each
+    scope, and once there are turns at the end of the last of them in place of the iteration's (four at most, as the API allows); what
+    outlives an iteration is kept for `ttl`, the rest for five minutes.
     """
     prompt = [block for block in request.prompt if block.text.strip()]
     stable = [block for block in prompt if block.scope == "stable"]
+    if prompt:
+        stable.append(Block(scope="stable", text=answers.how_to_answer(request.answer, structured=True, shown=False)))
     tools: list[ToolParam] = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)} for tool in request.tools
     ]
     if tools and not stable:
         tools[-1]["cache_control"] = _mark(ttl)
-    first = _marked([block for block in prompt if block.scope != "stable"], ttl)
+    first = _marked([block for block in prompt if block.scope != "stable"], ttl, last=not request.turns)
     messages: list[MessageParam] = [{"role": "user", "content": first or [{"type": "text", "text": BEGIN}]}]
     for index, turn in enumerate(request.turns):
         messages += heard(turn.said)
@@ -73,16 +74,16 @@ def output(request: Request, effort: Effort | None, *, constrained: bool = True)
 
     found: OutputConfigParam = {"effort": effort} if effort else {}
     if constrained:
-        found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(schema(request))))}
+        found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(answers.schema(request))))}
     return found
 
 
-def _marked(blocks: Sequence[Block], ttl: Ttl) -> list[TextBlockParam]:
-    """`blocks` with a cache mark where each scope ends."""
+def _marked(blocks: Sequence[Block], ttl: Ttl, *, last: bool = True) -> list[TextBlockParam]:
+    """`blocks` with a cache mark where each scope ends; behind those of the iteration only if that is the `last` of the prompt."""
     found: list[TextBlockParam] = []
     for index, block in enumerate(blocks):
         text: TextBlockParam = {"type": "text", "text": block.text}
-        if index == len(blocks) - 1 or blocks[index + 1].scope != block.scope:
+        if (index == len(blocks) - 1 or blocks[index + 1].scope != block.scope) and (last or block.scope != "iteration"):
             text["cache_control"] = _mark("5m" if block.scope == "iteration" else ttl)
         found.append(text)
     return found
@@ -98,7 +99,7 @@ def _told(turn: Turn) -> Content:
     for result in turn.results:
         told.append({"type": "tool_result", "tool_use_id": result.id, "content": result.text, "is_error": result.failed})
     if turn.refused:
-        told.append({"type": "text", "text": AGAIN.format(faults="\n".join(f"- {fault}" for fault in turn.refused))})
+        told.append({"type": "text", "text": answers.told(turn.refused)})
     return told
 
 

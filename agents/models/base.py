@@ -23,12 +23,12 @@ PROVIDERS = {
 CHARACTERS_PER_TOKEN = 3
 """For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more characters a token."""
 
-Scope = Literal["stable", "run", "iteration"]
-"""How long a stretch of the prompt stays byte for byte the same: for all runs, for this run, for this iteration."""
+Scope = Literal["stable", "run", "version", "iteration"]
+"""How long a stretch of the prompt stays byte for byte the same: for all runs, a run, until a version is accepted, an iteration."""
 
 
 class Block(Artifact):
-    """A stretch of the prompt. Blocks stand in the order stable, run, iteration, so that what is kept in a cache comes first."""
+    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a cache comes first."""
 
     scope: Scope
     text: str

@@ -120,7 +120,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
     over = services.over_device_time()
     if over:
         raise BudgetError(over)
-    brief = coder_brief(services, made, services.candidate(state["incumbent"]).source)
+    brief = coder_brief(state, services, made, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])
     simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix, bench)
     if simplified is None:

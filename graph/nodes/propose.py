@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from agents import coder, knowledge_retriever, planner
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
+from agents.handlers.base import hints
 from graph import cited
-from graph.artifacts import Inspection, Judged
+from graph.artifacts import Inspection, Judged, Remembered
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
+from knowledge_base.artifacts import Attempt
 from knowledge_base.citations import holds
 from tools.artifacts import Failed, Record
 from tools.records import key
@@ -59,6 +61,10 @@ def plan(state: State, services: Services) -> State:
         variants=search.variants,
         records=(state["profile"], *inspection.profile_records),
         specs=cited.sheet(state["specs"], services).here,
+        architecture=services.architecture,
+        memory=earlier_outcomes(services),
+        signals=services.guide.signals(services.task.language),
+        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
@@ -72,7 +78,7 @@ def write(state: State, services: Services) -> State:
     """K candidates; in a repair round the failures of the round before are shown to the coder (A6, A10)."""
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
     incumbent = services.candidate(state["incumbent"])
-    brief = coder_brief(services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
+    brief = coder_brief(state, services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
     known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
     bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
@@ -84,10 +90,32 @@ def write(state: State, services: Services) -> State:
     return State(drafts=drafts, repair=again + 1, champion=None, attribution=None, summary=f"{len(drafts)} candidates, round {again + 1}")
 
 
-def coder_brief(services: Services, made: Plan, source: str) -> CoderBrief:
+def coder_brief(state: State, services: Services, made: Plan, source: str) -> CoderBrief:
     """The brief for a plan on a source."""
-    pages = tuple(page for item in made.methods if (page := services.guide.page(item.method)) is not None)
-    return CoderBrief(task=services.task, source=source, plan=made, pages=pages, tried=tried(services))
+    return CoderBrief(
+        task=services.task,
+        source=source,
+        plan=made,
+        pages=tuple(page for item in made.methods if (page := services.guide.page(item.method)) is not None),
+        tried=tried(services),
+        specs=cited.sheet(state["specs"], services).here,
+        architecture=services.architecture,
+        hints=hints(source, services.task.language),
+    )
+
+
+def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
+    """What earlier runs made of this operator, newest first, as it stood when this run first asked.
+
+    Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what a cache holds of it.
+    """
+    record = services.records.find(key("memory"))
+    if record is None:
+        task = services.task
+        found = services.experience.like(task.name, task.language, services.architecture)
+        others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
+        record = services.keep("memory", Remembered(attempts=others))
+    return Remembered.model_validate(record.payload).attempts
 
 
 def trials(state: State, services: Services) -> tuple[Judged, ...]:
@@ -113,6 +141,9 @@ def tried(services: Services) -> tuple[Tried, ...]:
             verdict=m.verdict,
             reason="; ".join(m.reasons),
             planned=tuple(scored.planned.method for scored in m.predictions),
+            speedup=m.speedup,
+            scored=sum(scored.hit is not None for scored in m.predictions),
+            hits=sum(scored.hit is True for scored in m.predictions),
         )
         for m in versions(services.workspace.root)
         if not m.masked and m.iteration > 0 and m.verdict != "infra_error"

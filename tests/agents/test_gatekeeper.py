@@ -74,7 +74,7 @@ def test_without_a_review_nothing_is_accepted(tmp_path: Path, lines: list[Line])
     assert outcome == "inconclusive" and "no review was had: models.gatekeeper" in reason
 
 
-@pytest.mark.parametrize("error", [PendingError("write the file"), BudgetError("cap reached")])
+@pytest.mark.parametrize("error", [PendingError("write the file", Path("answer.md")), BudgetError("cap reached")])
 def test_what_ends_a_run_in_order_is_no_review(tmp_path: Path, error: PendingError | BudgetError) -> None:
     with pytest.raises(type(error)):
         reviewed(tmp_path, error)

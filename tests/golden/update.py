@@ -39,6 +39,16 @@ def schema(name: str) -> str:
     return json.dumps(found.model_json_schema(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+def prompt(language: str, role: str) -> str:
+    """The last prompt of a role in the story of `benchmarks/scenario.py` before it ends, block after block."""
+    from agents.prompting import blocks
+    from benchmarks.scenario import Scenario
+
+    asked = [one for one in Scenario(language).asked() if one.role == role and one.iteration < 6]
+    return "\n".join(f"<!-- {block.scope} -->\n{block.text}" for block in blocks(asked[-1].role, asked[-1].brief, asked[-1].answer))
+
+
+ROLES = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
 SCHEMAS = (
     *("Task", "Candidate", "Record", "Verdict", "Passed", "Failed", "Unmeasured"),
     *("Plan", "Drafts", "Analysis", "Queries", "Review"),
@@ -47,6 +57,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
     "graph.mmd": picture,
     **{f"help/{program}.txt": partial(usage, program) for program in PROGRAMS},
     **{f"schemas/{name}.json": partial(schema, name) for name in SCHEMAS},
+    **{f"prompts/{role}.{language}.md": partial(prompt, language, role) for role in ROLES for language in ("cpp", "triton")},
 }
 """File under this folder -> what must stand in it."""
 
@@ -54,7 +65,7 @@ GOLDEN: dict[str, Callable[[], str]] = {
 def stale() -> Iterator[Path]:
     """Files that nothing makes any more."""
     kept = {HERE / name for name in GOLDEN}
-    for folder in ("help", "schemas"):
+    for folder in ("help", "schemas", "prompts"):
         yield from (path for path in (HERE / folder).glob("*") if path not in kept)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.specs import resolve
-from knowledge_base.wiki import LARGEST, Wiki, rows
+from knowledge_base.wiki import LARGEST, Wiki, rows, section
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
 
@@ -162,3 +162,25 @@ def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_p
     assert row.line == 9 and wiki.line("p.md", 9) == "| x | y |" and wiki.line("p.md", 6) == "a\fb\u2028c\rd"
     (passage,) = wiki.passages()
     assert passage.citation.sha256 == digest("a\fb\u2028c\rd")
+
+
+def test_each_skill_of_a_language_has_its_signal_on_one_line(bundled: Wiki):
+    found = bundled.signals("triton")
+    skills = {page.head.id for page in bundled.pages if page.head.type == "skill" and "triton" in page.head.languages}
+    assert skills <= {signal.skill for signal in found} and len(skills) > 10
+    assert all(signal.text and "\n" not in signal.text and not signal.text.startswith("#") for signal in found)
+    assert [signal.skill for signal in found] == sorted(signal.skill for signal in found)
+    narrow = next(signal for signal in found if signal.skill == "gpu-narrow-loads")
+    assert "`narrow_loads`" in narrow.text and "Causes" not in narrow.text
+
+
+def test_skills_answer_the_rules_that_fired_in_their_order(bundled: Wiki):
+    found = bundled.skills("triton", ["narrow_loads", "launch_settings_open", "narrow_loads", "no_such_rule"])
+    assert [page.head.id for page in found] == ["gpu-narrow-loads", "gpu-launch-settings-open"]
+    assert bundled.skills("cpp", ["narrow_loads"]) == ()
+    assert len(bundled.skills("triton", [rule for page in bundled.pages for rule in page.head.rules])) == 5
+
+
+def test_a_section_of_a_page_ends_at_the_next_heading():
+    body = "# T\n## Signal\n\none\n### deeper\ntwo\n\n## Causes\nthree\n"
+    assert section(body, "Signal") == "one\n### deeper\ntwo" and section(body, "Causes") == "three" and section(body, "Sig") == ""

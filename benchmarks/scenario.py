@@ -1,0 +1,270 @@
+"""Six iterations on a softmax, as a run would brief its agents: real sources, real wiki, the playbook's plans and kernels; verdicts and
+metrics are made up, so that the story is the same each time and needs no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.artifacts import (
+    AnalystBrief,
+    Brief,
+    CoderBrief,
+    Dossier,
+    GatekeeperBrief,
+    Plan,
+    PlannerBrief,
+    Queries,
+    RetrieverBrief,
+    RoleName,
+    Tried,
+)
+from agents.models.playbook.model import answer
+from graph.nodes.closing import diff
+from knowledge_base import specs
+from knowledge_base.artifacts import Attempt, Page
+from knowledge_base.index import Index
+from knowledge_base.wiki import Wiki
+from tools import rules
+from tools.artifacts import Argument, Candidate, Finding, Headroom, Interval, Profile, Quantity, Remark, Spec, Task, Workload, digest
+
+CONFIGS = Path(__file__).parent.parent / "configs" / "tasks"
+FOLDERS: dict[str, tuple[str, str]] = {"cpp": ("softmax", "kernel.cpp"), "triton": ("triton-softmax", "kernel.py")}
+SHAPES = {"cpp": ((4096, 1024), (512, 1000)), "triton": ((8192, 4096), (4096, 8192), (16384, 1000))}
+RANGES = {"cpp": {"M": (64, 4096), "N": (32, 4096)}, "triton": {"M": (1024, 16384), "N": (128, 8192)}}
+"""As the folders' references have them."""
+VERDICTS = ("accept", "reject_perf", "accept", "inconclusive", "reject_correctness", "accept")
+REASONS = {
+    "accept": "Faster: 1.620x [1.571, 1.668] of the incumbent, threshold 1.020x (noise floor 0.8%), corrected for 4 candidates.",
+    "reject_perf": "Not faster by enough: 1.003x [0.996, 1.009] of the incumbent, threshold 1.020x (noise floor 0.8%).",
+    "inconclusive": "The noise hides the answer after 4 of 4 batches: 1.024x [1.004, 1.046] of the incumbent, threshold 1.020x.",
+    "reject_correctness": "Candidate failed at correctness: element 17 of row 3 is nan where the reference is finite.",
+}
+METRICS: dict[str, tuple[dict[str, float], ...]] = {
+    "cpp": (
+        {"objdump.omp_regions": 0, "device.units": 8, "objdump.math_calls": 2, "objdump.calls.expf": 2, "compiler.loops_missed": 3},
+        {"objdump.math_calls": 2, "objdump.calls.expf": 2, "compiler.loops_missed": 3, "objdump.serial_reductions": 2},
+        {"objdump.serial_reductions": 2, "objdump.divide": 1, "objdump.scalar_loops": 1, "objdump.loops": 3},
+        {"roofline.headroom": 0.5, "roofline.launch_share": 0.01, "roofline.fraction_of_memory_roof": 0.5},
+    ),
+    "triton": (
+        {"sass.kernels": 1, "roofline.headroom": 0.8, "roofline.launch_share": 0.01, "roofline.intensity_over_ridge": 0.1, "sass.loops": 3},
+        {"sass.kernels": 1, "roofline.headroom": 0.5, "ncu.stall_share.long_scoreboard": 62, "ncu.sectors_per_request.ld": 2},
+        {"sass.kernels": 1, "roofline.headroom": 0.4, "sass.global_loads": 4, "sass.wide_loads": 0, "roofline.intensity_over_ridge": 0.1},
+        {"sass.kernels": 1, "roofline.headroom": 0.2, "roofline.fraction_of_memory_roof": 0.8},
+    ),
+}
+"""Of v0 and of each version that is accepted."""
+REMARKS = (
+    Remark(tool="gcc", line=9, kind="missed", text="couldn't vectorize loop: statement clobbers memory: _1 = expf (_2);"),
+    Remark(tool="gcc", line=8, kind="missed", text="not vectorized: reduction: would need to reorder floating-point additions"),
+)
+
+
+class Asked(NamedTuple):
+    """One call for an agent."""
+
+    iteration: int
+    """0: before the first."""
+    role: RoleName
+    brief: Brief
+    answer: str
+
+
+class Scenario:
+    """The story for one language."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        folder, kernel = FOLDERS[language]
+        self.suffix = Path(kernel).suffix
+        self.task = _task(folder, kernel, language)
+        self.wiki = Wiki.open()
+        self.specs = _specs(self.wiki) if language == "triton" else ()
+        self.architecture = "sm_90" if language == "triton" else "x86_64"
+
+    def asked(self) -> Iterator[Asked]:
+        """Every call in order: an analyst for each version, then who retrieves, plans, writes (twice after a failure) and reviews."""
+        version, source, tried = 0, self.task.baseline or "", ()
+        yield Asked(0, "profiler_analyst", self.analyst(version, source), "Analysis")
+        for iteration, verdict in enumerate(VERDICTS, 1):
+            retrieve = RetrieverBrief(task=self.task, findings=self.findings(version), bottleneck="memory")
+            yield Asked(iteration, "knowledge_retriever", retrieve, "Queries")
+            planner = self.planner(version, source, tried)
+            yield Asked(iteration, "planner", planner, "Plan")
+            plan = self.planned(planner)
+            coder = self.coder(source, plan, tried)
+            yield Asked(iteration, "coder", coder, "Drafts")
+            if verdict == "reject_correctness":
+                failed = f"4f1d0c8a2b9e: correctness: {REASONS[verdict]}\n" + "\n".join(f"row {n}: nan" for n in range(30))
+                yield Asked(iteration, "coder", coder.model_copy(update={"failures": (failed,)}), "Drafts")
+            written = self.written(coder, iteration)
+            if verdict == "accept":
+                yield Asked(iteration, "gatekeeper", GatekeeperBrief(task=self.task, diff=self.diff(source, written)), "Review")
+            tried = (*tried, _tried(iteration, plan, verdict))
+            if verdict == "accept":
+                version, source = version + 1, written
+                yield Asked(iteration, "profiler_analyst", self.analyst(version, source), "Analysis")
+
+    def findings(self, version: int) -> tuple[Finding, ...]:
+        """What the shipped rules make of the version's metrics."""
+        metrics = self.metrics(version)
+        return rules.evaluate([(Profile(tool="static", launch="static", source="v", metrics=metrics), record("profile", version))], {})
+
+    def metrics(self, version: int) -> dict[str, Quantity]:
+        return {name: Quantity(value=value) for name, value in METRICS[self.language][version].items()}
+
+    def analyst(self, version: int, source: str) -> AnalystBrief:
+        findings = self.findings(version)
+        return AnalystBrief(
+            source=source,
+            findings=findings,
+            remarks=REMARKS if self.language == "cpp" else (),
+            headroom=_headroom(version),
+            records=(record("calibration", version), record("profile", version)),
+            specs=self.specs,
+            task=self.task,
+            signals=self.wiki.signals(self.language),
+            skills=self.skills(findings),
+        )
+
+    def planner(self, version: int, source: str, tried: tuple[Tried, ...]) -> PlannerBrief:
+        findings = self.findings(version)
+        return PlannerBrief(
+            task=self.task,
+            source=source,
+            findings=findings,
+            headroom=_headroom(version),
+            dossier=self.dossier(version),
+            tried=tried,
+            budget={"compute": 1, "memory": 2, "latency": 1, "occupancy": 1},
+            methods_per_iteration=3,
+            variants=4,
+            records=(record("inspection", version), record("profile", version)),
+            specs=self.specs,
+            architecture=self.architecture,
+            memory=_memory(self.task, self.architecture),
+            signals=self.wiki.signals(self.language),
+            skills=self.skills(findings),
+        )
+
+    def coder(self, source: str, plan: Plan, tried: tuple[Tried, ...]) -> CoderBrief:
+        found = [self.wiki.page(item.method) for item in plan.methods]
+        return CoderBrief(
+            task=self.task,
+            source=source,
+            plan=plan,
+            pages=tuple(page for page in found if page is not None),
+            tried=tried,
+            specs=self.specs,
+            architecture=self.architecture,
+        )
+
+    def skills(self, findings: Sequence[Finding]) -> tuple[Page, ...]:
+        return self.wiki.skills(self.language, [finding.rule for finding in findings])
+
+    def dossier(self, version: int) -> Dossier:
+        """What the playbook's queries find in the bundled wiki."""
+        findings = self.findings(version)
+        asked = answer(RetrieverBrief(task=self.task, findings=findings, bottleneck="memory"))
+        assert isinstance(asked, Queries)
+        found = {(p.path, p.first_line): p for query in asked.queries for p in self.index.search(query.text)[:4]}
+        methods = self.wiki.methods(self.language, [finding.rule for finding in findings], self.metrics(version))
+        return Dossier(queries=asked.queries, passages=tuple(found.values()), methods=methods, attempts=())
+
+    @cached_property
+    def index(self) -> Index:
+        return Index(self.wiki)
+
+    def planned(self, brief: PlannerBrief) -> Plan:
+        """The playbook's plan, or where it has nothing left the first pages that were given."""
+        made = answer(brief)
+        assert isinstance(made, Plan)
+        return made if made.methods else made.model_copy(update={"methods": _any(brief), "variants": 4})
+
+    def written(self, brief: CoderBrief, iteration: int) -> str:
+        """The playbook's first kernel; where it has none the incumbent with a remark."""
+        drafts = getattr(answer(brief), "drafts", ())
+        note = "#" if self.language == "triton" else "//"
+        return str(drafts[0].source) if drafts else f"{brief.source}{note} v{iteration}\n"
+
+    def diff(self, before: str, after: str) -> str:
+        name = f"kernel{self.suffix}"
+        return diff(Candidate(language=self.language, files={name: before}), Candidate(language=self.language, files={name: after}))
+
+
+def record(kind: str, version: int) -> str:
+    """An id as records have them."""
+    return digest(f"{kind} {version}")[:16]
+
+
+def _task(folder: str, kernel: str, language: str) -> Task:
+    tensors = [Argument(name=name, role=role, dtype="float32", shape=("M", "N")) for name, role in (("x", "input"), ("out", "output"))]
+    scalars = [Argument(name=name, role="scalar", dtype="int32") for name in ("M", "N")]
+    return Task(
+        name=folder,
+        language=language,
+        arguments=(*tensors, *scalars),
+        reference=(CONFIGS / folder / "reference.py").read_text(encoding="utf-8"),
+        baseline=(CONFIGS / folder / kernel).read_text(encoding="utf-8"),
+        workloads=tuple(Workload(name=f"{m}x{n}", dims={"M": m, "N": n}) for m, n in SHAPES[language]),
+        dims_range=RANGES[language],
+    )
+
+
+def _specs(wiki: Wiki) -> tuple[Spec, ...]:
+    found = [specs.resolve(wiki, "H200", metric, "SXM5") for metric in ("memory_bandwidth", "peak_fp32", "l2_size")]
+    return tuple(spec for spec in found if isinstance(spec, Spec))
+
+
+def _headroom(version: int) -> Headroom:
+    left = 0.9 - 0.2 * version
+    return Headroom(total=left, compute=0.5 * left, memory=left, latency=0.1, bound="memory")
+
+
+def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
+    methods = tuple(item.method for item in plan.methods)
+    gains = {"accept": Interval(estimate=1.62, low=1.571, high=1.668), "reject_perf": Interval(estimate=1.003, low=0.996, high=1.009)}
+    return Tried(
+        iteration=iteration,
+        methods=methods,
+        knobs={"WARPS": "8"},
+        verdict=verdict,
+        reason=REASONS[verdict],
+        planned=methods,
+        speedup=gains.get(verdict),
+        scored=len(methods),
+        hits=len(methods) if verdict == "accept" else 0,
+    )
+
+
+def _memory(task: Task, architecture: str) -> tuple[Attempt, ...]:
+    """Two earlier runs."""
+    common = {"operator": task.name, "language": task.language, "architecture": architecture, "dtype": "float32", "shape_class": "2^25B"}
+    won, lost = ("triton-single-pass", "triton-launch") if task.language == "triton" else ("fuse-passes", "simd-loop")
+    gain, none = Interval(estimate=2.1, low=2.0, high=2.2), Interval(estimate=1.0, low=0.98, high=1.01)
+    rows: list[dict[str, object]] = [
+        {"methods": (won,), "result": "success", "verdict": "accept", "effect": gain, "note": REASONS["accept"]},
+        {"methods": (lost,), "result": "failure", "verdict": "reject_perf", "effect": none, "note": REASONS["reject_perf"]},
+    ]
+    return tuple(
+        Attempt.model_validate({**common, **row, "bottleneck": "memory", "evidence": record("verdict", at), "iteration": at + 1})
+        for at, row in enumerate(rows)
+    )
+
+
+def _any(brief: PlannerBrief) -> tuple[object, ...]:
+    from agents.artifacts import Hypothesis, Movement, PlannedMethod
+
+    move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
+    return tuple(
+        PlannedMethod(
+            method=page.head.id,
+            axis=page.head.axis or "compute",
+            hypothesis=Hypothesis(change=page.head.title, rationale="Next in line.", citations=(brief.records[0],), expected=(move,)),
+        )
+        for page in brief.dossier.methods[:2]
+    )

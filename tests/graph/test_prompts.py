@@ -1,0 +1,68 @@
+"""What the nodes brief their agents with, as prompts: those of a whole run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import CoderBrief, PlannerBrief
+from agents.models.base import Request
+from agents.prompting import blocks
+from tests.graph.conftest import QUICK, FinishedRun
+from tools.cases import hidden_workloads
+from tools.records import Records
+from tools.task import thaw
+
+
+@pytest.fixture(scope="module")
+def asked(finished: FinishedRun) -> list[Request]:
+    """Every exchange of the run, in no particular order; a playbook reads briefs, so that the prompts are rendered here."""
+    records = Records(finished.root)
+    found = [Request.model_validate_json(records.blobs.get(r.blobs["request"])) for r in records if r.kind == "exchange"]
+    assert {one.role for one in found} >= {"planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"}
+    return found
+
+
+def prompt(request: Request) -> str:
+    return "\n".join(block.text for block in blocks(request.role, request.brief, request.answer))
+
+
+def test_hidden_sizes_stand_in_no_prompt_of_a_run(finished: FinishedRun, asked: list[Request]) -> None:
+    secret = (Path(finished.root) / ".kernelwright" / "secret").read_text()
+    hidden = hidden_workloads(thaw(finished.root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"])
+    (visible, *_) = thaw(finished.root / "task").workloads
+    everything = "\n".join(map(prompt, asked))
+    assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
+    assert not [workload.dims for workload in hidden if re.search(written(workload.dims), everything)]
+
+
+def written(dims: Mapping[str, float]) -> str:
+    """A pattern for these sizes, one after the other, in any of the ways in which we write them."""
+    return r"[\s,]+".join(rf'"?{name}"?\s*[=:]\s*{value}\b' for name, value in dims.items())
+
+
+def test_the_early_blocks_stay_the_same_through_a_run(asked: list[Request]) -> None:
+    seen: dict[tuple[str, str], set[str]] = {}
+    for request in asked:
+        for block in blocks(request.role, request.brief, request.answer)[:2]:
+            if block.scope != "iteration":
+                seen.setdefault((request.role, block.scope), set()).add(block.text)
+    assert all(len(texts) == 1 for texts in seen.values())
+
+
+def test_planner_and_coder_are_told_what_they_need(asked: list[Request]) -> None:
+    plans = [one for one in asked if isinstance(one.brief, PlannerBrief)]
+    for one in plans:
+        assert isinstance(one.brief, PlannerBrief)
+        assert one.brief.signals and one.brief.architecture and one.brief.architecture in prompt(one)
+        assert all(f"{signal.skill} [" in prompt(one) for signal in one.brief.signals)
+        fired = {finding.rule for finding in one.brief.findings}
+        assert all(fired & set(page.head.rules) for page in one.brief.skills) and len(one.brief.skills) <= 5
+    later = max(plans, key=lambda one: len(one.brief.tried) if isinstance(one.brief, PlannerBrief) else 0)
+    assert re.search(r"^(resolved|pending|avoid): ", prompt(later), re.MULTILINE)
+    for one in asked:
+        if isinstance(one.brief, CoderBrief):
+            assert one.brief.architecture and all(page.head.id in prompt(one) for page in one.brief.pages)
