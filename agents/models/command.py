@@ -55,6 +55,11 @@ class Command(Model):
 
     bills = "unseen"
 
+    @property
+    def name(self) -> str:
+        """Of the program: it does not say which model answered."""
+        return Path(self.given.argv[0]).name
+
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
         self.given = given.read("command", Options, options)
@@ -74,6 +79,10 @@ class Command(Model):
             )
         self.program = str(Path(program).absolute())
 
+    def bound(self, request: Request) -> Usage:
+        """Nothing that we know of."""
+        return Usage(model=self.name)
+
     def ask(self, request: Request) -> Answered | Unfit:
         """Run it once. ProviderError when it fails, prints too much, or is not done in time; it is then gone with all it started."""
         argv = self.given.argv
@@ -88,7 +97,7 @@ class Command(Model):
         said = exchange.said("answer.md" if by_file else "stdout.txt")
         if self.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
-        return answers.read(said, request, said=said, usage=Usage(model=Path(argv[0]).name, seconds=seconds))
+        return answers.read(said, request, said=said, usage=Usage(model=self.name, seconds=seconds))
 
     def _folder(self, request: Request, text: str) -> Path:
         if self.folder is None:

@@ -159,7 +159,7 @@ class OpenAICompatible(Model):
         if form == "json_object":
             body["response_format"] = {"type": form}
         elif form == "json_schema":
-            # The one place to switch to a schema that strict mode takes (it knows no free-form maps).
+            # Strict mode knows no free-form maps, and what comes back is checked here in any case.
             asked = {"name": request.answer, "schema": answers.schema(request), "strict": False}
             body["response_format"] = {"type": form, "json_schema": asked}
         return body

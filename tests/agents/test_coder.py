@@ -128,5 +128,6 @@ def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting
 
 
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:
-    asked, _ = agent("coder", tmp_path, [drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")])
+    given = drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")
+    asked, _ = agent("coder", tmp_path, [given, given])
     assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], "two variants are wanted"

@@ -59,7 +59,7 @@ def apart(prompt: str) -> tuple[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("key", KEYS, ids="-".join)
 def test_what_stays_the_same_comes_first(key: tuple[str, str]) -> None:
     found = [block.scope for block in blocks(LAST[key].role, LAST[key].brief, LAST[key].answer)]
-    order = ("stable", "run", "iteration")
+    order = ("stable", "run", "version", "iteration")
     assert found[0] == "stable" and all(order.index(a) <= order.index(b) for a, b in pairwise(found))
 
 

@@ -34,7 +34,7 @@ from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
 from agents.models.playbook.model import answer
 from agents.prompting import blocks
 from knowledge_base.wiki import Wiki
-from tests.agents.models import scripted
+from tests.agents.models import openai_server, scripted
 from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.conftest import task
@@ -107,7 +107,23 @@ def anthropic_served() -> Iterator[dict[str, object]]:
         yield {"model": "claude-opus-5-5", "base_url": server.url}
 
 
-SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {"anthropic": anthropic_served}
+@contextmanager
+def openai_served() -> Iterator[dict[str, object]]:
+    """Drafts are asked for as fenced code, everything else by its schema."""
+
+    def answered(body: dict[str, Any]) -> openai_server.Says:
+        form = body.get("response_format")
+        properties = form["json_schema"]["schema"]["properties"] if form else Drafts.model_fields
+        return openai_server.Says(canned(properties))
+
+    with openai_server.serving(answer=answered) as server:
+        yield {"model": "m", "base_url": server.url}
+
+
+SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {
+    "anthropic": anthropic_served,
+    "openai_compatible": openai_served,
+}
 """Provider -> a server on this machine that answers it, as the options that lead there."""
 
 

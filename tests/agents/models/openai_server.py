@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,10 +60,13 @@ class Asked:
 
 
 class Server:
-    """Plays `script` from its first step to its last, which is repeated."""
+    """Plays `script` from its first step to its last, which is repeated; without a script it asks `answer`."""
 
-    def __init__(self, script: Sequence[Step], refuses: dict[str, Fails] | None = None) -> None:
+    def __init__(
+        self, script: Sequence[Step], refuses: dict[str, Fails] | None = None, answer: Callable[[dict[str, Any]], Step] | None = None
+    ) -> None:
         self.script = list(script)
+        self.answer = answer
         self.refuses = refuses or {}
         """Key of the body -> what is answered to a request that holds it."""
         self.asked: list[Asked] = []
@@ -78,15 +81,19 @@ class Server:
             for key, refusal in self.refuses.items():
                 if key in asked.body:
                     return refusal
+            if not self.script and self.answer:
+                return self.answer(asked.body)
             found = self.script[min(self._next, len(self.script) - 1)]
             self._next += 1
             return found
 
 
 @contextmanager
-def serving(*script: Step, refuses: dict[str, Fails] | None = None) -> Iterator[Server]:
+def serving(
+    *script: Step, refuses: dict[str, Fails] | None = None, answer: Callable[[dict[str, Any]], Step] | None = None
+) -> Iterator[Server]:
     """A server on a free port of the loopback device, gone at the end."""
-    server = Server(script, refuses)
+    server = Server(script, refuses, answer)
 
     class Handler(_Handler):
         scripted = server
@@ -122,6 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
+        if isinstance(step, Breaks):
+            # Told, or the client's next request may meet the connection half closed.
+            self.send_header("connection", "close")
         self.end_headers()
         try:
             if isinstance(step, Breaks):

@@ -30,12 +30,12 @@ def test_marks_stand_where_scopes_end_and_at_the_last_turn(server: Server) -> No
     body = server.bodies[0]
     sent = [*body["tools"], *body["system"], *(block for message in body["messages"] for block in message["content"])]
     marks = [(index, block["cache_control"]["ttl"]) for index, block in enumerate(sent) if "cache_control" in block]
-    assert marks == [(1, "1h"), (2, "1h"), (3, "5m"), (7, "5m")]
+    assert marks == [(2, "1h"), (3, "1h"), (8, "5m")]
 
 
 def test_tools_are_marked_where_nothing_else_is_stable(server: Server) -> None:
     whole = request(tools=TOOLS)
-    opened(server).ask(whole.model_copy(update={"prompt": whole.prompt[1:]}))
+    opened(server).ask(whole.model_copy(update={"prompt": ()}))
     assert server.bodies[0]["tools"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
 
 
