@@ -430,3 +430,19 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
         assert builds["candidate"]["compiled"] not in judge.build(contestants["candidate"]).blobs.values()
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
+
+
+def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, kit = tmp_path / "home", tmp_path / "kit" / "bin"
+    kit.mkdir(parents=True)
+    (home / "bin").mkdir(parents=True)
+    (kit / "gcc").write_text("#!/bin/sh\n")
+    (kit / "gcc").chmod(0o755)
+    (home / "bin" / "gcc").symlink_to(kit / "gcc")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    found = module("confined").compilers()
+    assert {str(kit), str(kit.parent / "lib"), str(home / "bin")} <= set(found)
+    assert not {str(home), str(kit.parent), str(tmp_path)} & set(found)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module("confined").compilers() == []

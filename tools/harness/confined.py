@@ -8,6 +8,7 @@ folders are named one by one, since a workspace may lie below /opt or /usr.
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import site
 import stat
@@ -23,6 +24,8 @@ SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/bin", "/usr/local/lib", "/usr/local/cu
 HEADERS = ("/usr/include", "/usr/local/include")
 """Triton may compile C around a kernel's launch."""
 SINGLE = ("/etc/ld.so.cache", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system")
+PARTS = ("bin", "lib", "lib64", "libexec", "include", "x86_64-linux-gnu", "aarch64-linux-gnu")
+"""Folders of a compiler's installation."""
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH")
 FILE_BYTES = 256 << 20
 """A kernel that spills leaves megabytes of intermediate code."""
@@ -72,7 +75,16 @@ def toolkits() -> list[str]:
     """Folders of compilers and libraries that the environment names."""
     named = [os.environ[name] for name in TOOLKITS if os.environ.get(name)]
     folders = [str(Path(path).parent) if Path(path).is_file() else path for path in named]
+    folders += compilers()
     return folders + [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+
+
+def compilers() -> list[str]:
+    """What belongs to the C compiler that Triton would take, which may be installed outside of the system's folders."""
+    found = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CC"), "clang", "gcc")))), None)
+    # Not the prefix itself: a compiler in a home's `bin` must not open the home.
+    prefixes = {Path(found).parent.parent, Path(os.path.realpath(found)).parent.parent} if found else set()
+    return [str(prefix / part) for prefix in prefixes for part in PARTS]
 
 
 def python() -> set[str]:
