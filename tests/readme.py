@@ -10,7 +10,8 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 FOLDERS = {"harness": "RUNS BESIDE THE DEVICE: stdlib, and torch in the oracle; imports nothing of ours, copied into each job."}
 OTHERS = {
-    "configs/": "quickstart.yaml, quickstart-gpu.yaml, and tasks/: one folder a task (kernel, reference, workloads)",
+    "configs/": "quickstart.yaml, quickstart-gpu.yaml, models/: recipes, and tasks/: one folder a task (kernel, reference, workloads)",
+    "docs/": "models.md: providers, options, costs, budgets, what leaves the machine",
     "workspaces/": "one folder a run, each a git repository of its own; ignored by ours",
     "tests/": "mirrors the packages; CPU only, offline, no key",
     "benchmarks/": "speeds of Kernelwright itself, as a table; never timed tests",

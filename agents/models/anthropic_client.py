@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from agents.models import options as given
 from agents.models.keys import from_environment, redacted, refuse_pasted
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
 from tools.validation import sentence
@@ -24,10 +25,8 @@ SHOWN = 300
 """Characters of a message from the server that are repeated to the user."""
 
 
-class Options(BaseModel):
+class Options(given.Options):
     """A role's entry in the config, less `provider`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = Field(min_length=1)
     """As the API names it."""
@@ -46,6 +45,7 @@ class Options(BaseModel):
     max_retries: int = Field(default=4, ge=0, le=20)
     """Times that a request is sent again when the server could not take it."""
     platform: Literal["anthropic", "bedrock", "vertex"] = "anthropic"
+    """Who serves it: Anthropic (or `base_url`), Amazon Bedrock, Google Vertex AI."""
     region: str | None = None
     """Of bedrock or vertex; default: what their own environment says."""
     project: str | None = None

@@ -43,6 +43,7 @@ class Options(given.Options):
     argv: tuple[str, ...] = Field(min_length=1)
     """Program and arguments; no shell reads them."""
     timeout_s: float = Field(default=600, gt=0)
+    """Seconds that the program may take for one answer; it is then killed with all that it started."""
     env: tuple[str, ...] = ()
     """Names of environment variables that are passed on beside PATH, HOME, LANG and TERM."""
 

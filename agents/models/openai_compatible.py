@@ -19,6 +19,7 @@ from pydantic import JsonValue, ValidationError
 from agents.models import answers
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
 from agents.models.chat_options import Options
+from agents.models.keys import redacted, refuse_pasted
 from agents.models.streamed import Message, Streamed, gather
 from tools.errors import InfrastructureError, OverloadedError, ProviderError, RefusalError, SettingsError
 from tools.validation import sentence
@@ -66,6 +67,8 @@ class OpenAICompatible(Model):
         super().__init__(options)
         if "api_key" in options:
             raise SettingsError("models.api_key: keys do not stand in a config; put it in a variable and write api_key_env: NAME_OF_IT")
+        # Of these two the options themselves say what is wrong.
+        refuse_pasted({name: value for name, value in options.items() if name not in ("api_key_env", "base_url")})
         try:
             self.settings = Options.model_validate(options)
         except ValidationError as error:
@@ -223,9 +226,9 @@ class OpenAICompatible(Model):
             except openai.APIConnectionError as error:
                 if not begun:
                     raise ProviderError(f"models: no server answers at {settings.base_url}; {START} or mend base_url") from error
-                broke = str(error.__cause__ or error)
+                broke = self._shown(str(error.__cause__ or error))
             except openai.APIError as error:
-                broke = error.message
+                broke = self._shown(error.message)
             except (ValueError, ValidationError):
                 broke = "it holds what is no JSON"
             else:
@@ -238,7 +241,7 @@ class OpenAICompatible(Model):
 
     def _failure(self, error: APIStatusError) -> InfrastructureError | SettingsError:
         """What a status means to the user."""
-        said, status, settings = _said(error), error.status_code, self.settings
+        said, status, settings = self._shown(_said(error)), error.status_code, self.settings
         if FILTERED.search(said):
             return RefusalError(f"models: {settings.model} declined to answer: {said}")
         if status in (401, 403):
@@ -261,6 +264,10 @@ class OpenAICompatible(Model):
                 f"models: {self._where()} has no room for prompt and models.max_tokens {settings.max_tokens} ({said}); lower it"
             )
         return ProviderError(f"models: {self._where()} answered {status}: {said}")
+
+    def _shown(self, text: str) -> str:
+        """What came from the server, without the key should it repeat it."""
+        return redacted(text, self._key() if self.settings.api_key_env else "")
 
     def _where(self) -> str:
         return f"{self.settings.model} at {self.settings.base_url}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.models.redaction import SECRET_NAME
 from tools.artifacts import Finished, Job, Limits, Needs
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor
@@ -122,9 +124,12 @@ def test_a_missing_blob_is_named(executor: Executor) -> None:
 
 
 def test_the_keys_of_the_user_stay_with_him(executor: Executor, blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-of-the-user")
-    finished = executor.run(python("import os; print(dict(os.environ))"))
-    assert "sk-of-the-user" not in texts(finished, blobs)["stdout.txt"]
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "DB_PASSWORD", "MINE"):
+        monkeypatch.setenv(name, "sk-of-the-user")
+    program = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(texts(executor.run(python(program)), blobs)["stdout.txt"])
+    assert seen["PATH"] and "sk-of-the-user" not in seen.values()
+    assert not [name for name in seen if SECRET_NAME.search(name)], "whatever else this machine's environment holds"
 
 
 def test_it_can_be_closed_twice(executor: Executor) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,6 +40,13 @@ def test_hidden_sizes_stand_in_no_prompt_of_a_run(finished: FinishedRun, asked: 
     everything = "\n".join(map(prompt, asked))
     assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
     assert not [workload.dims for workload in hidden if re.search(written(workload.dims), everything)]
+
+
+def test_no_prompt_names_the_machine_or_its_user(finished: FinishedRun, asked: list[Request]) -> None:
+    everything = "\n".join(map(prompt, asked))
+    places = {str(finished.root), str(finished.root.parent), tempfile.gettempdir(), str(Path.home()), sys.prefix, socket.gethostname()}
+    assert not [place for place in places if len(place) > 1 and re.search(rf"(?<![\w.]){re.escape(place)}(?![\w.])", everything)]
+    assert not re.search(r"(?<![\w./<>])/(?:home|Users|root|tmp)/", everything)
 
 
 def written(dims: Mapping[str, float]) -> str:

@@ -125,6 +125,14 @@ def test_the_key_is_that_of_the_named_variable_and_no_other(monkeypatch: pytest.
         assert server.asked[-1].headers["authorization"] == "Bearer mine"
 
 
+@pytest.mark.parametrize("key", ["an0pAqu3-k3y-0f-n0-kn0wn-k1nd", "sk-" + "Zq7x" * 8])
+def test_a_server_that_repeats_the_key_does_not_make_us_repeat_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with serving(Fails(401, f"bad key {key}")) as server, pytest.raises(SettingsError, match=r"MY_KEY \(bad key \[key\]") as caught:
+        model(server, api_key_env="MY_KEY").ask(request())
+    assert key not in str(caught.value)
+
+
 # ------------------------------------------------------------ servers that take less
 
 
@@ -380,6 +388,7 @@ def test_a_bound_is_not_passed_by_what_is_paid() -> None:
         ({"base_url": "localhost:8000"}, "models.base_url: must be an address"),
         ({"base_url": "http://me:secret@host/v1"}, "models.base_url: must be an address without user"),
         ({"api_key": "sk-secret"}, "models.api_key: keys do not stand in a config"),
+        ({"extra": {"user": "sk-" + "Zq7x" * 8}}, "models.extra: looks like a key"),
         ({"api_key_env": "sk-secret"}, "models.api_key_env: must be the NAME"),
         ({"api_key_env": "NOT_SET_ANYWHERE"}, "the variable NOT_SET_ANYWHERE is not set"),
         ({"structured": "xml"}, "models.structured"),
