@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,10 +15,11 @@ from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, Rol
 from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn, Unfit, Usage
 from agents.models.ledger import Ledger, total
 from agents.models.recorded import Recording
+from agents.models.redaction import without_keys
 from agents.prompting import blocks
 from agents.toolbox import Toolbox
 from tools.artifacts import Record
-from tools.errors import BudgetError, KernelwrightError, ProviderError
+from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError
 from tools.records import Records, key
 from tools.registry import load
 
@@ -59,9 +62,10 @@ class Agent:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]
         faulty: AnswerT | None = None
+        attempt = 0
         while True:
             try:
-                reply, _ = self.exchange(request)
+                reply, fresh = self.exchange(request, attempt)
             except BudgetError:
                 paid_for = faulty or self._handed_in(answer, toolbox)
                 if paid_for is None:
@@ -71,6 +75,7 @@ class Agent:
             if isinstance(reply, Called) and rounds > 0 and toolbox:
                 turn, rounds = Turn(said=reply.said, results=tuple(self._served(call, toolbox) for call in reply.calls)), rounds - 1
                 if not toolbox.complete:
+                    attempt = 0
                     request = request.model_copy(update={"turns": (*request.turns, turn)})
                     continue
             given = self._given(reply, answer, toolbox)
@@ -86,26 +91,35 @@ class Agent:
             else:
                 refused = reply.faults if isinstance(reply, Unfit) else ()
                 turn = Turn(said=reply.said, refused=refused)
-            repairs -= 1
+            if repairs == 0 and not fresh:
+                # An earlier process ended with this reply. Resumed, the run asks anew: it would end so for ever.
+                attempt += 1
+                continue
+            repairs, attempt = repairs - 1, 0
             if repairs < 0:
                 raise ProviderError(f"models.{self.role}: no usable {answer.__name__} was given, even when asked again: {refused[0]}")
             request = request.model_copy(update={"turns": (*request.turns, turn)})
 
-    def exchange(self, request: Request) -> tuple[Reply, Record]:
-        """The reply and the record of the exchange (request and reply as blobs, for review)."""
+    def exchange(self, request: Request, attempt: int = 0) -> tuple[Reply, bool]:
+        """The reply, and whether it was given only now; else it is that of the exchange's record.
+
+        `attempt`: times that the same was asked before, by processes that could make nothing of the answer.
+        """
         # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine says it otherwise.
         heard = tuple(
             turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)}) for turn in request.turns
         )
         put = request.model_copy(update={"turns": heard}).model_dump_json()
-        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put)
+        again = {"attempt": attempt} if attempt else {}
+        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put, **again)
         record = self.records.find(asked)
+        fresh = record is None
         if record is None:
             with self.ledger.reserved(self.role, self.model, request):
                 reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}))
                 record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1))
             self._tell(record)
-        return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), record
+        return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), fresh
 
     def _before(self, request: Request) -> int:
         """Conversations of this run before the request's own; counted in the records, so that it is the same after a kill."""
@@ -177,30 +191,36 @@ def _refusal(call: str) -> ToolResult:
 
 
 def _keepable(reply: Reply) -> Reply:
-    """`reply` without halves of characters, which no UTF-8 file can hold: a paid reply must not be lost for one of them."""
+    """`reply` without halves of characters, which no UTF-8 file can hold, and without what looks like a key, for which every later commit
+    of the run would be refused: a paid reply must not be lost for either."""
 
     def whole(value: Any) -> Any:
         if isinstance(value, str):
-            return value.encode(errors="replace").decode()
+            return without_keys(value.encode(errors="replace").decode())
         if isinstance(value, dict):
             return {whole(name): whole(inner) for name, inner in value.items()}
         return [whole(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
-    try:
-        reply.model_dump_json()
-    except PydanticSerializationError:
-        return REPLY.validate_python(whole(reply.model_dump()))
-    return reply
+    with suppress(PydanticSerializationError):
+        text = reply.model_dump_json()
+        if without_keys(text) == text:
+            return reply
+    return REPLY.validate_python(whole(reply.model_dump()))
 
 
-def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None) -> Model:
+def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None, *, entry: str | None = None) -> Model:
     """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such.
 
-    `folder`: of the run's workspace, for a provider that keeps files there. The option `record: path`, which goes with any provider,
-    writes down what it answers, for the provider `recorded`.
+    `folder`: of the run's workspace, for a provider that keeps files there. `entry`: where under `models:` the choice stands; default:
+    under the role. The option `record: path`, which goes with any provider, writes down what it answers, for the provider `recorded`.
     """
-    options = dict(choice)
+    options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)
-    model: Model = load(PROVIDERS, provider, Model, key=f"models.{role}.provider")(options)  # type: ignore[type-abstract]
+    kind = load(PROVIDERS, provider, Model, key=f"models.{entry}.provider")  # type: ignore[type-abstract]
+    try:
+        model = kind(options)
+    except SettingsError as error:
+        # A provider does not know for whom it is opened.
+        raise SettingsError(re.sub(r"\Amodels(?=[.:])", f"models.{entry}", str(error))) from error
     model.folder = folder
-    return model if script is None else Recording(model, role, script)
+    return model if script is None else Recording(model, entry, script)

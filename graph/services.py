@@ -245,7 +245,10 @@ def open_agents(settings: Settings, records: Records, emit: Emit, ledger: Ledger
     `folder`: of the workspace, for models that keep files there.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
-    agents = {role: Agent(role, open_model(role, settings.model_for(role), folder), records, emit, ledger) for role in roles}
+    agents = {}
+    for role in roles:
+        entry = role if role in settings.models else "default"
+        agents[role] = Agent(role, open_model(role, settings.model_for(role), folder, entry=entry), records, emit, ledger)
     for role, agent in agents.items():
         ledger.check(role, agent.model)
     return agents

@@ -75,9 +75,9 @@ class Budget(Caps):
     Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one.
     """
 
-    wall_s: float = Field(default=3600, gt=0)
+    wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds, over all processes of the run; looked at after each iteration."""
-    device_s: float | None = Field(default=None, gt=0)
+    device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds that jobs may take on the device (on a CPU: all jobs); looked at before each candidate. None: no cap. What the last
     candidate and the final benchmark take comes on top."""
 

@@ -7,6 +7,7 @@ imported before it is asked for, and a third party extends by config: `my_packag
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -28,8 +29,11 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
         raise SettingsError(f"{key}: {name!r} is not known; use one of {allowed}, or package.module:Class for your own")
     try:
         found: Any = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError) as error:
         raise SettingsError(f"{key}: {name!r} cannot be imported ({error}); install its package or mend the path") from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise SettingsError(f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends {base.__module__}.{base.__name__}")
+    if inspect.isabstract(found):
+        lacking = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        raise SettingsError(f"{key}: {name!r} has no {lacking} of its own; add it to the class")
     return found

@@ -28,7 +28,8 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     An unknown key comes before all others: a key that is missing is often the one that was misspelt.
     """
     first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in first["loc"])
+    # pydantic marks a key that is not allowed, as against its value.
+    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
     owner = _section(model, first["loc"][:-1])
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(owner.model_fields), n=1)

@@ -6,9 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agents.models import anthropic_wire as wire
+from agents.models import options as given
 from agents.models.answers import go_on, joined, read, schema
-from agents.models.anthropic_client import open_client, read_options
+from agents.models.anthropic_client import Options, open_client
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
+from agents.models.patience import until
 from agents.models.wire_schema import plain
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
@@ -35,7 +37,7 @@ class Anthropic(Model):
     def __init__(self, options: dict[str, Any]) -> None:
         """SettingsError for an option that cannot be used, a key that is pasted or missing, a package that is not installed."""
         super().__init__(options)
-        self.settings = read_options(options)
+        self.settings = given.read("anthropic", Options, options)
         self.opened = open_client(self.settings)
         self.counts = True
         """Whether the server counts tokens, as far as is known."""
@@ -115,13 +117,14 @@ class Anthropic(Model):
         broke: KernelwrightError = self._broken(request, "its stream ended early")
         try:
             with self.opened.client.messages.stream(max_tokens=limit, **self._call(request, before)) as stream:
+                # From here: attempts before this one had their own time.
+                until(stream.response, time.monotonic() + self.settings.timeout_s)
                 try:
                     for event in stream:
                         if event.type == "message_start":
                             message = stream.current_message_snapshot
-                        if time.monotonic() - began > self.settings.timeout_s:
-                            broke = self._broken(request, f"it took longer than {self.settings.timeout_s:g} s")
-                            break
+                except TimeoutError:
+                    broke = self._broken(request, f"it took longer than {self.settings.timeout_s:g} s")
                 except anthropic.APIStatusError as error:
                     broke = self.opened.failure(error, request.role)
                 except (httpx2.HTTPError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:

@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agents.models import options as given
-from agents.models.keys import from_environment, redacted, refuse_pasted
+from agents.models.keys import from_environment
+from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
-from tools.validation import sentence
 
 if TYPE_CHECKING:
     import anthropic
@@ -40,7 +40,7 @@ class Options(given.Options):
     """A server that speaks the same protocol; no key is sent there unless `api_key_env` is given."""
     cache_ttl: Literal["5m", "1h"] = "1h"
     """How long what outlives an iteration stays in the cache unread; the rest of a prompt is kept for five minutes."""
-    timeout_s: float = Field(default=900, gt=0)
+    timeout_s: float = Field(default=900, gt=0, allow_inf_nan=False)
     """Seconds that one attempt may take, from the request to the answer's end; a server that asks us to wait longer is overloaded."""
     max_retries: int = Field(default=4, ge=0, le=20)
     """Times that a request is sent again when the server could not take it."""
@@ -85,7 +85,8 @@ class Opened:
         """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without room."""
         import anthropic
 
-        said = redacted(" ".join(str(getattr(error, "api_message", None) or error).split())[:SHOWN], self.key)
+        # First without keys, then cut: half a key is no longer known for one.
+        said = without_keys(" ".join(str(getattr(error, "api_message", None) or error).split()), self.key)[:SHOWN]
         status = getattr(error, "status_code", None)
         entry = f"models.{role}"
         if status in FULL or getattr(error, "type", None) in ("overloaded_error", "rate_limit_error"):
@@ -99,16 +100,9 @@ class Opened:
             return SettingsError(f"{entry}: the server refuses the request ({said}); change the option it names, and run again")
         if isinstance(error, anthropic.APITimeoutError):
             return ProviderError(f"{entry}: no answer within {self.options.timeout_s:g} s, also after {self.options.max_retries} retries")
+        if isinstance(error, anthropic.APIConnectionError):
+            return ProviderError(f"{entry}: no server answers at {self.client.base_url}; mend the network or base_url, then resume")
         return ProviderError(f"{entry}: the server could not be asked ({said or type(error).__name__})")
-
-
-def read_options(options: dict[str, Any]) -> Options:
-    """SettingsError in one sentence for options that cannot be used."""
-    refuse_pasted(options)
-    try:
-        return Options.model_validate(options)
-    except ValidationError as error:
-        raise SettingsError(f"models.{sentence(error, Options)}") from None
 
 
 def open_client(options: Options) -> Opened:

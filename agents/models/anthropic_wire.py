@@ -165,5 +165,4 @@ class Meter:
         if message and message.stop_reason is None:
             # The count comes at the end of a stream; until then it is the first token's.
             tokens["output"] = max(tokens["output"], len(text(message)) // CHARACTERS_PER_TOKEN)
-        summed = {name: getattr(self.total, name) + number for name, number in tokens.items()}
-        self.total = self.total.model_copy(update={**summed, "seconds": self.total.seconds + seconds})
+        self.total = self.total.plus(Usage.model_validate({**tokens, "seconds": seconds}))

@@ -114,6 +114,11 @@ class Usage(Artifact):
     output: int = 0
     seconds: float = 0.0
 
+    def plus(self, other: Usage) -> Usage:
+        """Both together, of this one's model."""
+        counts = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "seconds")
+        return self.model_copy(update={name: getattr(self, name) + getattr(other, name) for name in counts})
+
 
 class Answered(Artifact):
     """The answer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -25,8 +24,10 @@ class Options(given.Options):
     """Name of the variable that holds the key; none: no key is sent."""
     max_tokens: int = Field(default=16_000, ge=1)
     """Output of one call, thinking included; an answer that runs into it is asked to go on, twice."""
-    timeout_s: float = Field(default=600.0, gt=0)
+    timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     """Seconds of the longest silence, not the length of the whole answer, which is streamed."""
+    answer_s: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
+    """Seconds that one answer may take in all; some servers send signs of life for ever."""
     max_retries: int = Field(default=4, ge=0, le=20)
     """Times that a request is sent again when the server could not take it."""
     structured: Literal["auto", "json_schema", "json_object", "none"] = "auto"
@@ -43,22 +44,12 @@ class Options(given.Options):
     def _url(cls, value: str) -> str:
         try:
             split = urlsplit(value)
+            # Read for its own check: a port beyond 65535 is a ValueError.
+            usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
         except ValueError:
-            split = urlsplit("")
-        if split.scheme not in ("http", "https") or not split.hostname:
+            usable = False
+        if not usable:
             raise ValueError("must be an address such as http://localhost:8000/v1; write it with http:// or https://")
-        if split.username or split.password or split.query:
-            raise ValueError("must be an address without user, password or query; put the key in a variable and name that in api_key_env")
-        return value
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _name(cls, value: str | None) -> str | None:
-        # What does not fit may be a key, and is not repeated.
-        if value is not None and not re.fullmatch(r"[A-Z][A-Z0-9_]{0,63}", value):
-            raise ValueError(
-                "must be the NAME of an environment variable, such as OPENAI_API_KEY, and never the key itself; name one there"
-            )
         return value
 
     @field_validator("extra")

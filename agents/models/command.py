@@ -9,26 +9,34 @@ environment, and only those reach it that `env` lists.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from agents.models import answers, flat
 from agents.models import options as given
 from agents.models.base import Answered, Model, Request, Unfit, Usage
+from agents.models.redaction import without_keys
 from tools.artifacts import digest
 from tools.errors import ProviderError, SettingsError
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM")
 PROMPT, ANSWER = "{prompt_file}", "{answer_file}"
 """In an argument: the path of the file. Without the first the prompt is on stdin, without the second the answer is read from stdout."""
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl."""
 LARGEST = 4 << 20
 """Bytes of an answer, and of what else the program prints."""
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.1
@@ -40,12 +48,29 @@ TOLD = 300
 class Options(given.Options):
     """Of the provider `command`."""
 
-    argv: tuple[str, ...] = Field(min_length=1)
+    argv: tuple[str, ...]
     """Program and arguments; no shell reads them."""
-    timeout_s: float = Field(default=600, gt=0)
+    timeout_s: float = Field(default=600, gt=0, allow_inf_nan=False)
     """Seconds that the program may take for one answer; it is then killed with all that it started."""
     env: tuple[str, ...] = ()
     """Names of environment variables that are passed on beside PATH, HOME, LANG and TERM."""
+
+    @field_validator("argv")
+    @classmethod
+    def _can_be_run(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not value[0] or any("\0" in one for one in value):
+            raise ValueError("must name a program and its arguments, such as [some-agent, --print], without NUL; write them there")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # What does not fit may hold a value, and is not repeated.
+        if not all(re.fullmatch(r"[A-Za-z_]\w*", one) for one in value):
+            raise ValueError(
+                "must be a list of NAMES of environment variables, such as [SOME_AGENT_KEY], never NAME=value; name them there"
+            )
+        return value
 
 
 class Command(Model):
@@ -119,6 +144,13 @@ class Command(Model):
         return {name: os.environ[name] for name in (*PASSED_ON, *self.given.env) if name in os.environ}
 
 
+def _ends_with_us() -> Callable[[], object] | None:
+    """What ties a child to this thread, which waits for it: killed at once, a run leaves nobody behind who goes on spending."""
+    if sys.platform != "linux":
+        return None
+    return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 class _Exchange:
     """One run of a program in its folder."""
 
@@ -133,7 +165,14 @@ class _Exchange:
         with source.open("rb") as prompt, (self.folder / "stdout.txt").open("wb") as out, (self.folder / "stderr.txt").open("wb") as err:
             try:
                 process = subprocess.Popen(
-                    argv, cwd=self.folder, env=environment, stdin=prompt, stdout=out, stderr=err, start_new_session=True
+                    argv,
+                    cwd=self.folder,
+                    env=environment,
+                    stdin=prompt,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    preexec_fn=_ends_with_us(),
                 )
             except OSError as error:
                 raise ProviderError(f"{self.key}: {self.name} cannot be started ({error.strerror}); try it in {self.folder}") from error
@@ -179,4 +218,4 @@ class _Exchange:
     def _last_words(self) -> str:
         lines = (self.folder / "stderr.txt").read_bytes()[-LARGEST:].decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing on stderr")
-        return last[:TOLD]
+        return without_keys(last)[:TOLD]

@@ -6,13 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 
+from agents.models.redaction import KEYLIKE
 from tools.errors import SettingsError
-from tools.repository import SECRETS
 
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-KEYLIKE = re.compile(SECRETS.pattern.decode())
-NAMED_LIKE_KEYS = re.compile(r"(?:^|_)(?:key|token|secret|password|credentials?|authorization)(?:$|_)")
-HIDDEN = "[key]"
+NAMED_LIKE_KEYS = re.compile(r"(?:^|[_.-])(?:api_?key|key|token|secret|password|credentials?|authorization)(?:$|[_-])")
 
 
 def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_key_env") -> None:
@@ -21,8 +19,11 @@ def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_ke
     `name_of_variable`: the option that holds the NAME of an environment variable.
     """
     for option, value in options.items():
-        text = str(value)
-        if option == name_of_variable:
+        text = "" if value is None else str(value)
+        if isinstance(value, Mapping):
+            refuse_pasted({f"{option}.{name}": inner for name, inner in value.items()}, name_of_variable)
+            continue
+        if option == name_of_variable and value is not None:
             pasted = not VARIABLE.fullmatch(text) or bool(KEYLIKE.fullmatch(text))
         else:
             pasted = bool(NAMED_LIKE_KEYS.search(option.lower()) and isinstance(value, str)) or bool(KEYLIKE.search(text))
@@ -41,8 +42,3 @@ def from_environment(variable: str) -> str:
     if not key:
         raise SettingsError(f"models.api_key_env: the environment variable {variable} is not set; export it with your key and run again")
     return key
-
-
-def redacted(text: str, key: str) -> str:
-    """`text`, which came from outside, without `key` or anything that looks like one."""
-    return KEYLIKE.sub(HIDDEN, text.replace(key, HIDDEN) if key else text)

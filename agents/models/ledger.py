@@ -137,14 +137,18 @@ class Ledger:
                 self._held.remove(held)
 
     def check(self, role: RoleName, model: Model) -> None:
-        """SettingsError when a cap in dollars holds for the role and what its model costs cannot be known."""
-        cap = next((f"{name}.usd" for name, cap in self._caps(role) if cap.usd is not None), None)
-        if cap is None or model.bills == "nothing":
+        """SettingsError when a cap holds for the role that cannot be kept: what its model takes, or what that costs, is not known."""
+        if model.bills == "nothing":
             return
-        if model.bills == "unseen":
+        caps = [(f"{name}.{kind}", kind) for name, cap in self._caps(role) for kind in ("usd", "tokens") if getattr(cap, kind) is not None]
+        if caps and model.bills == "unseen":
             raise SettingsError(
-                f"{cap}: cannot be kept, for nobody sees what models.{role} costs; cap `tokens` instead, or the other roles under per_role"
+                f"{caps[0][0]}: cannot be kept, for nobody sees what models.{role} takes; cap the other roles under per_role, and this one "
+                "by wall_s or search.iterations"
             )
+        cap = next((name for name, kind in caps if kind == "usd"), None)
+        if cap is None:
+            return
         if find(self.prices, model.name) is None:
             named = f"model {model.name!r} of models.{role} has no price" if model.name else f"models.{role} names no model"
             raise SettingsError(f"{cap}: cannot be kept, for {named}; add it under prices: (USD per million tokens), or take the cap away")

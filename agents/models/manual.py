@@ -7,6 +7,7 @@ refused for what it says comes back as a prompt of its own, with the reasons in 
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,11 @@ class Manual(Model):
         super().__init__(options)
         self.given = given.read("manual", Options, options)
         chosen = self.given.folder
-        if chosen is not None and Path(chosen).exists() and not Path(chosen).is_dir():
-            raise SettingsError(f"models.folder: {chosen} is no folder; name one, which is made if it does not exist")
+        there = chosen and next(one for one in (Path(chosen).absolute(), *Path(chosen).absolute().parents) if one.exists())
+        if there and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+            raise SettingsError(
+                f"models.folder: {chosen} is no folder that can be written to; name one, which is made if it does not exist"
+            )
 
     @property
     def desk(self) -> Path:
@@ -60,6 +64,10 @@ class Manual(Model):
         except FileNotFoundError:
             before = f" (the one before was refused, see {refused.name})" if refused.exists() else ""
             raise _pending(request, f"read {prompt} and write the answer to {answer}{before}", answer) from None
+        except OSError as error:
+            raise _pending(
+                request, f"{answer} cannot be read ({error.strerror}): write the answer to {prompt.name} there", answer
+            ) from error
         if not said.strip():
             raise _pending(request, f"{answer} is empty: write the answer to {prompt.name} there", answer)
         reply = answers.read(said, request, said=said, usage=Usage())

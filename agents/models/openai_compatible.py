@@ -7,33 +7,30 @@ is left out from then on and replaced by words in the prompt; that memory lasts 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from agents.models import answers
+from agents.models import options as given
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
+from agents.models.chat_client import FILTERED, TOO_LONG, open_client
 from agents.models.chat_options import Options
-from agents.models.keys import redacted, refuse_pasted
-from agents.models.streamed import Message, Streamed, gather
-from tools.errors import InfrastructureError, OverloadedError, ProviderError, RefusalError, SettingsError
-from tools.validation import sentence
+from agents.models.patience import until
+from agents.models.streamed import Gathering, Message, Streamed
+from tools.errors import ProviderError, RefusalError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import APIStatusError
 
 CONTINUATIONS = 2
 """Times that an answer which ran into max_tokens is asked to go on."""
 BROKEN = 1
-"""Times that an exchange is repeated whose stream broke off in the middle; before its first byte, max_retries counts."""
-NO_KEY = "none"
-"""Sent where no key is wanted: the SDK takes one from OPENAI_API_KEY otherwise, and a local server must not be told that."""
-START = "start it (for example `vllm serve MODEL`, `python -m sglang.launch_server`, `llama-server -m FILE`, `ollama serve`)"
+"""Times in an exchange that a stream which broke off in the middle is asked for again; before its first byte, max_retries counts."""
 UNDERSTANDS_NOT = (400, 404, 422, 500, 501)
 """Statuses with which servers answer to a parameter that they do not know."""
 WORDS = {
@@ -43,9 +40,6 @@ WORDS = {
     "newer_limit": re.compile(r"max_completion_tokens", re.I),
 }
 """How a server's refusal names what it does not take."""
-
-FILTERED = re.compile(r"content_filter|content management policy", re.I)
-TOO_LONG = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens|prompt is too long", re.I)
 
 
 @dataclass
@@ -60,27 +54,26 @@ class Learnt:
     left_out: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Meter:
+    """What one exchange has taken so far, in all its calls."""
+
+    total: Usage
+    broken: int = 0
+    """Streams that broke off."""
+
+
 class OpenAICompatible(Model):
     """A model behind chat completions; `options` as in Options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options)
-        if "api_key" in options:
-            raise SettingsError("models.api_key: keys do not stand in a config; put it in a variable and write api_key_env: NAME_OF_IT")
-        # Of these two the options themselves say what is wrong.
-        refuse_pasted({name: value for name, value in options.items() if name not in ("api_key_env", "base_url")})
-        try:
-            self.settings = Options.model_validate(options)
-        except ValidationError as error:
-            raise SettingsError(f"models.{sentence(error, Options)}") from None
+        self.settings = given.read("openai_compatible", Options, options)
+        self.opened = open_client(self.settings)
+        # A server that is found to take no tools is asked without them. What is asked stays the same for all that: else a resumed run,
+        # which has yet to find out, would not know its own questions again, and pay for the answers once more.
+        self.calls_tools = self.settings.tools == "auto"
         self._learnt = Learnt()
-        self._client: OpenAI | None = None
-        self._key()
-
-    @property
-    def calls_tools(self) -> bool:  # type: ignore[override]
-        """Until the server is found to take none."""
-        return self.settings.tools == "auto" and self._learnt.tools
 
     def ask(self, request: Request) -> Reply:
         """One exchange, of several calls where the answer is long or the server must first be understood.
@@ -88,21 +81,31 @@ class OpenAICompatible(Model):
         ProviderError and its kinds when there is no server, it fails, refuses or has no room; SettingsError when it does not know the
         key, the model or the address.
         """
-        started = time.monotonic()
-        done = self._exchange(self._messages(request), request)
-        text, usage = done.message.content, done.usage
+        meter = Meter(Usage(model=self.settings.model))
+        try:
+            return self._asked(request, meter)
+        except ProviderError as error:
+            if meter.total.seconds:
+                error.usage = meter.total.model_dump()
+            raise
+
+    def _asked(self, request: Request, meter: Meter) -> Reply:
+        done = self._exchange(self._messages(request), request, meter)
+        text = done.message.content
         for _ in range(CONTINUATIONS):
             if done.finish != "length" or done.message.tool_calls or not done.message.content.strip():
                 break
-            done = self._exchange(
-                [*self._messages(request), {"role": "assistant", "content": text}, _user(answers.go_on())], request, more=True
-            )
+            messages: list[dict[str, JsonValue]] = [
+                *self._messages(request),
+                {"role": "assistant", "content": text},
+                _user(answers.go_on()),
+            ]
+            done = self._exchange(messages, request, meter, more=True)
             text = answers.joined(text, done.message.content)
-            usage = _sum(usage, done.usage)
-        usage = usage.model_copy(update={"seconds": time.monotonic() - started})
-        said = done.message.model_copy(update={"content": text})
+        usage, said = meter.total, done.message.model_copy(update={"content": text})
         if said.refusal or done.finish == "content_filter":
-            raise RefusalError(f"models: {self.settings.model} declined to answer: {said.refusal or 'its content filter stopped it'}")
+            why = self.opened.shown(said.refusal) or "its content filter stopped it"
+            raise RefusalError(f"models.{request.role}: {self.settings.model} declined to answer: {why}")
         if said.tool_calls:
             return Called(calls=tuple(_call(one) for one in said.tool_calls), said=said.kept(), usage=usage)
         if done.finish == "length":
@@ -113,7 +116,7 @@ class OpenAICompatible(Model):
 
     def bound(self, request: Request) -> Usage:
         """By characters: the prompt once for each call that an answer may take, and as many times max_tokens."""
-        calls = 1 + CONTINUATIONS
+        calls = 1 + CONTINUATIONS + BROKEN
         prompt = len(json.dumps(self._messages(request))) + len(json.dumps(self._body(request)))
         output = self.settings.max_tokens
         # What was written so far is read again by each continuation.
@@ -128,10 +131,14 @@ class OpenAICompatible(Model):
 
     # ------------------------------------------------------------ the request
 
+    def _tools(self, request: Request) -> bool:
+        """Whether the server is offered any."""
+        return bool(request.tools) and self.calls_tools and self._learnt.tools
+
     def _form(self, request: Request) -> Literal["json_schema", "json_object", "none"]:
         """What is asked of the server for this answer. With tools offered nothing is: several servers could then call none."""
         wanted = self.settings.structured
-        if not self._learnt.structured or (request.tools and self.calls_tools):
+        if not self._learnt.structured or self._tools(request):
             return "none"
         if wanted == "auto":
             return "none" if answers.as_code(request.answer) else "json_schema"
@@ -156,7 +163,7 @@ class OpenAICompatible(Model):
             body["stream_options"] = {"include_usage": True}
         if settings.effort:
             body["reasoning_effort"] = settings.effort
-        if request.tools and self.calls_tools:
+        if self._tools(request):
             body["tools"] = [{"type": "function", "function": tool.model_dump()} for tool in request.tools]
         form = "none" if more else self._form(request)
         if form == "json_object":
@@ -169,28 +176,23 @@ class OpenAICompatible(Model):
 
     # ------------------------------------------------------------ the call
 
-    def _exchange(self, messages: list[dict[str, JsonValue]], request: Request, more: bool = False) -> Streamed:
+    def _exchange(self, messages: list[dict[str, JsonValue]], request: Request, meter: Meter, more: bool = False) -> Streamed:
         """One call that succeeded; what the server does not take is left out first."""
         for _ in range(len(WORDS) + 2):
             body = self._body(request, more)
             try:
-                done = self._stream(messages, body)
+                return self._stream(messages, body, request.role, meter)
             except _Refused as refused:
-                self._give_way(refused.status, body)
+                self._give_way(refused.status, body, request.role)
                 messages[:2] = self._messages(request)[:2]
-                continue
-            if done.usage == Usage():
-                characters = len(json.dumps(messages)), len(done.message.kept())
-                counted = Usage(input=characters[0] // CHARACTERS_PER_TOKEN, output=characters[1] // CHARACTERS_PER_TOKEN)
-                done = Streamed(done.message, done.finish, counted)
-            return Streamed(done.message, done.finish, done.usage.model_copy(update={"model": self.settings.model}))
-        raise ProviderError(f"models: {self._where()} refused every form of the request, left out were {', '.join(self._learnt.left_out)}")
+        left_out = ", ".join(self._learnt.left_out)
+        raise ProviderError(f"models.{request.role}: {self.opened.where} refused every form of the request, left out were {left_out}")
 
-    def _give_way(self, error: APIStatusError, body: dict[str, Any]) -> None:
+    def _give_way(self, error: APIStatusError, body: dict[str, Any], role: str) -> None:
         """Leave out what `error` is about; raises what it means where nothing is left to leave out."""
-        said, learnt = _said(error), self._learnt
+        said, learnt = self.opened.said(error), self._learnt
         if FILTERED.search(said) or TOO_LONG.search(said):
-            raise self._failure(error) from error
+            raise self.opened.failure(error, role) from error
         if WORDS["newer_limit"].search(said) and "max_tokens" in body:
             learnt.newer_limit = True
         elif WORDS["usage"].search(said) and "stream_options" in body:
@@ -203,93 +205,55 @@ class OpenAICompatible(Model):
             learnt.structured = False
             learnt.left_out.append("response_format")
         else:
-            raise self._failure(error) from error
+            raise self.opened.failure(error, role) from error
 
-    def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any]) -> Streamed:
+    def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], role: str, meter: Meter) -> Streamed:
+        """One answer; a stream that breaks off is paid for and asked for again."""
+        while True:
+            gathered = Gathering()
+            broke = self._read(messages, body, role, meter, gathered)
+            if not broke and gathered.finish:
+                return gathered.done()
+            meter.broken += 1
+            if meter.broken > BROKEN:
+                why = broke or "it ended before the answer did"
+                times = f"which broke off {meter.broken} times in this exchange"
+                raise ProviderError(f"models.{role}: the stream from {self.opened.where}, {times}, cannot be used: {why}")
+
+    def _read(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], role: str, meter: Meter, gathered: Gathering) -> str | None:
+        """Take one stream in, and on the meter; why it broke off, if it did. Raises where none began."""
         import openai
 
-        settings = self.settings
-        for attempt in range(1 + BROKEN):
-            begun = False
-            try:
-                create: Any = self._opened().chat.completions.create
-                with create(model=settings.model, messages=messages, stream=True, extra_body=settings.extra or None, **body) as chunks:
-                    begun = True
-                    done = gather(chunks)
-            except openai.APIStatusError as error:
-                if error.status_code in UNDERSTANDS_NOT:
-                    raise _Refused(error) from error
-                raise self._failure(error) from error
-            except openai.APITimeoutError as error:
-                silent = f"said nothing for {settings.timeout_s:g} s; raise models.timeout_s, or see what keeps the server"
-                raise ProviderError(f"models: {self._where()} {silent}") from error
-            except openai.APIConnectionError as error:
-                if not begun:
-                    raise ProviderError(f"models: no server answers at {settings.base_url}; {START} or mend base_url") from error
-                broke = self._shown(str(error.__cause__ or error))
-            except openai.APIError as error:
-                broke = self._shown(error.message)
-            except (ValueError, ValidationError):
-                broke = "it holds what is no JSON"
-            else:
-                if done.finish:
-                    return done
-                broke = "it ended before the answer did"
-            if attempt == BROKEN:
-                raise ProviderError(f"models: the stream from {self._where()} cannot be used, asked {1 + BROKEN} times: {broke}")
-        raise AssertionError
-
-    def _failure(self, error: APIStatusError) -> InfrastructureError | SettingsError:
-        """What a status means to the user."""
-        said, status, settings = self._shown(_said(error)), error.status_code, self.settings
-        if FILTERED.search(said):
-            return RefusalError(f"models: {settings.model} declined to answer: {said}")
-        if status in (401, 403):
-            where = (
-                f"the key in {settings.api_key_env}"
-                if settings.api_key_env
-                else "a request without a key; name its variable in api_key_env"
-            )
-            return SettingsError(f"models.api_key_env: {settings.base_url} refuses {where} ({said})")
-        if status == 404:
-            return SettingsError(
-                f"models.model: {settings.base_url} knows no {settings.model!r} or is no such API ({said}); mend model or base_url"
-            )
-        if status == 429 and re.search(r"insufficient_quota|billing|credit", said):
-            return ProviderError(f"models: the account at {settings.base_url} has no money left ({said}); fill it or choose another model")
-        if status in (429, 503, 529):
-            return OverloadedError(f"models: {self._where()} had no room, asked {1 + settings.max_retries} times: {said}")
-        if TOO_LONG.search(said):
-            return ProviderError(
-                f"models: {self._where()} has no room for prompt and models.max_tokens {settings.max_tokens} ({said}); lower it"
-            )
-        return ProviderError(f"models: {self._where()} answered {status}: {said}")
-
-    def _shown(self, text: str) -> str:
-        """What came from the server, without the key should it repeat it."""
-        return redacted(text, self._key() if self.settings.api_key_env else "")
-
-    def _where(self) -> str:
-        return f"{self.settings.model} at {self.settings.base_url}"
-
-    def _key(self) -> str:
-        name = self.settings.api_key_env
-        if name is None:
-            return NO_KEY
-        value = os.environ.get(name, "").strip()
-        if not value:
-            raise SettingsError(f"models.api_key_env: the variable {name} is not set; export it, or name another")
-        return value
-
-    def _opened(self) -> OpenAI:
-        if self._client is None:
-            import openai
-
-            timeout = openai.Timeout(self.settings.timeout_s, connect=min(10.0, self.settings.timeout_s))
-            self._client = openai.OpenAI(
-                api_key=self._key(), base_url=self.settings.base_url, timeout=timeout, max_retries=self.settings.max_retries
-            )
-        return self._client
+        settings, began, begun = self.settings, time.monotonic(), False
+        try:
+            create: Any = self.opened.client.chat.completions.create
+            with create(model=settings.model, messages=messages, stream=True, extra_body=settings.extra or None, **body) as chunks:
+                begun = True
+                until(chunks.response, time.monotonic() + settings.answer_s)
+                for chunk in chunks:
+                    gathered.add(chunk)
+        except openai.APIStatusError as error:
+            if error.status_code in UNDERSTANDS_NOT:
+                raise _Refused(error) from error
+            raise self.opened.failure(error, role) from error
+        except openai.APITimeoutError as error:
+            raise self.opened.silent(role) from error
+        except openai.APIConnectionError as error:
+            if not begun:
+                raise self.opened.absent(role) from error
+            return self.opened.shown(str(error.__cause__ or error))
+        except openai.APIError as error:
+            return self.opened.shown(error.message)
+        except TimeoutError as error:
+            too_long = f"is not done after {settings.answer_s:g} s; raise models.{role}.answer_s, or lower max_tokens"
+            raise ProviderError(f"models.{role}: {self.opened.where} {too_long}") from error
+        except ValueError:
+            return "it holds what is no JSON"
+        finally:
+            if begun:
+                took = gathered.took(len(json.dumps(messages)))
+                meter.total = meter.total.plus(took.model_copy(update={"seconds": time.monotonic() - began}))
+        return None
 
 
 class _Refused(Exception):
@@ -298,13 +262,6 @@ class _Refused(Exception):
     def __init__(self, status: APIStatusError) -> None:
         super().__init__(status)
         self.status = status
-
-
-def _said(error: APIStatusError) -> str:
-    """The server's own words, code included, on one line."""
-    code = f"{error.code}: " if error.code else ""
-    body = error.body.get("message") if isinstance(error.body, dict) else None
-    return " ".join(f"{code}{body or error.message}".split())[:400]
 
 
 def _user(text: str) -> dict[str, JsonValue]:
@@ -327,8 +284,3 @@ def _told(turn: Turn) -> Iterator[dict[str, JsonValue]]:
 
 def _call(one: Any) -> ToolCall:
     return ToolCall(id=one.id, name=one.name, arguments=one.read, fault=one.fault)
-
-
-def _sum(first: Usage, second: Usage) -> Usage:
-    counted: Iterable[str] = ("input", "cache_read", "cache_write", "output")
-    return first.model_copy(update={name: getattr(first, name) + getattr(second, name) for name in counted})

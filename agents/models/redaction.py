@@ -12,8 +12,10 @@ SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """In the name of an environment variable: its value is taken out wherever it stands."""
 SHORTEST = 8
 """Characters of such a value; a shorter one (a flag, a number) stands in too many texts that mean something else."""
-KEYS = re.compile(
-    rf"{SECRETS.pattern.decode()}|\beyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]+|(?<=Bearer )\S{{8,}}"
+KEYLIKE = re.compile(SECRETS.pattern.decode())
+"""What a commit is refused for."""
+TOKENS = re.compile(
+    r"\beyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]+|(?<=Bearer )\S{{8,}}"
     # Long runs of letters and digits in both cases: no identifier is like that, base64 and tokens are.
     r"|(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=(?:[A-Za-z+/-]*\d){4})[A-Za-z0-9+/-]{32,}={0,2}(?![\w+/-])"
 )
@@ -22,11 +24,16 @@ HOME = re.compile(r"/(?:home|Users)/[^/\s\"'`:;,)]+")
 ADDRESS = re.compile(r"\b[A-Za-z0-9][\w.+-]+@(?:[a-z0-9-]+\.)+[a-z]{2,24}\b(?![\w(\[.]*[(\[])")
 
 
-def redacted(text: str) -> str:
-    """`text` with `<secret>`, `~` and `<address>` in the place of what was found."""
-    for value in _own_secrets():
+def without_keys(text: str, *known: str) -> str:
+    """`text` with `<secret>` in the place of the keys that are `known`, those of the environment, and what looks like one of a provider."""
+    for value in (*filter(None, known), *_own_secrets()):
         text = text.replace(value, "<secret>")
-    text = KEYS.sub("<secret>", text)
+    return KEYLIKE.sub("<secret>", text)
+
+
+def redacted(text: str) -> str:
+    """The same for text that leaves the machine: with `~` and `<address>` besides, and without tokens of other kinds."""
+    text = TOKENS.sub("<secret>", without_keys(text))
     own = str(Path.home())
     if len(own) > 1:
         text = re.sub(rf"{re.escape(own)}(?![\w.-])", "~", text)

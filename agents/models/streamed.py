@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from agents.models.base import Usage
+from agents.models.base import CHARACTERS_PER_TOKEN, Usage
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
@@ -69,7 +69,6 @@ class Streamed(NamedTuple):
 
     message: Message
     finish: str
-    usage: Usage
 
 
 class _Building:
@@ -91,30 +90,49 @@ class _Building:
             call[1] += piece.function.name or ""
             call[2] += piece.function.arguments or ""
 
+    @property
+    def size(self) -> int:
+        """Characters of all of them."""
+        return sum(len(name) + len(written) for _, name, written in self.calls)
+
     def done(self) -> tuple[Call, ...]:
         """All of them, arguments read."""
         return tuple(_call(*call) for call in self.calls)
 
 
-def gather(chunks: Iterable[ChatCompletionChunk]) -> Streamed:
-    """The whole of a stream. Raises what the SDK raises when it breaks off."""
-    content, refusal, finish, usage = "", "", "", Usage()
-    thoughts: dict[str, str] = {}
-    building = _Building()
-    for chunk in chunks:
+class Gathering:
+    """A stream as far as it has come."""
+
+    def __init__(self) -> None:
+        self.content, self.refusal, self.finish = "", "", ""
+        self.thoughts: dict[str, str] = {}
+        self.usage: Usage | None = None
+        self._building = _Building()
+
+    def add(self, chunk: ChatCompletionChunk) -> None:
+        """Take one chunk in."""
         if chunk.usage:
-            usage = counted(chunk.usage)
+            self.usage = counted(chunk.usage)
         for choice in (chunk.choices or ())[:1]:
             delta = choice.delta
-            content += (delta.content or "") if delta else ""
-            refusal += (delta.refusal or "") if delta else ""
+            self.content += (delta.content or "") if delta else ""
+            self.refusal += (delta.refusal or "") if delta else ""
             for piece in (delta.tool_calls if delta else None) or ():
-                building.add(piece)
+                self._building.add(piece)
             for name, text in _thoughts(delta):
-                thoughts[name] = thoughts.get(name, "") + text
-            finish = choice.finish_reason or finish
-    calls = building.done()
-    return Streamed(Message(content=content, refusal=refusal, thoughts=thoughts if calls else {}, tool_calls=calls), finish, usage)
+                self.thoughts[name] = self.thoughts.get(name, "") + text
+            self.finish = choice.finish_reason or self.finish
+
+    def took(self, sent: int) -> Usage:
+        """By the server's count, or, where it tells none, by characters; `sent`: those of the prompt."""
+        written = len(self.content) + len(self.refusal) + sum(map(len, self.thoughts.values())) + self._building.size
+        return self.usage or Usage(input=sent // CHARACTERS_PER_TOKEN, output=written // CHARACTERS_PER_TOKEN)
+
+    def done(self) -> Streamed:
+        """The whole message."""
+        calls = self._building.done()
+        message = Message(content=self.content, refusal=self.refusal, thoughts=self.thoughts if calls else {}, tool_calls=calls)
+        return Streamed(message, self.finish)
 
 
 def counted(usage: CompletionUsage) -> Usage:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Answer, Queries, Query, RetrieverBrief, Review
-from agents.base import ENOUGH, REPAIRS
+from agents.base import ENOUGH, REPAIRS, open_model
 from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
 from agents.toolbox import Toolbox
 from tests.agents.scripted import agent, called
 from tests.contracts.conftest import task
-from tools.errors import HarnessError, ProviderError
+from tools.errors import HarnessError, ProviderError, SettingsError
 from tools.languages.cpp import Cpp
 from tools.records import Records
 
@@ -88,6 +88,19 @@ def test_what_cannot_be_taken_for_an_answer_is_asked_again_once(tmp_path: Path) 
     with pytest.raises(ProviderError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"):
         asked.ask(BRIEF, Queries)
     assert len(model.asked) == REPAIRS + 1
+
+
+def test_a_run_that_ended_for_want_of_an_answer_asks_anew_when_it_is_resumed(tmp_path: Path) -> None:
+    unfit = Unfit(faults=("queries: a list is wanted",), said="no list")
+    for lines in ([unfit, unfit], [unfit]):
+        asked, model = agent("knowledge_retriever", tmp_path, lines)
+        with pytest.raises(ProviderError, match="no usable Queries"):
+            asked.ask(BRIEF, Queries)
+        assert not model.lines
+    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER])
+    assert asked.ask(BRIEF, Queries) == ANSWER and model.asked[0].refused == unfit.faults
+    asked, model = agent("knowledge_retriever", tmp_path, [])
+    assert asked.ask(BRIEF, Queries) == ANSWER, "and what was answered then is on record"
 
 
 def test_a_faulty_answer_is_returned_with_the_reasons_and_the_second_counts(tmp_path: Path) -> None:
@@ -195,6 +208,23 @@ def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
     asked, model = agent("knowledge_retriever", tmp_path, lines, tools=True)
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     assert model.asked[1].turns[0].results[0].text == "a?b"
+
+
+def test_what_looks_like_a_key_in_a_reply_does_not_keep_the_run_from_its_commits(tmp_path: Path) -> None:
+    """The gate refuses to commit such a record, and a resumed run would find it again for ever."""
+    key = "AKIA" + "Q7" * 8
+    asked, _ = agent(
+        "knowledge_retriever", tmp_path, [called(("echo", {"text": key})), Answered(answer=ANSWER, said=f"use {key}")], tools=True
+    )
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
+    kept = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("use <secret>" in text for text in kept) and not any(key in text for text in kept)
+
+
+def test_a_mistake_is_told_by_the_entry_that_it_stands_in() -> None:
+    for entry, named in ((None, "models.coder.model: is missing"), ("default", "models.default.model: is missing")):
+        with pytest.raises(SettingsError, match=named):
+            open_model("coder", {"provider": "anthropic"}, entry=entry)
 
 
 def test_every_exchange_is_kept_with_request_and_reply(tmp_path: Path) -> None:

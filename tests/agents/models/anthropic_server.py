@@ -41,6 +41,8 @@ class Step:
     """Type of the error that the stream ends with."""
     garbage: bool = False
     """An event of the stream is no JSON."""
+    pings: bool = False
+    """Signs of life without end in the place of the answer."""
     pause_s: float = 0
     """Before each event."""
 
@@ -139,6 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         try:
+            while step.pings:
+                self.wfile.write(b'event: ping\ndata: {"type": "ping"}\n\n')
+                self.wfile.flush()
+                time.sleep(0.02)
             for number, event in enumerate(events(step, body, self.owner.cache.take(body))):
                 if step.cut is not None and number >= step.cut:
                     break

@@ -27,6 +27,8 @@ class Says:
     """Every piece of a call bears the index 0, as some servers have it."""
     waits: float = 0.0
     """Seconds of silence before the first byte."""
+    pings: bool = False
+    """Comments without end in the place of the answer."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(step, Breaks):
                 self._break(step)
                 return
+            while isinstance(step, Says) and step.pings:
+                self._chunked(b": still there\n\n")
+                time.sleep(0.02)
             wants_usage = body.get("stream_options", {}).get("include_usage")
             for chunk in _chunks(step, body["model"], bool(wants_usage)):
                 self._event(json.dumps(chunk))
@@ -154,7 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _event(self, data: str) -> None:
-        line = f"data: {data}\n\n".encode()
+        self._chunked(f"data: {data}\n\n".encode())
+
+    def _chunked(self, line: bytes) -> None:
         self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
         self.wfile.flush()
 

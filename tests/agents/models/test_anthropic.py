@@ -211,6 +211,12 @@ def test_a_server_that_drips_is_given_up(server: Server) -> None:
         opened(server, timeout_s=0.4, max_retries=0).ask(request())
 
 
+def test_signs_of_life_without_end_are_given_up(server: Server) -> None:
+    server.answer = lambda body: Step(pings=True)
+    with pytest.raises(ProviderError, match=r"models\.gatekeeper: .*longer than 0\.3 s"):
+        opened(server, timeout_s=0.3, max_retries=0).ask(request())
+
+
 # ---------------------------------------------------------------- errors
 
 

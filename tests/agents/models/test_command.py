@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -148,6 +150,39 @@ def test_nothing_that_it_started_lives_on(tmp_path: Path, how: str) -> None:
     assert not alive(pid)
 
 
+ASKS = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from tests.agents.models.test_command import REQUEST, program
+
+def die():
+    while not any(Path(sys.argv[1]).glob(".kernelwright/exchanges/*/started")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=die).start()
+source = "import os, time; open('begun', 'w').write(str(os.getpid())); os.rename('begun', 'started'); time.sleep(600)"
+program(Path(sys.argv[1]), source).ask(REQUEST)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_killed_run_leaves_no_program_behind_that_goes_on_spending(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ASKS, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pid = int((folder(tmp_path) / "started").read_text())
+    deadline = time.monotonic() + 30
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(pid)
+
+
+def test_the_last_words_are_told_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "an0pAqu3-k3y")
+    said = failure(program(tmp_path, "import os, sys; sys.exit('not with ' + os.environ['MY_KEY'])", env=["MY_KEY"]))
+    assert "not with <secret>" in said and "an0pAqu3" not in said
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_output_is_bounded(tmp_path: Path, ends: bool) -> None:
     source = "import sys\nfor _ in range(5): sys.stdout.write('x' * (1 << 20))\n" + (
@@ -169,21 +204,27 @@ def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "models.argv: is missing"),
-        ({"argv": []}, "models.argv: "),
-        ({"argv": "agent --print"}, "models.argv: must be a list"),
+        ({}, "models.gatekeeper.argv: is missing"),
+        ({"argv": []}, "models.gatekeeper.argv: must name a program"),
+        ({"argv": [""]}, "models.gatekeeper.argv: must name a program"),
+        ({"argv": [sys.executable, "a\0b"]}, "models.gatekeeper.argv: must name a program and its arguments"),
+        ({"argv": [sys.executable], "env": ["MY_KEY=hush"]}, "models.gatekeeper.env: must be a list of NAMES"),
+        ({"argv": "agent --print"}, "models.gatekeeper.argv: must be a list"),
         ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
         ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
-        ({"argv": [sys.executable], "timeout_s": 0}, "models.timeout_s: must be greater than 0"),
-        ({"argv": [sys.executable], "env": ["NOT_SET_ANYWHERE"]}, "models.env: the environment variable NOT_SET_ANYWHERE is not set"),
-        ({"arg": [sys.executable]}, "models.arg: unknown key; did you mean 'argv'?"),
+        ({"argv": [sys.executable], "timeout_s": 0}, "models.gatekeeper.timeout_s: must be greater than 0"),
+        (
+            {"argv": [sys.executable], "env": ["NOT_SET_ANYWHERE"]},
+            "models.gatekeeper.env: the environment variable NOT_SET_ANYWHERE is not set",
+        ),
+        ({"arg": [sys.executable]}, "models.gatekeeper.arg: unknown key; did you mean 'argv'?"),
     ],
 )
 def test_options_that_cannot_work_are_refused_when_opened(options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     with pytest.raises(SettingsError) as caught:
         open_model("gatekeeper", {"provider": "command", **options})
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert told in str(caught.value) and "\n" not in str(caught.value) and "hush" not in str(caught.value)
 
 
 def test_a_program_that_is_no_program(tmp_path: Path) -> None:

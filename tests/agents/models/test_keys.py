@@ -10,7 +10,7 @@ import pytest
 
 from agents.artifacts import Review
 from agents.base import Agent, open_model
-from agents.models.keys import redacted
+from agents.models.redaction import without_keys
 from tests.agents.models.anthropic_server import Server, Step
 from tests.agents.models.test_anthropic import REVIEW, request
 from tools.errors import SettingsError
@@ -72,7 +72,7 @@ def test_a_pasted_key_is_refused_and_not_repeated(options: dict[str, str]) -> No
     with pytest.raises(SettingsError) as refused:
         open_model("coder", {"provider": "anthropic", "model": "m", **options})
     message = str(refused.value)
-    assert message.startswith(f"models.{next(iter(options))}: ") and "api_key_env" in message and "\n" not in message
+    assert message.startswith(f"models.coder.{next(iter(options))}: ") and "api_key_env" in message and "\n" not in message
     assert SECRET not in message and OPAQUE not in message and "AKIA" not in message
 
 
@@ -96,6 +96,6 @@ def test_the_key_of_anthropic_is_not_sent_to_somebody_elses_server(monkeypatch: 
 
 
 def test_what_comes_from_outside_is_shown_without_keys() -> None:
-    shown = redacted(f"bad key {OPAQUE}, or was it {SECRET}?", OPAQUE)
-    assert OPAQUE not in shown and SECRET not in shown and shown.startswith("bad key [key], or")
-    assert redacted("nothing to hide", "") == "nothing to hide"
+    shown = without_keys(f"bad key {OPAQUE}, or was it {SECRET}?", OPAQUE)
+    assert OPAQUE not in shown and SECRET not in shown and shown.startswith("bad key <secret>, or")
+    assert without_keys("nothing to hide", "") == "nothing to hide"

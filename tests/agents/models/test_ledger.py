@@ -316,10 +316,11 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
         ),
         (Caps(per_iteration=Cap(usd=1)), Scripted({"model": "nobody-knows"}), "budget.per_iteration.usd: .*'nobody-knows'"),
         (Caps(per_role={"coder": Cap(usd=1)}), Scripted({}), "budget.per_role.coder.usd: .*models.coder names no model"),
-        (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder costs"),
+        (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder takes"),
+        (Caps(tokens=1), Unseen({}), "budget.tokens: .*nobody sees what models.coder takes"),
     ],
 )
-def test_dollars_cannot_be_capped_where_they_are_not_known(tmp_path: Path, caps: Caps, model: Model, said: str) -> None:
+def test_what_is_not_known_cannot_be_capped(tmp_path: Path, caps: Caps, model: Model, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
 
@@ -329,7 +330,7 @@ def test_what_can_be_kept_is_let_through(tmp_path: Path) -> None:
     for caps, model in (
         (Caps(usd=1), free),
         (Caps(usd=1), Scripted({"model": "made-up-20260101"})),
-        (Caps(tokens=1), Unseen({})),
+        (Caps(per_role={"planner": Cap(tokens=1)}), Unseen({})),
         (Caps(per_role={"planner": Cap(usd=1)}), Unseen({})),
     ):
         Ledger(Records(tmp_path), caps, PRICES).check("coder", model)

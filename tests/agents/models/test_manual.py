@@ -112,9 +112,19 @@ def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(t
     assert len(list((tmp_path / "manual").glob("*.answer.md"))) == 2
 
 
+def test_an_answer_that_is_no_file_is_still_awaited(tmp_path: Path) -> None:
+    model = open_model("gatekeeper", {"provider": "manual"}, tmp_path)
+    answer, _ = waits(model)
+    answer.mkdir()
+    again, said = waits(model)
+    assert again == answer and "cannot be read" in said and "\n" not in said
+
+
 def test_the_folder_can_be_chosen(tmp_path: Path) -> None:
     model = open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "a" / "desk")}, tmp_path)
     assert waits(model)[0].parent == tmp_path / "a" / "desk"
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match=r"models\.folder: .*/file is no folder"):
+    with pytest.raises(SettingsError, match=r"models\.gatekeeper\.folder: .*/file is no folder"):
         open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "file")})
+    with pytest.raises(SettingsError, match=r"file/below is no folder that can be written to"):
+        open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "file" / "below")})

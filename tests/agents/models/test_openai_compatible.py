@@ -11,7 +11,7 @@ import pytest
 
 from agents.artifacts import Drafts, GatekeeperBrief, Plan, Review
 from agents.base import Agent, open_model
-from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit
+from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit, Usage
 from agents.toolbox import Toolbox
 from tests.agents.models.openai_server import Breaks, Fails, Says, Server, serving
 from tests.contracts.test_models import ASKED, DIFF, PLAN, TASK
@@ -169,14 +169,25 @@ def test_a_parameter_that_is_not_known_is_left_out(key: str, refusal: Fails, ins
 def test_a_server_without_tools_is_asked_without_them_from_then_on() -> None:
     with serving(Says(DRAFT), refuses={"tools": Fails(400, '"auto" tool choice requires --enable-auto-tool-choice')}) as server:
         asked = model(server)
-        assert asked.calls_tools
         assert isinstance(asked.ask(request("Drafts", tools=(LOOK,))), Answered)
-        assert not asked.calls_tools and "tools" not in last(server)
+        assert isinstance(asked.ask(request("Drafts", tools=(LOOK,))), Answered)
+        assert ["tools" in one.body for one in server.asked] == [True, False, False]
+
+
+def test_what_a_server_was_found_not_to_take_makes_no_paid_answer_lost(tmp_path: Path) -> None:
+    """A resumed run has yet to find out, and asks for the same as the one before."""
+    brief = ASKED["coder"][0]
+    briefs = (brief, brief.model_copy(update={"source": "another"}))
+    with serving(Says(DRAFT), refuses={"tools": Fails(400, "tools are not supported")}) as server:
+        for _ in range(2):
+            resumed = Agent("coder", model(server), Records(tmp_path), lambda *_: None)
+            assert all(resumed.ask(one, Drafts, toolbox=Looking()).drafts for one in briefs)
+        assert len(server.asked) == 3, "once with tools, twice without, and nothing again"
 
 
 def test_a_prompt_that_is_too_long_is_no_fault_of_the_form() -> None:
     with serving(Fails(400, "This model's maximum context length is 4096 tokens")) as server:
-        with pytest.raises(ProviderError, match=r"no room for prompt and models.max_tokens 16000"):
+        with pytest.raises(ProviderError, match=r"no room for prompt and models.gatekeeper.max_tokens 16000"):
             model(server).ask(request())
         assert len(server.asked) == 1
 
@@ -268,13 +279,62 @@ def test_a_broken_stream_is_asked_for_once_more(how: str) -> None:
     with serving(Breaks(how), Says(VETO.model_dump_json())) as server:
         assert isinstance(model(server).ask(request()), Answered)
     with serving(Breaks(how)) as server:
-        with pytest.raises(ProviderError, match="the stream from m at http://127"):
+        with pytest.raises(ProviderError, match=r"models\.gatekeeper: the stream from m at http://127") as caught:
             model(server).ask(request())
         assert len(server.asked) == 2
+    took = Usage.model_validate(caught.value.usage)
+    sent = sum(len(json.dumps(one.body["messages"])) for one in server.asked)
+    assert took.model == "m" and took.input >= sent // 3 - 2 and took.output > 0, "both were paid for"
+
+
+def test_a_stream_that_broke_off_is_on_the_account_of_the_answer_that_follows() -> None:
+    with serving(Breaks("cut"), Says(VETO.model_dump_json())) as server:
+        asked = model(server)
+        took, bound = asked.ask(request()).usage, asked.bound(request())  # type: ignore[union-attr]
+        sent = len(json.dumps(server.asked[0].body["messages"]))
+    assert took.input == 100 + sent // 3 and took.output > 20
+    assert bound.input >= took.input and bound.output >= took.output
+
+
+def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
+    """Each continuation asked for again as often would pass the bound."""
+    half = Says("{ and so on ", finish="length")
+    with serving(Breaks("cut"), half, Breaks("cut")) as server, pytest.raises(ProviderError, match="broke off 2 times") as caught:
+        model(server, max_tokens=30).ask(request())
+    assert len(server.asked) == 3 and Usage.model_validate(caught.value.usage).output > 20
+
+
+def test_a_refusal_that_was_paid_for_is_on_record(tmp_path: Path) -> None:
+    with serving(Says(refusal="I must not.")) as server:
+        records = Records(tmp_path)
+        with pytest.raises(RefusalError):
+            Agent("gatekeeper", model(server), records, lambda *_: None).ask(GatekeeperBrief(task=TASK, diff=DIFF), Review)
+    (record,) = records
+    assert record.kind == "failed_exchange" and record.payload["usage"]["output"] == 20
+
+
+def test_signs_of_life_without_end_are_given_up() -> None:
+    with (
+        serving(Says("{}", pings=True)) as server,
+        pytest.raises(ProviderError, match=r"models.gatekeeper: .* not done after 0.3 s; raise"),
+    ):
+        model(server, answer_s=0.3, timeout_s=20).ask(request())
+
+
+def test_a_key_that_a_server_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "an0pAqu3-k3y-0f-n0-kn0wn-k1nd"
+    monkeypatch.setenv("MINE", key)
+    for step in (Fails(401, f"{'x' * 390} {key} is wrong"), Fails(500, f"no {key}"), Says(refusal=f"Not with {key}.")):
+        with serving(step) as server, pytest.raises((SettingsError, ProviderError)) as caught:
+            model(server, api_key_env="MINE").ask(request())
+        assert key[:8] not in str(caught.value) and "models.gatekeeper" in str(caught.value)
 
 
 def test_silence_ends_after_its_time() -> None:
-    with serving(Says("{}", waits=1.0)) as server, pytest.raises(ProviderError, match=r"said nothing for 0.1 s; raise models.timeout_s"):
+    with (
+        serving(Says("{}", waits=1.0)) as server,
+        pytest.raises(ProviderError, match=r"said nothing for 0.1 s; raise models.gatekeeper.timeout_s"),
+    ):
         model(server, timeout_s=0.1).ask(request())
 
 
@@ -289,7 +349,11 @@ def test_a_server_that_is_not_there_is_named_with_what_to_start() -> None:
 
 @pytest.mark.parametrize(
     ("step", "key"),
-    [(Fails(401, "bad key"), "models.api_key_env"), (Fails(403), "models.api_key_env"), (Fails(404, "no such model"), "models.model")],
+    [
+        (Fails(401, "bad key"), "models.gatekeeper.api_key_env"),
+        (Fails(403), "models.gatekeeper.api_key_env"),
+        (Fails(404, "no such model"), "models.gatekeeper.model"),
+    ],
 )
 def test_what_the_user_can_mend_is_a_settings_error(step: Fails, key: str) -> None:
     with serving(step) as server, pytest.raises(SettingsError, match=key):
@@ -373,7 +437,7 @@ def test_a_bound_is_not_passed_by_what_is_paid() -> None:
         bound = asked.bound(request("Drafts", turns=turns))
         paid = asked.ask(request("Drafts", turns=turns)).usage
         sent = sum(len(json.dumps(one.body["messages"])) for one in server.asked)
-    assert paid.output <= bound.output == 90 and bound.model == "m" and bound.input * 3 >= sent
+    assert paid.output <= bound.output == 4 * 30 and bound.model == "m" and bound.input * 3 >= sent
     assert not server.asked[0].body.get("stop")
 
 
@@ -383,20 +447,23 @@ def test_a_bound_is_not_passed_by_what_is_paid() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"base_url": None}, "models.base_url"),
-        ({"model": None}, "models.model"),
-        ({"base_url": "localhost:8000"}, "models.base_url: must be an address"),
-        ({"base_url": "http://me:secret@host/v1"}, "models.base_url: must be an address without user"),
-        ({"api_key": "sk-secret"}, "models.api_key: keys do not stand in a config"),
-        ({"extra": {"user": "sk-" + "Zq7x" * 8}}, "models.extra: looks like a key"),
-        ({"api_key_env": "sk-secret"}, "models.api_key_env: must be the NAME"),
-        ({"api_key_env": "NOT_SET_ANYWHERE"}, "the variable NOT_SET_ANYWHERE is not set"),
-        ({"structured": "xml"}, "models.structured"),
-        ({"tools": "on"}, "models.tools"),
-        ({"max_tokens": 0}, "models.max_tokens"),
-        ({"timeout_s": -1}, "models.timeout_s"),
-        ({"extra": {"messages": []}}, "models.extra: must not hold messages"),
-        ({"max_token": 5}, "models.max_token: unknown key; did you mean 'max_tokens'?"),
+        ({"base_url": None}, "models.planner.base_url"),
+        ({"model": None}, "models.planner.model"),
+        ({"base_url": "localhost:8000"}, "models.planner.base_url: must be an address"),
+        ({"base_url": "http://me:secret@host/v1"}, "models.planner.base_url: must hold no user"),
+        ({"api_key": "sk-secret"}, "models.planner.api_key: looks like a key"),
+        ({"api_key_env": "sk-secret"}, "models.planner.api_key_env: looks like a key"),
+        ({"api_key_env": "NOT_SET_ANYWHERE"}, "the environment variable NOT_SET_ANYWHERE is not set"),
+        ({"structured": "xml"}, "models.planner.structured"),
+        ({"tools": "on"}, "models.planner.tools"),
+        ({"max_tokens": 0}, "models.planner.max_tokens"),
+        ({"timeout_s": -1}, "models.planner.timeout_s"),
+        ({"extra": {"headers": {"Authorization": "Bearer secret"}}}, "models.planner.extra.headers.Authorization: looks like a key"),
+        ({"model": "sk-secret" + "Zq7x" * 8}, "models.planner.model: looks like a key"),
+        ({"base_url": "http://localhost:99999/v1"}, "models.planner.base_url: must be an address"),
+        ({"timeout_s": float("inf")}, "models.planner.timeout_s: must be a finite number"),
+        ({"extra": {"messages": []}}, "models.planner.extra: must not hold messages"),
+        ({"max_token": 5}, "models.planner.max_token: unknown key; did you mean 'max_tokens'?"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_repeats_no_secret(options: dict[str, Any], said: str) -> None:

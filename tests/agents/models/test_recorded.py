@@ -184,7 +184,7 @@ def test_a_record_that_this_run_does_not_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        ({"provider": "recorded"}, "models.path: is missing"),
+        ({"provider": "recorded"}, "models.planner.path: is missing"),
         ({"provider": "recorded", "path": "{}/none.jsonl"}, "none.jsonl is no file"),
         ({"provider": "recorded", "path": "{}/bad.jsonl"}, "bad.jsonl:2: is no exchange (role: "),
         ({"provider": "recorded", "path": "{}/empty.jsonl"}, "empty.jsonl: holds no exchange"),
