@@ -46,7 +46,7 @@ class PlannedMethod(Artifact):
 
 
 class Plan(Artifact):
-    """Planner's answer; an empty plan says that nothing applicable is left."""
+    """Planner's answer; an empty plan of no variants says that nothing applicable is left."""
 
     methods: tuple[PlannedMethod, ...]
     variants: int
@@ -193,6 +193,8 @@ class PlannerBrief(Artifact):
     """As in AnalystBrief."""
     skills: tuple[Page, ...] = ()
     """As in AnalystBrief."""
+    analysis: str = ""
+    """What the profiler-analyst says of these findings, its figures put in place from the records."""
 
 
 class CoderBrief(Artifact):
@@ -209,7 +211,7 @@ class CoderBrief(Artifact):
     """Ablation: write the champion's kernel without this method."""
     champion_knobs: dict[str, str] = Field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    """Reasons and logs of drafts of this iteration that failed, to be mended (A10)."""
+    """Reasons, logs and sources of drafts of this iteration that failed, to be mended (A10)."""
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""
     architecture: str = ""

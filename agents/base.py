@@ -27,6 +27,9 @@ AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
 REPAIRS = 1
 """Times that a model is told what is wrong with its answer and asked again."""
 ENOUGH = "No more tools for this answer: give it now."
+CALLS = 24
+"""Tool calls of one reply that are done; the rounds bound the replies."""
+MANY = f"Not done: of one reply the first {CALLS} calls are. Ask again for what is still wanted."
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
@@ -73,7 +76,9 @@ class Agent:
                 # What is wrong with it the role takes out.
                 return paid_for
             if isinstance(reply, Called) and rounds > 0 and toolbox:
-                turn, rounds = Turn(said=reply.said, results=tuple(self._served(call, toolbox) for call in reply.calls)), rounds - 1
+                results = tuple(self._served(call, toolbox) for call in reply.calls[:CALLS])
+                results += tuple(_refusal(call.id, MANY) for call in reply.calls[CALLS:])
+                turn, rounds = Turn(said=reply.said, results=results), rounds - 1
                 if not toolbox.complete:
                     attempt = 0
                     request = request.model_copy(update={"turns": (*request.turns, turn)})
@@ -87,7 +92,7 @@ class Agent:
             elif isinstance(reply, Called):
                 # A model that goes on calling tools after it was told to stop has given no answer.
                 refused = (ENOUGH,)
-                turn = Turn(said=reply.said, results=tuple(_refusal(call.id) for call in reply.calls), refused=refused)
+                turn = Turn(said=reply.said, results=tuple(_refusal(call.id, ENOUGH) for call in reply.calls), refused=refused)
             else:
                 refused = reply.faults if isinstance(reply, Unfit) else ()
                 turn = Turn(said=reply.said, refused=refused)
@@ -186,8 +191,8 @@ class Agent:
         self.emit("exchange", details)
 
 
-def _refusal(call: str) -> ToolResult:
-    return ToolResult(id=call, text=ENOUGH, failed=True)
+def _refusal(call: str, why: str) -> ToolResult:
+    return ToolResult(id=call, text=why, failed=True)
 
 
 def _keepable(reply: Reply) -> Reply:

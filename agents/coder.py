@@ -11,7 +11,8 @@ from agents.base import Agent
 from agents.coder_tools import CoderTools
 from agents.handlers.base import mended
 from agents.workbench import Workbench, candidate, told
-from tools.artifacts import Candidate
+from tools.artifacts import Candidate, Failed, Unmeasured
+from tools.errors import BudgetError, InfrastructureError, StorageError
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
@@ -30,14 +31,13 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     for left in range(bench.fixes, -1, -1):
         answer = agent.ask(asked, Drafts, partial(faults, brief=asked), CoderTools(bench, asked))
         made = {name: one for name, one in _distinct(answer, brief, parent, suffix).items() if name not in sound | broken}
-        failed = {name: told(f"draft {name}", why) for name, one in made.items() if (why := bench.fault(one)) is not None}
+        failed = {name: told(f"draft {name}", why, one.source) for name, one in made.items() if (why := _fault(bench, one)) is not None}
         sound |= {name: one for name, one in made.items() if name not in failed}
         broken |= {name: (made[name], said) for name, said in failed.items()}
         missing = min(len(failed), wanted - len(sound))
         if missing <= 0 or not left:
             break
-        shown = tuple(f"{said}\n{made[name].source}" for name, said in failed.items())
-        asked = _mending(brief, shown, missing)
+        asked = _mending(brief, failed.values(), missing)
     last = [one for one, _ in broken.values()]
     return tuple(sound.values() or last[-wanted:])[:wanted]
 
@@ -75,6 +75,16 @@ def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
 
 def _mended(answer: Drafts, brief: CoderBrief) -> Drafts:
     return answer.model_copy(update={"drafts": tuple(mended(draft, brief) for draft in answer.drafts)})
+
+
+def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
+    """What is wrong with a draft, as far as it can be tried: where time is up or the machine fails, the judge says it."""
+    try:
+        return bench.fault(one)
+    except StorageError:
+        raise  # damaged evidence is no matter of one draft
+    except (BudgetError, InfrastructureError):
+        return None
 
 
 def _mending(brief: CoderBrief, failures: Iterable[str], variants: int) -> CoderBrief:

@@ -10,14 +10,15 @@ from pydantic import JsonValue, ValidationError
 
 from agents.artifacts import Answer, CoderBrief, Draft, Drafts
 from agents.draft_faults import faults_of
+from agents.fencing import cut, fence
 from agents.handlers.base import mended
 from agents.models.base import Tool, ToolCall, ToolResult
 from agents.toolbox import Toolbox
-from agents.workbench import Workbench, told
+from agents.workbench import LOG, Workbench, told
 from knowledge_base.specs import gap, resolve
 from tools import mechanism
 from tools.artifacts import Artifact, Candidate, Failed
-from tools.errors import SettingsError
+from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
 
 INCUMBENT = "incumbent"
 PASSAGES = 4
@@ -140,29 +141,33 @@ class CoderTools(Toolbox):
             return ToolResult(id=wanted.id, text=offer.do(self, _arguments(wanted, offer.arguments)))
         except _Refused as refusal:
             return ToolResult(id=wanted.id, text=str(refusal), failed=True)
-        except SettingsError as error:
-            # A program or a part of the wiki that this machine lacks: no reason to end the run.
-            return ToolResult(id=wanted.id, text=f"{wanted.name} cannot be had here: {error}", failed=True)
+        except StorageError:
+            raise  # damaged evidence is no matter of one draft
+        except (SettingsError, BudgetError, InfrastructureError) as error:
+            # What this machine lacks, has no time left for or failed at is no reason to end the run: what is tried here is only a hint.
+            said = fence(f"why {wanted.name} failed", cut(str(error), LOG))
+            return ToolResult(id=wanted.id, text=f"This cannot be had here; the draft is not to blame.\n{said}", failed=True)
 
     # ------------------------------------------------------------ the tools
 
     def read_kernel(self, asked: ReadKernel) -> str:
         if asked.name == INCUMBENT:
-            return self.bench.incumbent.source
+            return fence("the incumbent kernel", self.bench.incumbent.source)
         if asked.name in self.bench.earlier:
-            return self.bench.earlier[asked.name].source
-        return self._source(asked.name)
+            return fence("a draft that failed", self.bench.earlier[asked.name].source)
+        return fence("a draft", self._source(asked.name))
 
     def search_knowledge(self, asked: SearchKnowledge) -> str:
         found = self.bench.index.search(asked.query, PASSAGES, language=self.bench.judge.language.name)
         if not found:
             raise _Refused(f"Nothing is found: {self.bench.index.explain(asked.query, language=self.bench.judge.language.name)}.")
-        return "\n\n".join(f"{passage.citation} ({' > '.join(passage.heading)})\n{_cut(passage.text)}" for passage in found)
+        told = (f"{passage.citation} ({' > '.join(passage.heading)})\n{cut(passage.text, LONGEST)}" for passage in found)
+        return fence("passages of the wiki", "\n\n".join(told))
 
     def lookup_spec(self, asked: LookupSpec) -> str:
         product = asked.product or self.bench.product
         variant = asked.variant or ("" if asked.product else self.bench.variant)
-        return gap(resolve(self.bench.wiki, product, asked.metric, variant))
+        return fence("a published figure", gap(resolve(self.bench.wiki, product, asked.metric, variant)))
 
     def compile(self, asked: Compile) -> str:
         if asked.name == INCUMBENT or asked.name in self.bench.earlier:
@@ -170,11 +175,11 @@ class CoderTools(Toolbox):
         draft = mended(Draft(source=asked.source, methods=()), self.brief)
         faults = faults_of(draft, self.brief)
         if faults:
-            raise _Refused(f"{asked.name}: {'; '.join(faults)}.")
+            raise _Refused(_shown("what is wrong with the draft", "\n".join(faults)))
         self.drafts[asked.name] = draft.source
         failed = self.bench.compiled(self._candidate(asked.name))
         if failed is not None:
-            raise _Refused(told(asked.name, failed))
+            raise _Refused(_shown("why the draft failed", told(asked.name, failed)))
         return f"{asked.name} compiles."
 
     def quick_check(self, asked: QuickCheck) -> str:
@@ -183,17 +188,17 @@ class CoderTools(Toolbox):
     def quick_time(self, asked: QuickTime) -> str:
         found = self.bench.timed(self._sound(asked.name))
         if isinstance(found, Failed):
-            raise _Refused(told(asked.name, found))
-        lines = [f"A hint, no evidence: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"]
-        lines[0] += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
-        lines += [f"{m.workload}: {m.incumbent_s:.3e} s -> {m.candidate_s:.3e} s, {m.pairs} pairs" for m in found.measurements]
-        return "\n".join(lines)
+            raise _Refused(_shown("why the draft failed", told(asked.name, found)))
+        said = f"A hint, no evidence: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
+        said += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
+        rows = [f"{m.workload}: {m.incumbent_s:.3e} s -> {m.candidate_s:.3e} s, {m.pairs} pairs" for m in found.measurements]
+        return f"{said}\n{fence('workloads', chr(10).join(rows))}"
 
     def disassemble(self, asked: Disassemble) -> str:
         made = self._candidate(asked.name)
         failed = self.bench.compiled(made)
         if failed is not None:
-            raise _Refused(told(asked.name, failed))
+            raise _Refused(_shown("why the draft failed", told(asked.name, failed)))
         listing = self.bench.assembly(made)
         lines = (mechanism.entry(listing) or listing).splitlines()
         first = max(asked.from_line, 1)
@@ -201,7 +206,7 @@ class CoderTools(Toolbox):
         if not shown:
             raise _Refused(f"The machine code of {asked.name} has {len(lines)} lines; ask for an earlier one.")
         more = f"\n… {len(lines)} lines in all; go on with from_line {first + LINES}" if len(lines) > first - 1 + LINES else ""
-        return "\n".join(shown) + more
+        return fence("machine code", "\n".join(shown)) + more
 
     def submit(self, asked: Submit) -> str:
         foreign = [method for method in asked.methods if method not in self.planned]
@@ -229,7 +234,7 @@ class CoderTools(Toolbox):
         made = self._candidate(name)
         failed = self.bench.fault(made)
         if failed is not None:
-            raise _Refused(told(name, failed))
+            raise _Refused(_shown("why the draft failed", told(name, failed)))
         return made
 
 
@@ -243,8 +248,8 @@ def _arguments(wanted: ToolCall, kind: type[Artifact]) -> Artifact:
         raise _Refused(f"{wanted.name}: {where}: {first['msg']}.") from None
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST} characters more"
+def _shown(label: str, text: str) -> str:
+    return fence(label, cut(text, LOG))
 
 
 def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:

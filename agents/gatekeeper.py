@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from agents.artifacts import GatekeeperBrief, Review
 from agents.base import Agent
+from agents.fencing import plain
 from tools.errors import ProviderError
+
+HEADERS = 2
+"""Lines of a diff that name its files."""
 
 
 def review(agent: Agent, brief: GatekeeperBrief) -> Review:
@@ -30,7 +35,12 @@ def faults(answer: Review, brief: GatekeeperBrief) -> tuple[str, ...]:
 
 
 def _quoted(quote: str, diff: str) -> bool:
-    """Whether `quote` is one line, or several, of what the diff adds, takes out or shows; headers are not of the kernel."""
-    lines = {line[1:].strip() for line in diff.splitlines() if line[:1] in "+- " and not line.startswith(("+++ ", "--- "))}
-    said = [line.strip() for line in quote.splitlines() if line.strip()]
-    return bool(said) and all(line in lines or (line[0] in "+-" and line[1:].strip() in lines - {""}) for line in said)
+    """Whether `quote` is one line, or several, of what the diff adds, takes out or shows; headers are not of the kernel.
+
+    Both as the reviewer saw them. Brackets alone show nothing.
+    """
+    shown = [line for line in plain(diff).split("\n")[HEADERS:] if line[:1] in ("+", "-", " ")]
+    lines = {line[1:].strip() for line in shown} - {""}
+    said = [line.strip() for line in plain(quote).split("\n") if line.strip()]
+    whole = all(line in lines or (line[0] in "+-" and line[1:].strip() in lines) for line in said)
+    return whole and any(re.search(r"\w", line) for line in said)

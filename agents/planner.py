@@ -18,16 +18,18 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`.
 
     Whatever breaks a rule is returned to the model first, once, with one sentence each. No more variants are asked for than the run
-    wants, and of what is cited only what was given is kept.
+    wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start.
     """
     proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
+    struck = violations(proposed, brief)
+    # Only now: what the reason says of methods that were passed over counts, whatever else stands in it.
     if uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):
         proposed = proposed.model_copy(update={"reason": sourced.LEFT_OUT})
-    struck = violations(proposed, brief)
     kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
     said = (f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items())
     reason = "; ".join([proposed.reason, *said]).lstrip("; ")
-    return proposed.model_copy(update={"methods": kept, "reason": reason, "variants": min(max(proposed.variants, 1), brief.variants)})
+    variants = min(max(proposed.variants, 1), brief.variants) if proposed.methods else 0
+    return proposed.model_copy(update={"methods": kept, "reason": reason, "variants": variants})
 
 
 def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
     """The analysis, with rule ids that really fired; findings that it left out keep their order at the end.
 
     A figure of the hardware without a source, one of the kernel that is restated instead of referred to, and a reference to nothing are
-    returned to the model with their line; a text that insists is left out.
+    returned to the model with their line; of a text that insists the first leaves nothing, the others their sentence out.
     """
     answer = agent.ask(brief, Analysis, partial(faults, brief=brief))
     fired = list(dict.fromkeys(finding.rule for finding in brief.findings))
     ranked = [rule for rule in dict.fromkeys(answer.ranking) if rule in fired]
     text = sourced.LEFT_OUT if sourced.faults(answer, sourced.known(brief)) else answer.text
-    text = references.LEFT_OUT if references.faults(text, brief) else text
+    text = references.mended(text, brief)
     return answer.model_copy(update={"ranking": tuple(ranked + [rule for rule in fired if rule not in ranked]), "text": text})
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -13,9 +14,15 @@ from tools.uncited import SENTENCE, SOURCE_CODE
 
 REFERENCE = re.compile(r"\[(?:rule:(?P<rule>[\w.-]+)|record:(?P<record>\w+)(?:\s+(?P<metric>[^\[\]\s]+))?)\]")
 BROKEN = re.compile(r"\[(?:rule|record)\b[^\]]*\]?")
-LEFT_OUT = "The model's text is left out: it restates figures instead of naming their records, or refers to what is not there."
+LEFT_OUT = "[left out: a sentence that restates a figure instead of naming its record, or refers to what is not there]"
 WIKI = re.compile(r"<gpu-wiki>/[^\s:`]+:\d+")
 CODE = re.compile(r"`[^`\n]*`")
+SOURCE_SAYS = re.compile(
+    r"\d+(?:-byte\b|[\s\u00a0\u202f-]?bytes?\s+(?:per|an?|each|apart|between|wide|long)\b)|\d+\s?[×x]\s?\d+|"
+    r"\bunroll(?:ed|s)?\s+(?:by\s+)?\d+(?:\s?[x×]|\s+times)(?!\w)|"
+    r"\b(?:read|written|loaded|stored|called|computed|formed)\s+\d+\s+times\b(?!\s+(?:more|as|slower|longer|faster|the))"
+)
+"""What a reader of the source counts there: widths of types, strides, tiles, how often a line reads a row."""
 UNIT = (
     r"(?:%|×|x\b|per\s?cent\b|percent\b|times\b|-?fold\b|[nmuµμ]?s\b|(?:nano|micro|milli)?-?seconds?\b|[KMGTP]?i?B(?:/s|ps)?\b|"
     r"(?:[kKMGTP]i?|kilo|mega|giga|tera)?[Bb]ytes?\b|[KMGTPE]?(?:FLOP|OP)(?:S|/s|s)?\b|(?:op|flop)s?/(?:byte|B)\b|"
@@ -28,6 +35,18 @@ FIGURE = re.compile(rf"(?<![\w.])[~≈]?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?[\s\u00a0\u
 def faults(text: str, brief: AnalystBrief) -> tuple[str, ...]:
     """One sentence for each reference to nothing and each figure that is restated; those of the hardware are the wiki's affair."""
     return (*_dangling(text, brief), *_restated(text))
+
+
+def mended(text: str, brief: AnalystBrief) -> str:
+    """`text` with `LEFT_OUT` for each sentence that is at fault."""
+    ends = [0, *(found.end() for found in SENTENCE.finditer(text)), len(text)]
+    kept = []
+    for start, end in itertools.pairwise(ends):
+        sentence = text[start:end]
+        bare = sentence.rstrip()
+        kept.append(LEFT_OUT + sentence[len(bare) :] if bare and faults(bare, brief) else sentence)
+    made = "".join(kept)
+    return LEFT_OUT if faults(made, brief) else made
 
 
 def _dangling(text: str, brief: AnalystBrief) -> Iterator[str]:
@@ -49,7 +68,7 @@ def _restated(text: str) -> Iterator[str]:
     for sentence in SENTENCE.split(plain):
         if WIKI.search(sentence):
             continue
-        for found in FIGURE.finditer(sentence):
+        for found in FIGURE.finditer(SOURCE_SAYS.sub("", sentence)):
             yield (
                 f'text: {found[0].strip()!r} is restated in "{" ".join(sentence.split())}"; write [record:ID METRIC] or [rule:ID] in its '
                 "place, which is replaced by the figure, or leave it out"

@@ -14,8 +14,8 @@ from knowledge_base.artifacts import Page, Signal
 from knowledge_base.wiki import section
 from tools.artifacts import Finding, Headroom, Quantity, Spec
 
-LOG = 3600
-"""Characters of one failure's log; a budget that is spent shortens older ones further."""
+FAILURE = 3600
+"""Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened first."""
 OWN = 150
 """Tokens of a section's own sentences and note, at most."""
 LINK = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?)\)")
@@ -124,7 +124,9 @@ def findings(brief: Brief, most: int | None) -> Content | None:
     records = () if isinstance(brief, RetrieverBrief) else brief.records
     named = [Item("records", (f"records of these measurements: {', '.join(map(plain, records))}",))] if records else []
     figures = _figures(brief.figures) if isinstance(brief, AnalystBrief) else ()
-    return Content((Item("headroom", (bound,)), *rows, *named, *figures), {"count": len(rows)})
+    said = brief.analysis if isinstance(brief, PlannerBrief) else ""
+    analysis = [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)] if said else []
+    return Content((Item("headroom", (bound,)), *rows, *named, *figures, *analysis), {"count": len(rows)})
 
 
 def _figures(held: dict[str, dict[str, Quantity]]) -> tuple[Item, ...]:
@@ -271,7 +273,8 @@ def failures(brief: Brief, most: int | None) -> Content | None:
     if not isinstance(brief, CoderBrief) or not brief.failures:
         return None
     rows = tuple(
-        Item(f"failure {at}", (cut(text, LOG), cut(text, LOG // 4), line(text, 200))) for at, text in enumerate(reversed(brief.failures), 1)
+        Item(f"failure {at}", (plain(text), cut(text, FAILURE), cut(text, FAILURE // 4), line(text, 200)))
+        for at, text in enumerate(reversed(brief.failures), 1)
     )
     return Content(rows, {"count": len(rows)})
 

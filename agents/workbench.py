@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.artifacts import Draft
+from agents.fencing import cut
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import evidence
@@ -16,6 +17,8 @@ from tools.artifacts import Candidate, Failed, Interval, Measurement, Unmeasured
 from tools.judge import Judge
 
 CONFIDENCE = 0.95
+LOG = 3600
+"""Characters of what a screen, a compiler or a check says of one draft."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,7 @@ class Workbench:
 
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate that compiles; empty where there is none. SettingsError when the machine lacks the program."""
-        library = self.judge.library(candidate)
-        if library is None:
-            return ""
-        blobs = self.judge.records.blobs
-        finished = self.judge.executor.run(self.judge.language.disassemble(library, blobs, self.judge.task))
-        listing = finished.files.get("assembly.txt")
-        return blobs.text(listing) if listing else ""
+        return self.judge.assembly(candidate)
 
 
 def candidate(draft: Draft, language: str, parent: str, suffix: str, planned: tuple[str, ...]) -> Candidate:
@@ -91,9 +88,10 @@ def candidate(draft: Draft, language: str, parent: str, suffix: str, planned: tu
     return Candidate(language=language, files={f"kernel{suffix}": draft.source}, parent=parent, methods=methods, knobs=draft.knobs)
 
 
-def told(name: str, failed: Failed | Unmeasured) -> str:
-    """What is wrong with a draft, for its author."""
+def told(name: str, failed: Failed | Unmeasured, source: str = "") -> str:
+    """What is wrong with a draft, for its author; with its source for one that does not see what it wrote before."""
     if isinstance(failed, Unmeasured):
         return f"{name} cannot be tried here: {failed.reason}"
     log = f"\n{failed.log}" if failed.log and failed.log != failed.reason else ""
-    return f"{name} failed at {failed.stage}: {failed.reason}{log}"
+    said = cut(f"{name} failed at {failed.stage}: {failed.reason}{log}", LOG)
+    return f"{said}\nIts source:\n{source}" if source else said

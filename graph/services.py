@@ -25,7 +25,7 @@ from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import ceilings
 from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task, digest
-from tools.errors import StorageError
+from tools.errors import BudgetError, StorageError
 from tools.executors.base import EXECUTORS, Executor, pick
 from tools.judge import Judge
 from tools.languages.base import LANGUAGES, Language
@@ -74,6 +74,27 @@ class Metered(Executor):
             with self._lock:
                 self._seconds[job.needs.device] += took
             self.emit("job", {**named, "state": "finished", "device": job.needs.device, "s": f"{took:.4f}"})
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Capped(Executor):
+    """Passes jobs on until a cap is reached; BudgetError from then on. What was asked before, records answer without a job."""
+
+    def __init__(self, inner: Executor, reached: Callable[[], str | None]) -> None:
+        """`reached`: the cap that is reached, in one sentence."""
+        self.inner = inner
+        self.reached = reached
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.inner.devices()
+
+    def run(self, job: Job) -> Finished:
+        reached = self.reached()
+        if reached:
+            raise BudgetError(reached)
+        return self.inner.run(job)
 
     def close(self) -> None:
         self.inner.close()
@@ -188,18 +209,13 @@ class Services:
 
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate's library; empty when it has none."""
-        library = self.judge.library(candidate)
-        if library is None:
-            return ""
-        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
-        listing = finished.files.get("assembly.txt")
-        return self.records.blobs.text(listing) if listing else ""
+        return self.judge.assembly(candidate)
 
     def workbench(self, incumbent: str, baseline: str, earlier: Mapping[str, Candidate] | None = None) -> Workbench:
         """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already, by id."""
         search = self.settings.search
         return Workbench(
-            judge=self.judge.rehearsal(),
+            judge=self.judge.rehearsal(Capped(self.executor, self.over_device_time)),
             index=self.index,
             wiki=self.wiki,
             product=self.settings.hardware or self.device.name,

@@ -78,8 +78,8 @@ class Budget(Caps):
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds, over all processes of the run; looked at after each iteration."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that jobs may take on the device (on a CPU: all jobs); looked at before each candidate. None: no cap. What the last
-    candidate and the final benchmark take comes on top."""
+    """Seconds that jobs may take on the device (on a CPU: all jobs); looked at before each candidate and each try of a draft.
+    None: no cap. What the last candidate and the final benchmark take comes on top."""
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""

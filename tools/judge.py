@@ -164,16 +164,17 @@ class Judge:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
-    def rehearsal(self) -> Judge:
+    def rehearsal(self, executor: Executor | None = None) -> Judge:
         """The same judge for whoever still writes a kernel: fewer cases, no hidden workload, other seeds, few pairs.
 
-        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
+        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared. `executor`: default, this
+        judge's own.
         """
         policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
         rehearsing = Judge(
             self.task,
             self.language,
-            self.executor,
+            executor or self.executor,
             self.records,
             environment=self.environment,
             device=self.device,
@@ -240,6 +241,15 @@ class Judge:
             # Large libraries stay out of git; a clone makes them again.
             sha = str(self._built(candidate, record.key).payload["library"])
         return sha
+
+    def assembly(self, candidate: Candidate) -> str:
+        """The disassembly of `candidate`'s library; empty where it has none. SettingsError when the machine lacks the program."""
+        library = self.library(candidate)
+        if library is None:
+            return ""
+        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
+        listing = finished.files.get("assembly.txt")
+        return self.records.blobs.text(listing) if listing else ""
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
         """Check `candidate` on every case of `tools.cases`. Payload: `evidence.Correctness`, in which the dims of hidden workloads

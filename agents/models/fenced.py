@@ -60,6 +60,7 @@ def open_at_end(text: str) -> bool:
 def drafts(text: str) -> Drafts | tuple[str, ...]:
     """The drafts in `text`, or what is wrong, one sentence a fault with its line. Prose between the blocks is dropped."""
     headers, blocks = _parts(text)
+    headers = [header for index, header in enumerate(headers) if not _title(index, headers, blocks)]
     found: list[Draft] = []
     skipped: dict[str, str] = {}
     faults: list[str] = []
@@ -82,6 +83,14 @@ def drafts(text: str) -> Drafts | tuple[str, ...]:
     if faults:
         return tuple(faults)
     return Drafts(drafts=tuple(found), skipped=skipped)
+
+
+def _title(index: int, headers: list[_Header], blocks: list[_Block]) -> bool:
+    """Whether a header is one of prose (`## Draft 1: wider tiles`), the one with the fields coming before any code."""
+    header, following = headers[index], headers[index + 1 : index + 2]
+    if header.kind != "draft" or "methods" in header.rest or not following or following[0].kind != "draft":
+        return False
+    return not any(header.line < block.line < following[0].line for block in blocks)
 
 
 def _misplaced(header: _Header, inside: list[_Block]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents.fencing import fence
 from agents.models import answers
 from agents.models.base import Request
 
@@ -13,7 +14,7 @@ def render(request: Request, where: str) -> str:
     """Prompt, the answers that were refused with the reasons, and how to answer. `where`: to what place, for the last sentence."""
     parts = ["\n\n".join(block.text for block in request.prompt)]
     for number, turn in enumerate(request.turns, 1):
-        told = [f"Your answer {number} was:\n\n{turn.said.strip()}"]
+        told = [f"Your answer {number} was:\n\n{fence('an earlier answer', turn.said)}"]
         told += [f"Result of {result.id}{' (failed)' if result.failed else ''}:\n\n{result.text}" for result in turn.results]
         if turn.refused:
             told.append(answers.told(turn.refused))

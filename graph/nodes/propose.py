@@ -5,8 +5,10 @@ from __future__ import annotations
 from agents import coder, knowledge_retriever, planner
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
 from agents.handlers.base import hints
+from agents.workbench import told
 from graph import cited
 from graph.artifacts import Inspection, Judged, Remembered
+from graph.report.referred import analysis
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
@@ -47,36 +49,42 @@ def retrieve_evidence(state: State, services: Services) -> State:
 
 def plan(state: State, services: Services) -> State:
     """Up to three methods within the axis budget, each with one hypothesis and its predictions (A4, A5, B3)."""
-    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
+    inspected = services.records.get(state["profile"])
+    inspection = Inspection.model_validate(inspected.payload)
     search = services.settings.search
+    ranks = {rule: rank for rank, rule in enumerate(inspection.analysis.ranking)}
     brief = PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
-        findings=inspection.findings,
+        findings=tuple(sorted(inspection.findings, key=lambda finding: ranks.get(finding.rule, len(ranks)))),
         headroom=inspection.headroom,
         dossier=Dossier.model_validate(services.records.get(state["dossier"]).payload),
         tried=tried(services),
         budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis),
         methods_per_iteration=search.methods_per_iteration,
         variants=search.variants,
-        records=(state["profile"], *inspection.profile_records),
+        records=(state["profile"], *inspected.parents),
         specs=cited.sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=earlier_outcomes(services),
         signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
+        analysis=analysis(inspected),
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
-    if not made.methods:
+    if not made.variants:
         # No version was opened, so the iteration is given back and the run ends.
         return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
-    return State(plan=record.id, summary=", ".join(item.method for item in made.methods))
+    # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration, patience ends the run.
+    return State(plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}")
 
 
 def write(state: State, services: Services) -> State:
     """K candidates; in a repair round the failures of the round before are shown to the coder (A6, A10)."""
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    if not made.methods:
+        return State(drafts=[], champion=None, attribution=None, summary="no method of the plan stands")
     incumbent = services.candidate(state["incumbent"])
     brief = coder_brief(state, services, made, incumbent.source).model_copy(update={"failures": failures(state, services)})
     known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
@@ -126,9 +134,9 @@ def trials(state: State, services: Services) -> tuple[Judged, ...]:
 
 
 def failures(state: State, services: Services) -> tuple[str, ...]:
-    """What went wrong with the candidates of this iteration so far, one text each."""
+    """What went wrong with the candidates of this iteration so far, one text each, with their sources."""
     failed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Failed)]
-    return tuple(f"{trial.candidate}: {trial.stage}: {trial.reason}\n{trial.log}".strip() for trial in failed)
+    return tuple(told(f"draft {trial.candidate}", trial, services.candidate(trial.candidate).source) for trial in failed)
 
 
 def tried(services: Services) -> tuple[Tried, ...]:

@@ -39,5 +39,5 @@ def judge(root: Path, executor: Counting) -> Judge:
 
 def bench(judge: Judge, **changes: object) -> Workbench:
     naive = kernel(NAIVE)
-    given = {"product": "H200", "variant": "SXM5", "incumbent": naive, "baseline": naive, **changes}
-    return Workbench(judge=judge.rehearsal(), index=Index(WIKI), wiki=WIKI, **given)  # type: ignore[arg-type]
+    given = {"product": "H200", "variant": "SXM5", "incumbent": naive, "baseline": naive, "index": Index(WIKI), **changes}
+    return Workbench(judge=judge.rehearsal(), wiki=WIKI, **given)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Answer, Queries, Query, RetrieverBrief, Review
-from agents.base import ENOUGH, REPAIRS, open_model
+from agents.base import CALLS, ENOUGH, MANY, REPAIRS, open_model
 from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
 from agents.toolbox import Toolbox
 from tests.agents.scripted import agent, called
@@ -119,6 +119,16 @@ def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:
     assert last.refused == (ENOUGH,) and all(result.failed for result in last.results)
     asked, model = agent("knowledge_retriever", tmp_path / "b", [echo("a"), echo("b", 2), ANSWER], tools=True)
     assert asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)) == ANSWER
+
+
+def test_the_calls_of_one_reply_are_bounded(tmp_path: Path) -> None:
+    greedy = called(*(("echo", {"text": str(number)}) for number in range(CALLS + 3)))
+    asked, model = agent("knowledge_retriever", tmp_path, [greedy, ANSWER], tools=True)
+    toolbox = Echo()
+    assert asked.ask(BRIEF, Queries, toolbox=toolbox) == ANSWER
+    results = model.asked[1].turns[0].results
+    assert len(results) == CALLS + 3, "each call has its result, or a provider refuses the conversation"
+    assert [result.text for result in results if result.failed] == [MANY] * 3
 
 
 def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ HONEST = [
     "no code before this line may write y",
     "1 + 2 + ... + n",
     "etc.",
+    "keep: the running maximum stays in a register",
 ]
 
 

@@ -10,6 +10,7 @@ from agents import gatekeeper
 from agents.artifacts import GatekeeperBrief, Review
 from agents.base import REPAIRS
 from agents.models.base import Unfit
+from agents.prompting import blocks
 from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
 from tests.tools.test_gate import FAILED, GOOD, POLICY, trial
@@ -42,13 +43,24 @@ def test_a_veto_with_a_line_of_the_diff_refuses(tmp_path: Path, quote: str) -> N
     assert outcome == "reject_policy" and "It keeps earlier results." in reason
 
 
-@pytest.mark.parametrize("quote", ["", "cache", "y", "y[i] = other[i];", "a/kernel.cpp", "++ b/kernel.cpp", "@@ -4,2 +4,2 @@", "+", "\n"])
+@pytest.mark.parametrize(
+    "quote", ["", "cache", "y", "y[i] = other[i];", "a/kernel.cpp", "++ b/kernel.cpp", "@@ -4,2 +4,2 @@", "+", "}", "+\n}"]
+)
 def test_a_veto_without_one_is_returned_and_then_holds_nothing_against_the_kernel(tmp_path: Path, quote: str) -> None:
     vague = Review(veto=True, quote=quote, reason="I do not like it.")
     review, asked = reviewed(tmp_path, *[vague] * (REPAIRS + 1))
     assert asked == REPAIRS + 1
     outcome, reason = verdict(review)
     assert outcome == "inconclusive" and "without quoting a line" in reason
+
+
+def test_a_line_is_quoted_as_the_reviewer_saw_it() -> None:
+    diff = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -1 +1,2 @@\n+++ calls;\x0c\u200b// as before\n"
+    asked = BRIEF.model_copy(update={"diff": diff})
+    seen = "".join(block.text for block in blocks("gatekeeper", asked, "Review"))
+    quote = next(line for line in seen.splitlines() if "as before" in line)
+    for said in (quote, quote[1:]):
+        assert not gatekeeper.faults(Review(veto=True, quote=said), asked)
 
 
 def test_a_veto_that_is_mended_counts(tmp_path: Path) -> None:

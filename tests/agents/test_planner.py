@@ -134,6 +134,23 @@ def test_a_lower_priority_needs_a_word_about_the_higher(tmp_path: Path) -> None:
     assert planner.plan(asked, brief((FIRST, SECOND), tried=tried)) == lower
 
 
+def test_a_figure_in_the_reason_loses_the_reason_alone(tmp_path: Path) -> None:
+    reason = f"{FIRST.head.id}: it stands in the source already, and the device has 99 SMs."
+    said = Plan(methods=(planned(method=SECOND.head.id),), variants=2, reason=reason)
+    asked, model = agent("planner", tmp_path, [said] * 2)
+    kept = planner.plan(asked, brief((FIRST, SECOND)))
+    assert "99 SMs" in model.asked[1].refused[0]
+    assert [item.method for item in kept.methods] == [SECOND.head.id] and kept.reason == planner.sourced.LEFT_OUT
+
+
+def test_a_plan_of_which_nothing_stands_is_no_word_that_nothing_is_left(tmp_path: Path) -> None:
+    asked, _ = agent("planner", tmp_path / "a", [Plan(methods=(planned(method="invented"),), variants=2)] * 2)
+    struck = planner.plan(asked, brief())
+    assert struck.methods == () and struck.variants == 2
+    asked, _ = agent("planner", tmp_path / "b", [Plan(methods=(), variants=2, reason="Nothing applies.")])
+    assert planner.plan(asked, brief()).variants == 0
+
+
 def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
     good = f"<gpu-wiki>/{PASSAGE.path}:{PASSAGE.last_line}"
     mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), variants=2)

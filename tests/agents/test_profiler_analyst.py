@@ -52,6 +52,8 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
         "40 registers",
         "3,000 cycles",
         "97 per cent",
+        "3x",
+        "3 times more",
     ],
 )
 def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure: str) -> None:
@@ -67,7 +69,8 @@ def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure:
     "text",
     [
         "Lines 4-7 hold 2 loops over float32 rows of 1000 elements.",
-        "`j += 4 * 2 ms` is code, and a tile of 64x64 a choice.",
+        "`j += 4 * 2 ms` is code, and a tile of 64x64 or 64×64 a choice.",
+        "4-byte loads at line 3 read neighbours 4096 bytes apart; the row is read 3 times, the loop unrolled 4x.",
         "sm_90 and L2 are names; the 2nd loop of 3 waits.",
         f"Memory allows {cited().value} {cited().unit} <- {cited().citation}.",
     ],
@@ -108,3 +111,11 @@ def test_a_reference_that_leads_nowhere_is_not_available() -> None:
 def test_the_playbook_restates_nothing() -> None:
     answer = Playbook({}).ask(Request(role="profiler_analyst", brief=BRIEF, answer="Analysis")).answer
     assert isinstance(answer, Analysis) and "[rule:single_threaded]" in answer.text and not profiler_analyst.faults(answer, BRIEF)
+
+
+def test_one_sentence_at_fault_loses_no_other(tmp_path: Path) -> None:
+    text = f"{GOOD} The loop takes 33 us. See [rule:lost] as well.\n\nSo divide once."
+    asked, _ = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
+    answer = profiler_analyst.analyse(asked, BRIEF)
+    assert answer.text == f"{GOOD} {references.LEFT_OUT} {references.LEFT_OUT}\n\nSo divide once."
+    assert not references.faults(answer.text, BRIEF)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agents.artifacts import Draft, Drafts, Plan, Review
+from agents.artifacts import Draft, Drafts, Plan, PlannerBrief, Review
 from agents.models.base import Answered, Called, Model, Reply, Request, ToolCall
-from agents.models.playbook.model import answer
+from agents.models.playbook.model import Playbook, answer
 from tools.artifacts import digest
 from tools.errors import OverloadedError
 
@@ -38,6 +38,17 @@ class ThroughTools(Model):
         elif isinstance(made, Review):
             made = Review(reason="accept")
         return Answered(answer=made, said=made.model_dump_json())
+
+
+class Inventive(Playbook):
+    """The playbook, whose first plan names methods that no page describes, also when it is asked again."""
+
+    def ask(self, request: Request) -> Answered:
+        made = answer(request.brief)
+        if isinstance(made, Plan) and isinstance(request.brief, PlannerBrief) and not request.brief.tried:
+            invented = (method.model_copy(update={"method": f"{method.method}-2"}) for method in made.methods)
+            made = made.model_copy(update={"methods": tuple(invented)})
+        return Answered(answer=made)
 
 
 def _calls(name: str, draft: Draft) -> list[ToolCall]:

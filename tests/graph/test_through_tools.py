@@ -48,3 +48,19 @@ def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> N
     verdict = json.loads((root / "versions/v1/verdict.json").read_text())
     rested = {records[identity].kind for identity in (*verdict["records"], *trial.payload["trial"]["records"])}
     assert not [kind for kind in rested if kind.startswith("rehearsed")]
+
+
+@pytest.mark.slow
+def test_a_plan_of_which_nothing_stands_costs_its_iteration_and_not_the_run(tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    models = {"default": {"provider": "playbook"}, "planner": {"provider": "tests.agents.through_tools:Inventive"}}
+    quick = {**QUICK, "search": {"iterations": 2, "variants": 1, "patience": 2}}
+    config.write_text(yaml.safe_dump({"task": str(TASK), "workspaces": str(tmp_path / "workspaces"), "models": models, **quick}))
+    done = graph("run", str(config))
+    assert done.returncode == 0, done.stderr
+    (root,) = (tmp_path / "workspaces").iterdir()
+    first, second = (json.loads((root / f"versions/v{number}/verdict.json").read_text()) for number in (1, 2))
+    assert first["outcome"] == "inconclusive" and first["candidate"] is None
+    assert second["candidate"] is not None, "the second plan was written and judged"
+    purposes = Counter((r.payload["role"], r.payload["iteration"]) for r in Records(root) if r.kind == "exchange")
+    assert purposes["planner", 1] == 2 and purposes["coder", 1] == 0, "nobody wrote to a plan without methods"

@@ -46,6 +46,14 @@ def test_the_answer_is_found_in_its_surroundings(text: str) -> None:
     assert read(text) == VETO
 
 
+def test_a_title_before_the_header_is_prose() -> None:
+    text = f"## Draft 1: wider tiles\n\nIt reads less.\n\n### draft: methods=vector-exp\n```cpp\n{CODE}```\n"
+    found = read(text, "Drafts")
+    assert isinstance(found, Drafts) and [draft.source for draft in found.drafts] == [CODE]
+    refused = read(f"### draft: methods=a\n\n### draft: methods=b\n```\n{CODE}```\n", "Drafts")
+    assert isinstance(refused, tuple) and "no fenced block of code follows" in refused[0], "a variant that is announced is owed"
+
+
 def test_line_breaks_that_were_not_escaped_are_what_they_are() -> None:
     assert read('{"ranking": ["a"], "text": "one\ntwo"}', "Analysis") == Analysis(ranking=("a",), text="one\ntwo")
 
