@@ -37,7 +37,7 @@ def unresolved(citation: str, brief: PlannerBrief) -> bool:
     path, line = named[1], int(named[2])
     shown = [(p.path, p.first_line, p.last_line) for p in brief.dossier.passages]
     # A page's head, above its body, is part of what was given.
-    shown += [(p.path, 1, p.body_line + p.body.count("\n")) for p in brief.dossier.methods]
+    shown += [(p.path, 1, p.body_line + p.body.count("\n")) for p in (*brief.dossier.methods, *brief.skills)]
     shown += [(place.path, place.line, place.line) for spec in brief.specs for place in (spec.citation, spec.via) if place]
     return not any(path == where and first <= line <= last for where, first, last in shown)
 

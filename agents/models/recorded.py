@@ -1,10 +1,11 @@
 """Exchanges written down as they happen (`record: path`, beside any provider's options), and the provider that plays them again.
 
-A script is JSON Lines, one exchange a line, and can be read and mended by hand. Two things make it last longer than the run that it
+A script is JSON Lines, one exchange a line, and can be read and mended by hand. Three things make it last longer than the run that it
 came from. Each line stands under its role, its purpose (a kernel without one method, say), the number of the conversation and the turn
 in it: a replay in which noise decides otherwise, so that something is not asked or is asked again, does not shift the answers
-behind it. And ids of records, which hold measured times and so differ from run to run, are written as `<record:N>`, the N-th one that
-the request names (those of `Brief.records` first), and read as the N-th that the replay's request names.
+behind it. An answer that is refused now and was not then (it names a rule that fires on one machine alone) is given once more, so that
+the role takes out what does not hold here. And ids of records, which hold measured times and so differ from run to run, are written as
+`<record:N>`, the N-th one that the request names (those of `Brief.records` first), and read as the N-th that the replay's request names.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from agents.artifacts import AnalystBrief, PlannerBrief, RoleName
 from agents.models import options as given
 from agents.models import redaction
-from agents.models.base import Called, Model, Reply, Request, Usage
+from agents.models.base import Answered, Called, Model, Reply, Request, Usage
 from tools.artifacts import Artifact, digest
 from tools.errors import ProviderError, SettingsError
 from tools.records import write_atomically
@@ -75,7 +76,7 @@ class Recorded(Model):
 
     def ask(self, request: Request) -> Reply:
         """What was answered then, with the records of now. ProviderError naming role and line where there is no such answer."""
-        found = self.script.get(slot(request))
+        found = self.script.get(slot(request)) or self._insisted(request)
         if found is None:
             raise ProviderError(f"models.{request.role}: {self.path} {self._end(request)}; record the run again, or make it shorter")
         number, line = found
@@ -92,6 +93,15 @@ class Recorded(Model):
 
         reply = _rewritten(line.reply, lambda text: ALIAS.sub(known, text))
         return reply.model_copy(update={"usage": Usage()})
+
+    def _insisted(self, request: Request) -> tuple[int, Line] | None:
+        """The conversation's last answer, where `request` refuses an answer that was not refused in the run that was recorded."""
+        if not request.turns or not request.turns[-1].refused:
+            return None
+        conversation = slot(request)[:3]
+        said = [(line.turn, number, line) for number, line in self.script.values() if line.slot[:3] == conversation]
+        turn, number, line = max(said, default=(-1, 0, None), key=lambda one: one[0])
+        return (number, line) if line and turn < len(request.turns) and isinstance(line.reply, Answered) else None
 
     def _end(self, request: Request) -> str:
         """What the script holds in the place of an answer to `request`."""

@@ -68,6 +68,14 @@ def test_priorities_differ_or_the_tests_below_say_nothing() -> None:
     assert FIRST.head.priority > SECOND.head.priority
 
 
+def test_a_skill_that_fired_can_be_cited(tmp_path: Path) -> None:
+    """Its page and line stand in the prompt."""
+    skill = next(page for page in WIKI.pages if page.head.type == "skill")
+    sound = Plan(methods=(planned(citations=(f"<gpu-wiki>/{skill.path}:{skill.body_line}",)),), variants=2)
+    asked, model = agent("planner", tmp_path, [sound])
+    assert planner.plan(asked, brief().model_copy(update={"skills": (skill,)})) == sound and len(model.asked) == 1
+
+
 def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
     sound = Plan(methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),), variants=2)
     asked, model = agent("planner", tmp_path, [sound])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents import profiler_analyst
 from agents.artifacts import Analysis, AnalystBrief, CoderBrief, Draft, Drafts, GatekeeperBrief
 from agents.base import Agent, open_model
 from agents.models import recorded
@@ -70,6 +71,34 @@ def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path) -> None
     script.write_text("".join(f"{line.model_copy(update={'turn': line.turn - line.turn // 2}).model_dump_json()}\n" for line in lines))
     assert [line.turn for line in recorded.read(script)] == [0, 1, 1, 0, 1, 1]
     assert [text[7:10] for text in run(tmp_path / "later", replay, *NOW)] == ["111", "333"]
+
+
+def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -> None:
+    """A rule that fired on the machine of the recording need not fire here: the role takes it out, and the run goes on."""
+    script = tmp_path / "script.jsonl"
+    here = brief("1" * 16)
+    there = here.model_copy(update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))})
+    said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
+    Recording(Saying(said), "profiler_analyst", str(script)).ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
+    replay = {"provider": "recorded", "path": str(script)}
+    assert profiler_analyst.analyse(analyst(tmp_path / "there", replay), there).ranking == ("single_threaded", "far_from_roof")
+    agent = analyst(tmp_path / "here", replay)
+    assert profiler_analyst.analyse(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
+    assert {record.payload["turn"] for record in Records(tmp_path / "here")} == {0, 1}
+    # The end of a script is still its end.
+    with pytest.raises(ProviderError, match="conversation 2, turn 1 is asked for"):
+        profiler_analyst.analyse(agent, here.model_copy(update={"source": "another"}))
+
+
+class Saying(Model):
+    """Gives one answer."""
+
+    def __init__(self, answer: Analysis) -> None:
+        super().__init__({})
+        self.answer = answer
+
+    def ask(self, request: Request) -> Reply:
+        return Answered(answer=self.answer, said=self.answer.model_dump_json())
 
 
 def request(role_brief: CoderBrief | GatekeeperBrief, number: int = 0) -> Request:
