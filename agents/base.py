@@ -120,9 +120,9 @@ class Agent:
         record = self.records.find(asked)
         fresh = record is None
         if record is None:
-            with self.ledger.reserved(self.role, self.model, request):
-                reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}))
-                record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1))
+            with self.ledger.reserved(self.role, self.model, request) as begun:
+                reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}), begun)
+                record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
             self._tell(record)
         return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), fresh
 
@@ -132,14 +132,15 @@ class Agent:
         begun = sum(record.kind == "exchange" and opening.items() <= record.payload.items() for record in self.records)
         return begun - (1 if request.turns else 0)
 
-    def _asked(self, asked: str, request: Request) -> Reply:
+    def _asked(self, asked: str, request: Request, begun: str) -> Reply:
         """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put on record too."""
         self.emit("exchange", {"role": self.role, "state": "started"})
         try:
             return _keepable(self.model.ask(request))
         except KernelwrightError as error:
-            if isinstance(error, ProviderError) and error.usage is not None:
-                self._keep("failed_exchange", asked, request, Usage.model_validate(error.usage), str(error))
+            took = error.usage if isinstance(error, ProviderError) else None
+            if begun or took is not None:
+                self._keep("failed_exchange", asked, request, Usage.model_validate(took or {}), str(error), begun)
             self.emit("exchange", {"role": self.role, "state": "failed"})
             raise
 
@@ -163,7 +164,7 @@ class Agent:
         self.emit("tool", {"role": self.role, "tool": call.name, "state": "failed" if result.failed else "done"})
         return result
 
-    def _keep(self, kind: str, asked: str, request: Request, usage: Usage, said: str) -> Record:
+    def _keep(self, kind: str, asked: str, request: Request, usage: Usage, said: str, begun: str) -> Record:
         blobs = {
             "request": self.records.blobs.put(request.model_dump_json(indent=1)),
             "reply": self.records.blobs.put(said),
@@ -176,6 +177,7 @@ class Agent:
             "iteration": self.ledger.iteration,
             "usage": usage.model_dump(),
             "usd": self.ledger.cost(self.model, usage),
+            "begun": begun,
         }
         if kind == "failed_exchange":
             # No answer to what was asked, and one more each time.

@@ -1,7 +1,8 @@
 """What the models of a run take: reserved before each exchange, settled by its record (F7).
 
-The records of exchanges are the account. A reply is on record before its reservation is given back, so that a crash neither loses what was
-paid nor counts it twice, and a run that is taken up again knows what it has spent without a book of its own.
+The records of exchanges are the account. What is set aside is on record before a model is asked, and its reply before that is given back:
+a crash neither loses what was paid nor counts it twice, a run that is taken up again knows what it has spent without a book of its own, and
+an exchange that was killed, of which nobody knows what it took, stays counted at what was set aside for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from agents.models.base import Model, Request, Usage
 from agents.models.prices import Price, cost, find
 from tools.artifacts import Artifact, Record
 from tools.errors import BudgetError, SettingsError
-from tools.records import Records
+from tools.records import Records, key
+
+BEGUN = "begun_exchange"
 
 
 class Cap(Artifact):
@@ -57,6 +60,8 @@ class Spent(Artifact):
     """Why the cost of the others is not, one sentence each; empty: all is known."""
     seconds: float
     """That the providers took."""
+    cut_off: int = 0
+    """Exchanges that were killed; they are counted at what was set aside for them."""
 
     @property
     def tokens(self) -> int:
@@ -86,6 +91,8 @@ class Held:
     iteration: int
     tokens: int
     usd: float
+    record: str
+    """Where it is written down."""
 
 
 class Ledger:
@@ -98,14 +105,14 @@ class Ledger:
         self.prices = dict(prices or {})
         self.iteration = 0
         """That the exchanges are for; the graph sets it."""
-        self._held: set[Held] = set()
+        self._held: frozenset[Held] = frozenset()
         self._lock = threading.Lock()
 
     def spent(self, role: RoleName | None = None, iteration: int | None = None) -> Spent:
         """By a role, in an iteration, or altogether."""
         return total(
             record
-            for record in exchanges(self.records)
+            for record in exchanges(self.records, frozenset(held.record for held in self._held))
             if (role is None or record.payload["role"] == role) and (iteration is None or record.payload.get("iteration", 0) == iteration)
         )
 
@@ -120,21 +127,30 @@ class Ledger:
         return cost(price, usage) if price else None
 
     @contextmanager
-    def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[None]:
-        """Hold what the exchange takes at most while it goes on, its record being made inside; BudgetError when a cap would be passed."""
+    def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[str]:
+        """Hold what the exchange takes at most while it goes on; BudgetError when a cap would be passed.
+
+        Yields the id that the record of the exchange, which is made inside, must name as `begun`; empty where nothing is billed.
+        """
         if model.bills == "nothing":
-            yield
+            yield ""
             return
         bound = model.bound(request)
-        held = Held(role, self.iteration, tokens(bound), self.cost(model, bound) or 0.0)
+        usd = self.cost(model, bound)
         with self._lock:
-            self._refuse(held)
-            self._held.add(held)
+            self._refuse(Held(role, self.iteration, tokens(bound), usd or 0.0, ""))
+            held = Held(role, self.iteration, tokens(bound), usd or 0.0, self._begun(role, model, bound, usd))
+            self._held |= {held}
         try:
-            yield
+            yield held.record
         finally:
             with self._lock:
-                self._held.remove(held)
+                self._held -= {held}
+
+    def _begun(self, role: RoleName, model: Model, bound: Usage, usd: float | None) -> str:
+        asked = key(BEGUN, role=role, before=sum(record.kind == BEGUN for record in self.records))
+        payload = {"role": role, "provider": model.provider, "iteration": self.iteration, "usage": bound.model_dump(), "usd": usd}
+        return self.records.add(Record(kind=BEGUN, key=asked, payload=payload)).id
 
     def check(self, role: RoleName, model: Model) -> None:
         """SettingsError when a cap holds for the role that cannot be kept: what its model takes, or what that costs, is not known."""
@@ -185,9 +201,11 @@ def _sentence(name: str, role: RoleName, spent: str, wanted: str) -> str:
     return f"{name}: {spent}, and the next exchange of the {role} may take {wanted}"
 
 
-def exchanges(records: Iterable[Record]) -> tuple[Record, ...]:
-    """Those of exchanges with models, those that failed after all and were paid for included."""
-    return tuple(record for record in records if record.kind in ("exchange", "failed_exchange"))
+def exchanges(records: Iterable[Record], going_on: frozenset[str] = frozenset()) -> tuple[Record, ...]:
+    """Those of exchanges with models: ended, failed, and begun without an end; `going_on` names beginnings that are no exchange yet."""
+    found = tuple(record for record in records if record.kind in ("exchange", "failed_exchange", BEGUN))
+    ended = {record.payload.get("begun") for record in found} | going_on
+    return tuple(record for record in found if record.kind != BEGUN or record.id not in ended)
 
 
 def total(found: Iterable[Record]) -> Spent:
@@ -206,6 +224,7 @@ def total(found: Iterable[Record]) -> Spent:
         usd=math.fsum(usd for usd in costs if usd is not None),
         unknown=tuple(sorted(set(unknown))),
         seconds=math.fsum(usage.seconds for usage in usages),
+        cut_off=sum(record.kind == BEGUN for record in records),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from agents.artifacts import Drafts, GatekeeperBrief, Plan, Review
 from agents.base import Agent, open_model
 from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.ledger import exchanges
 from agents.toolbox import Toolbox
 from tests.agents.models.openai_server import Breaks, Fails, Says, Server, serving
 from tests.contracts.test_models import ASKED, DIFF, PLAN, TASK
@@ -128,7 +129,7 @@ def test_the_key_is_that_of_the_named_variable_and_no_other(monkeypatch: pytest.
 @pytest.mark.parametrize("key", ["an0pAqu3-k3y-0f-n0-kn0wn-k1nd", "sk-" + "Zq7x" * 8])
 def test_a_server_that_repeats_the_key_does_not_make_us_repeat_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", key)
-    with serving(Fails(401, f"bad key {key}")) as server, pytest.raises(SettingsError, match=r"MY_KEY \(bad key \[key\]") as caught:
+    with serving(Fails(401, f"bad key {key}")) as server, pytest.raises(SettingsError, match=r"MY_KEY \(bad key <secret>") as caught:
         model(server, api_key_env="MY_KEY").ask(request())
     assert key not in str(caught.value)
 
@@ -309,7 +310,7 @@ def test_a_refusal_that_was_paid_for_is_on_record(tmp_path: Path) -> None:
         records = Records(tmp_path)
         with pytest.raises(RefusalError):
             Agent("gatekeeper", model(server), records, lambda *_: None).ask(GatekeeperBrief(task=TASK, diff=DIFF), Review)
-    (record,) = records
+    (record,) = exchanges(records)
     assert record.kind == "failed_exchange" and record.payload["usage"]["output"] == 20
 
 
