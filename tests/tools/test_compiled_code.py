@@ -18,7 +18,7 @@ import pytest
 
 from tests.tools.test_harness_device import module
 from tools import cases
-from tools.artifacts import Argument, Candidate, Finished, Job, Task, Workload
+from tools.artifacts import Argument, Candidate, Finished, Job, Record, Task, Workload
 from tools.errors import DeviceBusyError
 from tools.executors.local import Local
 from tools.judge import Judge, Policy
@@ -91,6 +91,33 @@ def test_no_more_is_taken_than_a_kernel_could_need(code: ModuleType, tmp_path: P
     code.pack(tmp_path / "cache", tmp_path / "small.tar")
     monkeypatch.setattr(code, "MOST_FILES", 1)
     assert len(list(code.packed(tmp_path / "small.tar"))) == 1
+
+
+@pytest.mark.parametrize("made", ["fifo", "link", "file", "too many names", "too many within"])
+def test_a_folder_that_no_compiler_makes_is_nothing_and_holds_nobody_up(
+    made: str, code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    compilation(tmp_path / "real")
+    monkeypatch.setattr(code, "MOST_NAMES", 9)
+    if made == "fifo":
+        os.mkfifo(folder)
+    elif made == "link":
+        folder.symlink_to(tmp_path / "real")
+    elif made == "file":
+        folder.write_text("")
+    else:
+        compilation(folder)
+        for at in range(9):
+            (folder / ("." if made == "too many names" else KEY) / f"{at}").mkdir()
+    code.pack(folder, tmp_path / "compiled.tar")
+    assert not (tmp_path / "compiled.tar").exists()
+
+
+def test_names_without_an_end_are_nothing(code: ModuleType, tmp_path: Path) -> None:
+    long, _ = member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME)
+    (tmp_path / "compiled.tar").write_bytes((long.tobuf(tarfile.GNU_FORMAT) + bytes(512)) * 5000)
+    assert list(code.packed(tmp_path / "compiled.tar")) == []
 
 
 def member(name: str, data: bytes = b"{}", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
@@ -213,6 +240,55 @@ def test_a_candidate_replaces_nothing_of_the_others(other: str, caches: Any) -> 
         assert held(folder) == {KEY: b"fast", OTHER: b"own"}
         assert (folder / ("N" * 52) / "softmax.cubin").read_bytes() == ours
     assert held(made.open(nursery, {other: b"honest"})) == {KEY: b"fast"}
+
+
+@pytest.mark.parametrize("held_by_other", [{}, {OTHER: b"fast"}])
+def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(held_by_other: dict[str, bytes], caches: Any) -> None:
+    """What the incumbent launches under KEY is known where its build or a process of its own left it, and only there."""
+    made, nursery, left = caches
+    pair = {"incumbent": b"honest", "candidate": b"hostile"}
+    left("candidate", b"hostile", {KEY: b"slow", OTHER: b"slow"})
+    assert held(made.open(nursery, pair)) == {}  # a workspace of before, or a clone: its build's blob is not there
+    # The candidate's own process has left the same; a process with both leaves nothing behind.
+    alone = made.open(nursery, {"candidate": b"hostile"})
+    made.close(alone, {"candidate": b"hostile"})
+    both = made.open(nursery, pair)
+    compilation(both, KEY, **{"softmax.cubin": b"slow"})
+    made.close(both, pair)
+    assert held(made.open(nursery, pair)) == held(made.open(nursery, {"incumbent": b"honest"})) == {}
+    # The incumbent's process in a confirmation, which is its own, tells what it launches: from then on it is what the pair starts with.
+    sources = {"incumbent": b"honest"}
+    own = made.open(nursery, sources)
+    compilation(own, KEY, **{"softmax.cubin": b"fast"})
+    for key, cubin in held_by_other.items():
+        compilation(own, key, **{"softmax.cubin": cubin})
+    made.close(own, sources)
+    assert held(made.open(nursery, pair)) == {KEY: b"fast", OTHER: b"slow"} | held_by_other
+    # Against itself nobody is known, and nobody is wronged.
+    assert held(made.open(nursery, {"incumbent": b"hostile", "candidate": b"hostile\n"})) == {KEY: b"slow", OTHER: b"slow"}
+
+
+@pytest.mark.parametrize("end", ["died", "launched nothing", "left no file of ours"])
+def test_an_incumbent_is_not_taken_for_known_by_what_holds_nothing(end: str, caches: Any, tmp_path: Path) -> None:
+    made, nursery, left = caches
+    left("candidate", b"hostile", {KEY: b"slow"})
+    if end == "left no file of ours":
+        (tmp_path / "incumbent.compiled").write_bytes(b"cut off")
+        made.add(b"honest", tmp_path / "incumbent.compiled")
+    else:
+        first = made.open(nursery, {"incumbent": b"honest"})
+        if end == "died":
+            shutil.rmtree(first)
+        made.close(first, {"incumbent": b"honest"}, launched=end == "died")
+    assert held(made.open(nursery, {"incumbent": b"honest", "candidate": b"hostile"})) == {}
+
+
+def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp_path: Path) -> None:
+    group = json.dumps({"child_paths": {"softmax.json": "", "softmax.cubin": ""}}).encode()
+    code.lay([(KEY, "softmax.cubin", b"slow"), (KEY, "__triton_launcher.so", b"hostile"), (KEY, "__grp__other.json", group)], tmp_path)
+    # Of the incumbent's own the machine code was lost: it compiles anew rather than take the candidate's.
+    code.lay([(KEY, "softmax.json", b"{}"), (KEY, "__grp__softmax.json", group)], tmp_path)
+    assert [path.name for path in (tmp_path / KEY).iterdir()] == ["softmax.json"]
 
 
 def test_links_that_a_process_left_are_not_followed(caches: Any, tmp_path: Path) -> None:
@@ -377,6 +453,55 @@ def test_what_fails_at_a_derived_size_is_not_the_builds_business(beside: tuple[L
     assert ended != KERNEL and built(ended, beside)[0].exit_code == 0
 
 
+def hostile(what: str) -> str:
+    """A kernel that does `what` in its build, where `made` is the folder that it may write to."""
+    return f"import os\nfrom pathlib import Path\nmade = Path(os.environ['TRITON_CACHE_DIR']).parent\n{what}\n{KERNEL}"
+
+
+def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) -> None:
+    """Its kernel was screened: another must not come out of the build; nor may a request that nobody can read end the harness."""
+    names = ("kernel.py", "build.json", "compiled.tar", "other.txt")
+    source = hostile("\n".join(f"(made / {name!r}).write_text('# never screened')" for name in names))
+    finished, said = built(source, beside)
+    assert finished.exit_code == 0 and said.startswith("compiled 2 spec")
+    assert beside[1].text(finished.files["kernel.py"]) == source
+    left = Triton().compiled(finished)
+    assert left is not None and tarfile.is_tarfile(beside[1].path(left)) and "other.txt" not in finished.files
+
+
+def test_nothing_of_a_build_outlives_it(beside: tuple[Local, Blobs]) -> None:
+    strays = "\n".join(
+        (
+            "import time",
+            "reader, writer = os.pipe()",
+            "for at in range(3):",
+            "    if os.fork() == 0:",
+            "        os.setsid()",
+            "        os.fork()",
+            "        os.write(writer, f'{os.getpid()} '.encode())",
+            "        time.sleep(100)",
+            "        os._exit(0)",
+            "pids = b''",
+            "while pids.count(b' ') < 6:",
+            "    pids += os.read(reader, 100)",
+            "(made / 'facts.json').write_bytes(pids)",
+            "os._exit(0)",
+        )
+    )
+    finished, _ = built(hostile(strays), beside)
+    pids = beside[1].text(finished.files["facts.json"]).split()
+    assert len(pids) == 6 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_build_that_does_not_know_all_that_is_launched_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
+    """Else a candidate's code would be let into a process where the kernel, by then the incumbent, looks for what its build lacks."""
+    unsure = KERNEL.replace(
+        "def run_kernel(x, out, M, N):\n", "def run_kernel(x, out, M, N):\n    assert N != 1000 or float(x[0, 0]) < 9\n"
+    )
+    finished, said = built(unsure, beside)
+    assert unsure != KERNEL and finished.exit_code == 0 and "not followed" in said and Triton().compiled(finished) is None
+
+
 def test_a_build_for_another_gpu_or_for_reading_leaves_nothing(beside: tuple[Local, Blobs]) -> None:
     executor, blobs = beside
     finished, said = built(KERNEL, beside, build_flags=("--target=sm_80",))
@@ -430,6 +555,27 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
         assert builds["candidate"]["compiled"] not in judge.build(contestants["candidate"]).blobs.values()
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
+
+
+def test_a_build_record_of_before_is_found_and_used(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    """A workspace whose builds left nothing resumes: same key, no field, nothing built again."""
+    records = Records(tmp_path)
+    options = {"environment": "", "device": "cuda:0", "secret": b"s" * 32, "policy": Policy(), "emit": lambda kind, details: None}
+    candidate = Candidate(language="triton", files={"kernel.py": KERNEL})
+    with Unplugged(records.blobs, tmp_path / "scratch") as executor:
+        made = Judge(TASK, Triton(), executor, records, **options).build(candidate)  # type: ignore[arg-type]
+    old = Records(tmp_path / "old")
+    payload = {name: value for name, value in made.payload.items() if name != "compiled"}
+    for sha in made.blobs.values():
+        old.blobs.put(records.blobs.get(sha))
+    known = old.add(Record(**{**made.model_dump(exclude={"id"}), "payload": payload}))
+    with Unplugged(old.blobs, tmp_path / "scratch") as executor:
+        judge = Judge(TASK, Triton(), executor, old, **options)  # type: ignore[arg-type]
+        judge.frozen_flags()
+        assert judge.build(candidate).id == known.id
+        with pytest.raises(DeviceBusyError):
+            judge.correctness(candidate, None, "judge")
+        assert "candidate.py" in executor.asked and "candidate.compiled" not in executor.asked
 
 
 def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

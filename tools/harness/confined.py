@@ -29,10 +29,14 @@ PARTS = ("bin", "lib", "lib64", "libexec", "include", "x86_64-linux-gnu", "aarch
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH")
 FILE_BYTES = 256 << 20
 """A kernel that spills leaves megabytes of intermediate code."""
+HANDED_BYTES = 64 << 20
+"""Of one file that is handed over; whoever takes it reads it whole."""
 
 
 def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
-    """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Its process group ends with it."""
+    """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started ends with it."""
+    sandbox.become_subreaper()
+    before = children()
     parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 2
@@ -51,7 +55,22 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
+    # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what is timed next.
+    while strays := children() - before:
+        for stray in strays:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(stray, signal.SIGKILL)
+                os.waitpid(stray, 0)
     return status
+
+
+def children() -> set[int]:
+    """Processes whose parent this one is, by now; none where the kernel lists none."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def shut_in(wall_s: int, readable, writable: Path | None) -> None:
@@ -103,11 +122,13 @@ def python() -> set[str]:
     return found
 
 
-def hand_over(source: Path, target: Path) -> None:
-    """Move the plain files of a folder that a child could write into another, where nothing is written through a link of its making."""
-    for entry in os.scandir(source):
-        if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
-            Path(entry.path).replace(target / entry.name)
+def hand_over(source: Path, target: Path, names) -> None:
+    """Move the plain files of these names, and no others: those beside them in `target` are not the child's to replace."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            found = (source / name).lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_size <= HANDED_BYTES:
+                (source / name).replace(target / name)
 
 
 def told(error: BaseException, path: Path) -> tuple[str, int, str]:

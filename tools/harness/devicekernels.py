@@ -68,26 +68,32 @@ class Caches:
         """Take over what the build left of a library, where it is there: without it, kernels are compiled when they are launched."""
         identity = digest(source)
         if identity not in self.kept and identity not in self.built and beside.is_file():
-            self.built[identity] = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
-            compiledcode.lay(compiledcode.packed(beside), self.built[identity])
+            made = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
+            compiledcode.lay(compiledcode.packed(beside), made)
+            if any(made.iterdir()):
+                self.built[identity] = made
 
     def open(self, nursery: DeviceNursery, sources: dict[str, bytes]) -> Path:
         """A new folder for a process with these sources, filled with what is known.
 
-        The others' and ours come last: what a candidate left, by its build or by its own process, replaces nothing of them.
+        A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so the others' and ours
+        come last, and where it is not known what another launches, there is nothing of the candidate's and all is compiled there.
         """
         made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
         known = self.built | self.kept
-        order = sorted(sources, key=lambda name: name != "candidate")
-        for source in [*(known.get(digest(sources[name])) for name in order), nursery.base]:
-            if source is not None:
-                compiledcode.lay(compiledcode.contents(source), made)
+        own = digest(sources["candidate"]) if "candidate" in sources else ""
+        others = [identity for source in sources.values() if (identity := digest(source)) != own]
+        safe = own in known and all(identity in known for identity in others)
+        for identity in [*([own] if safe else []), *others]:
+            if identity in known:
+                compiledcode.lay(compiledcode.contents(known[identity]), made)
+        compiledcode.lay(compiledcode.contents(nursery.base), made)
         return made
 
-    def close(self, made: Path, sources: dict[str, bytes]) -> None:
-        """The process has ended: keep its folder when it had a single source that was not known."""
+    def close(self, made: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
+        """The process has ended: keep its folder when it had a single source that was not known, whose kernels it launched."""
         identity = digest(*sources.values())
-        if len(sources) == 1 and identity not in self.kept:
+        if len(sources) == 1 and identity not in self.kept and launched and made.is_dir():
             self.kept[identity] = made
             if replaced := self.built.pop(identity, None):
                 shutil.rmtree(replaced, ignore_errors=True)
@@ -112,6 +118,7 @@ class DeviceKernel:
         self.cache = caches.open(nursery, self.sources)
         self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
         self.spin = True
+        self.launched = False
         ours, theirs = wire.pair()
         self.pid = nursery.spawn(theirs)
         theirs.close()
@@ -168,6 +175,7 @@ class DeviceKernel:
         self._refuse(answer, "")
         self.channel.send({"op": "inspect"})
         self._refuse(self._answer("between calls", 60), "")
+        self.launched |= bool(packed)
         return DeviceSample(answer, wall, calls)
 
     def profile(self, name: str, packed: list[tuple[int, int]]) -> dict:
@@ -203,7 +211,7 @@ class DeviceKernel:
                 os.killpg(pid, signal.SIGKILL)
             self.nursery.bury(pid)
             self.log.close()
-            self.caches.close(self.cache, self.sources)
+            self.caches.close(self.cache, self.sources, launched=self.launched)
 
     def _refuse(self, answer: dict, moment: str) -> None:
         if "error" in answer:

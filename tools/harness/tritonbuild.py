@@ -37,8 +37,11 @@ WALL_S = 120
 AHEAD_S = 30
 """Seconds for what is compiled for the cache alone; a kernel may take longer, or for ever, at dims that nobody asks for in the end."""
 WIDTH = min(os.cpu_count() or 1, 8)
-MADE, CACHE, COMPILED = "made", "cache", "compiled.tar"
-"""The folder in a job's own that the child may write to, the compiler's cache in it, and what the job leaves of that."""
+MADE, CACHE, WHOLE, COMPILED = "made", "cache", "whole", "compiled.tar"
+"""The folder in a job's own that the child may write to, the compiler's cache in it, its name once it holds all that the workloads launch
+as far as is known, and what the job leaves of that."""
+SAID = ("stdout.txt", "stderr.txt", "assembly.txt", "facts.json")
+"""What the child may leave in the job's folder."""
 
 
 def load(folder: Path):
@@ -232,6 +235,9 @@ def answer(folder: Path) -> int:
         said = [f"compiled {len(made)} specialisations for {name}", *notes]
         aside.wait()
         early.wait()
+        if not (recorder.notes or more):
+            with contextlib.suppress(OSError):
+                (made_in / CACHE).rename(made_in / WHOLE)
         if request.get("listing"):
             text, facts = listing(made, made_in)
             (made_in / "assembly.txt").write_text(text)
@@ -253,11 +259,11 @@ def forked(folder: Path) -> int:
     made.mkdir()
     ready()
     status = confined.run(lambda: answer(folder), WALL_S, (folder, Path(__file__).parent), made)
-    confined.hand_over(made, folder)
+    confined.hand_over(made, folder, SAID)
     if os.WIFEXITED(status):
         if os.WEXITSTATUS(status) == 0 and reused(json.loads((folder / "build.json").read_text())):
             with contextlib.suppress(OSError):
-                compiledcode.pack(made / CACHE, folder / COMPILED)
+                compiledcode.pack(made / WHOLE, folder / COMPILED)
         return os.WEXITSTATUS(status)
     (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: the compiler was ended by signal {os.WTERMSIG(status)}\n")
     return 2
