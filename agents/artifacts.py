@@ -151,6 +151,8 @@ class AnalystBrief(Artifact):
     """Record -> metric -> value: what the answer may refer to."""
     specs: tuple[Spec, ...] = ()
     """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
+    architecture: str = ""
+    """Of the device, as pages and signatures name it; empty: not known."""
     task: Task | None = None
     """None: the kernel's source says it all."""
     signals: tuple[Signal, ...] = ()
@@ -160,12 +162,23 @@ class AnalystBrief(Artifact):
 
 
 class RetrieverBrief(Artifact):
-    """For the knowledge-retriever."""
+    """For the knowledge-retriever; what it has in common with the planner's is the same in both."""
 
     kind: Literal["retriever"] = "retriever"
     task: Task
     findings: tuple[Finding, ...]
     bottleneck: str
+    source: str = ""
+    """The incumbent; empty: the baseline says it all."""
+    headroom: Headroom | None = None
+    specs: tuple[Spec, ...] = ()
+    """As in AnalystBrief."""
+    architecture: str = ""
+    """As in AnalystBrief."""
+    signals: tuple[Signal, ...] = ()
+    """As in AnalystBrief."""
+    skills: tuple[Page, ...] = ()
+    """As in AnalystBrief."""
 
 
 class PlannerBrief(Artifact):
@@ -186,7 +199,7 @@ class PlannerBrief(Artifact):
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""
     architecture: str = ""
-    """Of the device, as pages and signatures name it; empty: not known."""
+    """As in AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs in like conditions, newest first, as they stood when this run first asked."""
     signals: tuple[Signal, ...] = ()
@@ -215,7 +228,7 @@ class CoderBrief(Artifact):
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""
     architecture: str = ""
-    """As in PlannerBrief."""
+    """As in AnalystBrief."""
     hints: tuple[str, ...] = ()
     """What the handlers of the kernel's shape say, in words of ours."""
 

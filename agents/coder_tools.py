@@ -120,7 +120,7 @@ class CoderTools(Toolbox):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return _tools()
+        return offered()
 
     @property
     def complete(self) -> bool:
@@ -275,7 +275,8 @@ OFFERS: dict[str, _Offer] = {
 
 
 @cache
-def _tools() -> tuple[Tool, ...]:
+def offered() -> tuple[Tool, ...]:
+    """The coder's tools as a model is told of them, the same for all runs."""
     return tuple(
         Tool(name=name, description=" ".join((offer.arguments.__doc__ or "").split()), parameters=_schema(offer.arguments))
         for name, offer in OFFERS.items()

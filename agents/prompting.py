@@ -1,7 +1,8 @@
 """From a brief to the prompt's blocks: `prompts/` holds the texts, its `budget.yaml` each role's sections and how long these may be.
 
 Blocks stand in the order of how long they stay the same, byte for byte: for all runs, for this run, until a version is accepted, for
-this iteration. Nothing that differs between two runs of one language stands in the first, no date and no id of a record before the third.
+this iteration. Nothing that differs between two runs of one language stands in the first, no date and no id of a record before those of a
+version. A block that several roles name is the same bytes for all of them, so that a cache keeps it once.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import TypeAdapter
-
 from agents.artifacts import Brief, RoleName
 from agents.fencing import fence
 from agents.fitting import fit, tokens
 from agents.models.base import Block, Scope
 from agents.sections import SECTIONS, Content
+from tools.artifacts import Artifact
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,6 +30,7 @@ LABELS = {
     "signals": "signals of all skills",
     "kernel": "the incumbent kernel",
     "remarks": "remarks of compiler and profiler",
+    "records": "records of the measurements",
     "skills": "skills whose signal fired",
     "methods": "methods to choose from",
     "passages": "passages of the wiki",
@@ -41,12 +42,32 @@ LABELS = {
     "iteration": "what the ablation leaves out",
 }
 """Section -> what its fence calls the data; the others by their own name."""
-Budget = dict[RoleName, dict[Scope, dict[str, int | None]]]
+OWN = ("role", "iteration")
+"""Sections of which each role has a text of its own."""
+
+
+class Layout(Artifact):
+    """One block of prompts."""
+
+    scope: Scope
+    sections: dict[str, int | None]
+    """In order, with the most tokens of each."""
+    answers: tuple[str, ...] = ()
+    """As in Block."""
+
+
+class Budget(Artifact):
+    """prompts/budget.yaml."""
+
+    blocks: dict[str, Layout]
+    roles: dict[RoleName, tuple[str, ...]]
+    """The blocks of each role's prompt, in order."""
 
 
 class Part(NamedTuple):
     """One section of a prompt."""
 
+    block: str
     layer: Scope
     section: str
     text: str
@@ -57,22 +78,26 @@ class Part(NamedTuple):
 def blocks(role: RoleName, brief: Brief, answer: str) -> tuple[Block, ...]:
     """The prompt of a role for a brief; `answer` names the type that is owed.
 
-    How an answer is written is the provider's to say, at the end of what is stable: each reads another form most surely.
+    How an answer is written is the provider's to say, behind the block that names its type: each reads another form most surely.
     """
-    layers: dict[Scope, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for part in parts(role, brief, answer):
-        layers.setdefault(part.layer, []).append(part.text)
-    return tuple(Block(scope=layer, text="\n\n".join(texts) + "\n") for layer, texts in layers.items())
+        texts.setdefault(part.block, []).append(part.text)
+    layouts = {name: budget().blocks[name] for name in texts}
+    return tuple(
+        Block(scope=layout.scope, text="\n\n".join(texts[name]) + "\n", answers=layout.answers) for name, layout in layouts.items()
+    )
 
 
 def parts(role: RoleName, brief: Brief, answer: str) -> tuple[Part, ...]:
     """The sections of the same prompt, in order."""
     found = []
-    for layer, sections in budget()[role].items():
-        for section, most in sections.items():
+    for name in budget().roles[role]:
+        layout = budget().blocks[name]
+        for section, most in layout.sections.items():
             text = _section(section, role, brief, answer, most)
             if text:
-                found.append(Part(layer, section, text, most))
+                found.append(Part(name, layout.scope, section, text, most))
     return tuple(found)
 
 
@@ -81,13 +106,13 @@ def budget() -> Budget:
     """prompts/budget.yaml."""
     import yaml
 
-    return TypeAdapter(Budget).validate_python(yaml.safe_load((PROMPTS / "budget.yaml").read_text(encoding="utf-8")))
+    return Budget.model_validate(yaml.safe_load((PROMPTS / "budget.yaml").read_text(encoding="utf-8")))
 
 
 def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None) -> str:
     if section == "language":
         return _render(f"languages/{brief.task.language}.md", {}) if brief.task and _known(brief.task.language) else ""
-    template = f"{role}/{section}.md" if section in ("role", "iteration") else f"sections/{section}.md"
+    template = f"{role}/{section}.md" if section in OWN else f"sections/{section}.md"
     fill = SECTIONS.get(section)
     content = fill(brief, most) if fill else Content()
     if content is None:

@@ -22,6 +22,10 @@ LINK = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?
 """A link of Markdown. Code has brackets before parentheses, too (`kernel[grid](x)`), but no address between these."""
 
 
+EXAMPLE = re.compile(r".*?^```.*?^```", re.DOTALL | re.MULTILINE)
+"""What leads to the first block of code, and that."""
+
+
 class Content(NamedTuple):
     """What one section holds."""
 
@@ -77,9 +81,9 @@ def baseline(brief: Brief, most: int | None) -> Content | None:
 
 def specs(brief: Brief, most: int | None) -> Content | None:
     """What is published of the device, each line with its citation."""
-    if not isinstance(brief, PlannerBrief | AnalystBrief | CoderBrief):
+    if isinstance(brief, GatekeeperBrief):
         return None
-    known = "" if isinstance(brief, AnalystBrief) else brief.architecture
+    known = brief.architecture
     architecture = [Item("architecture", (f"architecture: {line(known, 100)}, as the driver reports it",))] if known else []
     return Content((*architecture, *(_spec(spec) for spec in brief.specs)), {"count": len(brief.specs)})
 
@@ -99,7 +103,7 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
 
 def signals(brief: Brief, most: int | None) -> Content | None:
     """The catalogue of all skills' signals."""
-    found: Sequence[Signal] = brief.signals if isinstance(brief, PlannerBrief | AnalystBrief) else ()
+    found: Sequence[Signal] = brief.signals if isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief) else ()
     rows = tuple(Item(s.skill, (f"{s.skill} [{s.axis}]: {line(s.text, 420)}", f"{s.skill} [{s.axis}]: {line(s.text, 120)}")) for s in found)
     return Content(rows, {"count": len(found)}) if found else None
 
@@ -109,9 +113,9 @@ def signals(brief: Brief, most: int | None) -> Content | None:
 
 def kernel(brief: Brief, most: int | None) -> Content | None:
     """The incumbent, whole, unless it is the baseline that stands above."""
-    if not isinstance(brief, PlannerBrief | CoderBrief | AnalystBrief):
+    if isinstance(brief, GatekeeperBrief) or not brief.source:
         return None
-    shown = not isinstance(brief, AnalystBrief) and brief.source == brief.task.baseline
+    shown = brief.task is not None and brief.source == brief.task.baseline
     return Content(() if shown else (_whole("kernel", brief.source),), {"baseline": shown})
 
 
@@ -120,13 +124,19 @@ def findings(brief: Brief, most: int | None) -> Content | None:
     if not isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief):
         return None
     rows = [_finding(finding) for finding in brief.findings]
-    bound = f"bound by {line(brief.bottleneck, 100)}" if isinstance(brief, RetrieverBrief) else _headroom(brief.headroom)
-    records = () if isinstance(brief, RetrieverBrief) else brief.records
-    named = [Item("records", (f"records of these measurements: {', '.join(map(plain, records))}",))] if records else []
-    figures = _figures(brief.figures) if isinstance(brief, AnalystBrief) else ()
+    if brief.headroom is not None:
+        rows.insert(0, Item("headroom", (_headroom(brief.headroom),)))
+    return Content(tuple(rows), {"count": len(brief.findings)})
+
+
+def records(brief: Brief, most: int | None) -> Content | None:
+    """The measurements that an answer may name, with their figures for an analysis, and with what the analysis made of them for a plan."""
+    if not isinstance(brief, PlannerBrief | AnalystBrief) or not brief.records:
+        return None
+    named = Item("records", (f"records: {', '.join(map(plain, brief.records))}",))
     said = brief.analysis if isinstance(brief, PlannerBrief) else ""
     analysis = [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)] if said else []
-    return Content((Item("headroom", (bound,)), *rows, *named, *figures, *analysis), {"count": len(rows)})
+    return Content((named, *analysis, *(_figures(brief.figures) if isinstance(brief, AnalystBrief) else ())))
 
 
 def _figures(held: dict[str, dict[str, Quantity]]) -> tuple[Item, ...]:
@@ -150,7 +160,7 @@ def _headroom(room: Headroom) -> str:
         return "N/A" if value is None else f"{value:.2f}"
 
     gaps = f"total {share(room.total)}, compute {share(room.compute)}, memory {share(room.memory)}, latency {share(room.latency)}"
-    return f"headroom (0: at the roof, 1: far from it): {gaps}; bound by {room.bound}"
+    return f"headroom: {gaps}; bound by {room.bound}"
 
 
 def remarks(brief: Brief, most: int | None) -> Content | None:
@@ -163,7 +173,7 @@ def remarks(brief: Brief, most: int | None) -> Content | None:
 
 def skills(brief: Brief, most: int | None) -> Content | None:
     """The skill pages whose signal fired."""
-    found = brief.skills if isinstance(brief, PlannerBrief | AnalystBrief) else ()
+    found = brief.skills if isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief) else ()
     return Content(tuple(map(_skill, found)), {"count": len(found)}) if found else None
 
 
@@ -225,11 +235,15 @@ def passages(brief: Brief, most: int | None) -> Content | None:
 
 
 def attempts(brief: Brief, most: int | None) -> Content | None:
-    """This run's attempts."""
+    """This run's attempts; for a coder those with a method of the plan, which say how not to write it."""
     if not isinstance(brief, PlannerBrief | CoderBrief):
         return None
-    told = memory.of_run(brief.tried, _inner(most))
-    return Content(told.items, {"counts": told.counts, "count": len(brief.tried)})
+    planned = {item.method for item in brief.plan.methods} if isinstance(brief, CoderBrief) else None
+    tried = tuple(one for one in brief.tried if planned is None or planned & {*one.methods, *one.planned})
+    if planned is not None and not tried:
+        return None
+    told = memory.of_run(tried, _inner(most))
+    return Content(told.items, {"counts": told.counts, "count": len(tried), "planned": planned is not None})
 
 
 def plan(brief: Brief, most: int | None) -> Content | None:
@@ -258,9 +272,10 @@ def _page(page: Page, architecture: str) -> Item:
     parts = {name: section(page.body, name) for name in wanted}
     if not parts["How"]:
         return Item(page.head.id, (f"{head}\n{_text(page.body)}", f"{head}\n{cut(_text(page.body), 1500)}", head))
-    told = "\n".join(f"{name}:\n{_text(text)}" for name, text in parts.items() if text)
-    short = "\n".join(f"{name}:\n{_text(parts[name])}" for name in wanted[1:] if parts[name])
-    return Item(page.head.id, (f"{head}\n{told}", f"{head}\n{short}", head))
+    rest = "".join(f"\n{name}:\n{_text(parts[name])}" for name in wanted[1:] if parts[name])
+    first = EXAMPLE.match(parts["How"])
+    shown = [f"{head}\nHow:\n{_text(text)}{rest}" for text in (parts["How"], *([f"{first[0]}\n[…]"] if first else []))]
+    return Item(page.head.id, (*shown, f"{head}{rest}", head))
 
 
 def hints(brief: Brief, most: int | None) -> Content | None:
@@ -310,6 +325,7 @@ SECTIONS: dict[str, Fill] = {
     "kernel": kernel,
     "findings": findings,
     "remarks": remarks,
+    "records": records,
     "skills": skills,
     "methods": methods,
     "passages": passages,

@@ -91,8 +91,7 @@ class Scenario:
         version, source, tried = 0, self.task.baseline or "", ()
         yield Asked(0, "profiler_analyst", self.analyst(version, source), "Analysis")
         for iteration, verdict in enumerate(VERDICTS, 1):
-            retrieve = RetrieverBrief(task=self.task, findings=self.findings(version), bottleneck="memory")
-            yield Asked(iteration, "knowledge_retriever", retrieve, "Queries")
+            yield Asked(iteration, "knowledge_retriever", self.retriever(version, source), "Queries")
             planner = self.planner(version, source, tried)
             yield Asked(iteration, "planner", planner, "Plan")
             plan = self.planned(planner)
@@ -126,7 +125,22 @@ class Scenario:
             headroom=_headroom(version),
             records=(record("calibration", version), record("profile", version)),
             specs=self.specs,
+            architecture=self.architecture,
             task=self.task,
+            signals=self.wiki.signals(self.language),
+            skills=self.skills(findings),
+        )
+
+    def retriever(self, version: int, source: str) -> RetrieverBrief:
+        findings = self.findings(version)
+        return RetrieverBrief(
+            task=self.task,
+            findings=findings,
+            bottleneck="memory",
+            source=source,
+            headroom=_headroom(version),
+            specs=self.specs,
+            architecture=self.architecture,
             signals=self.wiki.signals(self.language),
             skills=self.skills(findings),
         )

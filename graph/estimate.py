@@ -144,14 +144,20 @@ def _asked(settings: Settings, task: Task, guide: Wiki) -> tuple[Asked, ...]:
     # Taking the only method out leaves the incumbent, which nobody needs to write.
     ablations = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
     return (
-        ("knowledge_retriever", RetrieverBrief(task=task, findings=(), bottleneck="memory"), "Queries", 1, ANSWERS["Queries"]),
+        (
+            "knowledge_retriever",
+            RetrieverBrief(task=task, findings=(), bottleneck="memory", source=source),
+            "Queries",
+            1,
+            ANSWERS["Queries"],
+        ),
         ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
         ("coder", coder, "Drafts", 1, search.variants * kernel),
         ("coder", coder, "Drafts", ablations, kernel),
         ("gatekeeper", GatekeeperBrief(task=task, diff=source * (1 + GROWTH)), "Review", 1, ANSWERS["Review"]),
         (
             "profiler_analyst",
-            AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=()),
+            AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task),
             "Analysis",
             1,
             ANSWERS["Analysis"],

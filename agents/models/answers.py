@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from agents import artifacts
 from agents.artifacts import Answer
 from agents.models import fenced
-from agents.models.base import Answered, Request, Unfit, Usage
+from agents.models.base import Answered, Block, Request, Unfit, Usage
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -51,16 +52,34 @@ def as_code(answer: str) -> bool:
     return answer == "Drafts"
 
 
-def how_to_answer(answer: str, structured: bool, *, shown: bool = True) -> str:
-    """The instruction how to write `answer`, the same for all runs, to stand in the stable part of a prompt.
+def how_to_answer(answer: str | Sequence[str], structured: bool, *, shown: bool = True) -> str:
+    """The instruction how to write `answer`, or whichever of several types is owed; the same for all runs.
 
     `structured`: as JSON, the server seeing to it; else in the form that `read` finds most surely, which for Drafts is fenced code.
     `shown`: with the schema's text; False where the provider shows it to the model itself.
     """
-    if as_code(answer) and not structured:
+    owed = (answer,) if isinstance(answer, str) else tuple(answer)
+    code = any(map(as_code, owed))
+    if code and not structured:
         return "\n\n".join((_prompt("drafts"), _prompt("code")))
-    text = _prompt("json", answer=answer, schema=json.dumps(_schema(answer)) if shown else "")
-    return "\n\n".join((text, _prompt("code"))) if as_code(answer) else text
+    schemas = [json.dumps(_said(_schema(each)), separators=(",", ":")) for each in owed] if shown else []
+    text = _prompt("json", owed=owed, schemas=schemas)
+    return "\n\n".join((text, _prompt("code"))) if code else text
+
+
+def explained(request: Request, structured: bool, *, shown: bool = True) -> tuple[Block, ...]:
+    """The prompt with the form of answers behind the blocks that name them; of the type owed behind the stable ones where none does."""
+    prompt = [block for block in request.prompt if block.text.strip()]
+    if any(request.answer in block.answers for block in prompt):
+        return tuple(
+            block.model_copy(update={"text": f"{block.text}\n{how_to_answer(block.answers, structured, shown=shown)}\n"})
+            if block.answers
+            else block
+            for block in prompt
+        )
+    stable = [block for block in prompt if block.scope == "stable"]
+    form = Block(scope="stable", text=how_to_answer(request.answer, structured, shown=shown))
+    return (*stable, form, *prompt[len(stable) :])
 
 
 def told(faults: tuple[str, ...]) -> str:
@@ -178,6 +197,19 @@ def _template(name: str) -> Template:
     # Prompts are no HTML.
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
     return environment.from_string((PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def _said(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """`schema` less what tells a reader nothing: generated titles, defaults, that objects are closed."""
+    told = {name: value for name, value in schema.items() if name not in ("title", "default", "additionalProperties")}
+    if isinstance(schema.get("additionalProperties"), dict):
+        told["additionalProperties"] = schema["additionalProperties"]
+    for name, value in told.items():
+        if name in ("properties", "$defs") and isinstance(value, dict):
+            told[name] = {key: _said(each) if isinstance(each, dict) else each for key, each in value.items()}
+        elif name == "items" and isinstance(value, dict):
+            told[name] = _said(value)
+    return told
 
 
 @cache

@@ -140,12 +140,13 @@ class Anthropic(Model):
 
     def _call(self, request: Request, before: list[MessageParam]) -> dict[str, Any]:
         """Arguments for the SDK that a call and the counting of its tokens share; what is not wanted is left out."""
-        talk = wire.conversation(request, self.settings.cache_ttl)
+        structured = self.settings.structured == "json_schema"
+        talk = wire.conversation(request, self.settings.cache_ttl, structured=structured)
         thinking: dict[str, ThinkingConfigParam] = {"adaptive": {"type": "adaptive"}, "off": {"type": "disabled"}}
         call = {
             "tools": talk.tools,
             "system": talk.system,
-            "output_config": wire.output(request, self.settings.effort, constrained=not before),
+            "output_config": wire.output(request, self.settings.effort, constrained=structured and not before),
             "thinking": thinking.get(self.settings.thinking or ""),
         }
         return {"model": self.settings.model, "messages": [*talk.messages, *before], **{name: part for name, part in call.items() if part}}

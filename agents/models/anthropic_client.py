@@ -38,6 +38,10 @@ class Options(given.Options):
     """Default: the model's own. Some models refuse `off`."""
     base_url: str | None = None
     """A server that speaks the same protocol; no key is sent there unless `api_key_env` is given."""
+    structured: Literal["none", "json_schema"] = "none"
+    """Whether the server holds answers to their JSON schema. It is part of the cache's key there, so that roles, which owe different
+    answers, then share nothing; without it the prompt says the form, drafts are written as fenced code, and what cannot be read is asked
+    for again."""
     cache_ttl: Literal["5m", "1h"] = "1h"
     """How long what outlives an iteration stays in the cache unread; the rest of a prompt is kept for five minutes."""
     timeout_s: float = Field(default=900, gt=0, allow_inf_nan=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from pydantic import JsonValue
 
 from agents.models import answers
-from agents.models.base import CHARACTERS_PER_TOKEN, Block, Request, ToolCall, Turn, Usage
+from agents.models.base import CHARACTERS_PER_TOKEN, Request, ToolCall, Turn, Usage
 from agents.models.wire_schema import wire
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ Ttl = Literal["5m", "1h"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 Content = list["TextBlockParam | ToolResultBlockParam"]
 
+MARKS = 4
 BEGIN = "Begin."
 """A message must not be empty."""
 
@@ -41,31 +42,39 @@ class Conversation:
     messages: list[MessageParam]
 
 
-def conversation(request: Request, ttl: Ttl) -> Conversation:
+def conversation(request: Request, ttl: Ttl, *, structured: bool = False) -> Conversation:
     """Stable blocks are the system prompt, the others the first user message, turns follow.
 
-    The form of the answer, which is the server's affair, is explained behind the stable blocks. A cache mark stands at the end of each
-    scope, and once there are turns at the end of the last of them in place of the iteration's (four at most, as the API allows); what
-    outlives an iteration is kept for `ttl`, the rest for five minutes.
+    Cache marks, of which the API allows four, stand at the ends of the last blocks that outlive an iteration, to be kept for `ttl`: earlier
+    blocks are found nevertheless, since a look-up goes back from each mark. Only where tools are offered, so that the conversation is
+    likely to go on, also blocks of the iteration and the end of what was said are kept, for five minutes: what is written and never read
+    costs more than what is not.
     """
-    prompt = [block for block in request.prompt if block.text.strip()]
-    stable = [block for block in prompt if block.scope == "stable"]
-    if prompt:
-        stable.append(Block(scope="stable", text=answers.how_to_answer(request.answer, structured=True, shown=False)))
+    prompt = answers.explained(request, structured, shown=not structured) if request.prompt else ()
     tools: list[ToolParam] = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)} for tool in request.tools
     ]
-    if tools and not stable:
+    if tools:
+        marked = list(range(len(prompt) - 1))[1 - MARKS :]
+    else:
+        marked = [index for index, block in enumerate(prompt) if block.scope != "iteration"][-MARKS:]
+    if tools and not prompt:
         tools[-1]["cache_control"] = _mark(ttl)
-    first = _marked([block for block in prompt if block.scope != "stable"], ttl, last=not request.turns)
-    messages: list[MessageParam] = [{"role": "user", "content": first or [{"type": "text", "text": BEGIN}]}]
-    for index, turn in enumerate(request.turns):
+    texts: list[TextBlockParam] = [{"type": "text", "text": block.text} for block in prompt]
+    for index in marked:
+        texts[index]["cache_control"] = _mark("5m" if prompt[index].scope == "iteration" else ttl)
+    stable = sum(block.scope == "stable" for block in prompt)
+    opening: Content = list(texts[stable:]) or [{"type": "text", "text": BEGIN}]
+    messages: list[MessageParam] = [{"role": "user", "content": opening}]
+    last: Content = opening
+    for turn in request.turns:
         messages += heard(turn.said)
         if told := _told(turn):
-            if index == len(request.turns) - 1:
-                told[-1]["cache_control"] = _mark("5m")
             messages.append({"role": "user", "content": told})
-    return Conversation(tools, _marked(stable, ttl), messages)
+            last = told
+    if tools:
+        last[-1].setdefault("cache_control", _mark("5m"))
+    return Conversation(tools, texts[:stable], messages)
 
 
 def output(request: Request, effort: Effort | None, *, constrained: bool = True) -> OutputConfigParam:
@@ -75,17 +84,6 @@ def output(request: Request, effort: Effort | None, *, constrained: bool = True)
     found: OutputConfigParam = {"effort": effort} if effort else {}
     if constrained:
         found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(answers.schema(request))))}
-    return found
-
-
-def _marked(blocks: Sequence[Block], ttl: Ttl, *, last: bool = True) -> list[TextBlockParam]:
-    """`blocks` with a cache mark where each scope ends; behind those of the iteration only if that is the `last` of the prompt."""
-    found: list[TextBlockParam] = []
-    for index, block in enumerate(blocks):
-        text: TextBlockParam = {"type": "text", "text": block.text}
-        if (index == len(blocks) - 1 or blocks[index + 1].scope != block.scope) and (last or block.scope != "iteration"):
-            text["cache_control"] = _mark("5m" if block.scope == "iteration" else ttl)
-        found.append(text)
     return found
 
 

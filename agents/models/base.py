@@ -28,10 +28,15 @@ Scope = Literal["stable", "run", "version", "iteration"]
 
 
 class Block(Artifact):
-    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a cache comes first."""
+    """A stretch of the prompt. Blocks stand in the order stable, run, version, iteration, so that what is kept in a cache comes first.
+
+    What several prompts share ends where a block ends: there a provider that says what is to be cached says so.
+    """
 
     scope: Scope
     text: str
+    answers: tuple[str, ...] = ()
+    """Answer types whose form is explained behind it; how, is the provider's to say."""
 
 
 class Tool(Artifact):

@@ -147,9 +147,9 @@ class OpenAICompatible(Model):
     def _messages(self, request: Request) -> list[dict[str, JsonValue]]:
         """System (stable), user (run, iteration): one message each, since many chat templates allow no two of a role in a row."""
         # Local servers show a model nothing of the schema that they hold it to, so that it stands in the prompt in any case.
-        stable = [block.text for block in request.prompt if block.scope == "stable"]
-        system = "\n\n".join([*stable, answers.how_to_answer(request.answer, self._form(request) != "none")])
-        asked = "\n\n".join(block.text for block in request.prompt if block.scope != "stable")
+        prompt = answers.explained(request, self._form(request) != "none")
+        system = "\n\n".join(block.text for block in prompt if block.scope == "stable")
+        asked = "\n\n".join(block.text for block in prompt if block.scope != "stable")
         messages: list[dict[str, JsonValue]] = [{"role": "system", "content": system}, _user(asked)]
         for turn in request.turns:
             messages.extend(_told(turn))

@@ -155,6 +155,7 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
         records=(calibration.id, *records),
         figures=_telling(figures(calibration.id, rows, facts, profiles, records), services.rules),
         specs=specs,
+        architecture=services.architecture,
         task=services.task,
         signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),

@@ -27,8 +27,18 @@ def retrieve_evidence(state: State, services: Services) -> State:
     record = services.records.find(key("dossier", **asked))
     if record is None:
         task = services.task
-        brief = RetrieverBrief(task=task, findings=inspection.findings, bottleneck=inspection.bottleneck)
         fired = tuple(finding.rule for finding in inspection.findings)
+        brief = RetrieverBrief(
+            task=task,
+            findings=inspection.findings,
+            bottleneck=inspection.bottleneck,
+            source=services.candidate(state["incumbent"]).source,
+            headroom=inspection.headroom,
+            specs=cited.sheet(state["specs"], services).here,
+            architecture=services.architecture,
+            signals=services.guide.signals(task.language),
+            skills=services.guide.skills(task.language, fired),
+        )
         metrics = {name: quantity for profile in inspection.profiles for name, quantity in profile.metrics.items()} | inspection.facts
         dossier = knowledge_retriever.retrieve(
             services.agents["knowledge_retriever"],

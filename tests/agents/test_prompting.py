@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -14,9 +14,8 @@ from agents.artifacts import Brief, CoderBrief, GatekeeperBrief, PlannerBrief, T
 from agents.fencing import fence
 from agents.fitting import tokens
 from agents.models.base import CHARACTERS_PER_TOKEN
-from agents.prompting import PROMPTS, blocks, budget, parts
+from agents.prompting import OWN, PROMPTS, blocks, budget, parts
 from agents.sections import SECTIONS
-from benchmarks.prompts import Cache, costs, total
 from benchmarks.scenario import FOLDERS, Asked, Scenario
 from knowledge_base.wiki import section
 from tools.artifacts import Workload
@@ -104,14 +103,48 @@ def test_the_reviewer_sees_diff_and_task_alone() -> None:
     assert set(GatekeeperBrief.model_fields) == {"kind", "task", "diff"}
 
 
+@pytest.mark.parametrize("language", sorted(FOLDERS))
+def test_what_roles_share_is_the_same_bytes_for_all_of_them(language: str) -> None:
+    """Else a cache keeps it once a role."""
+    early = [one for one in STORIES[language] if one.iteration in (0, 1)][:5]
+    prompts = {one.role: [block.text for block in blocks(one.role, one.brief, one.answer)] for one in early}
+    assert len(prompts) == 5
+    named = budget().roles
+    for first, second in combinations(prompts, 2):
+        shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(named[first], named[second], strict=False))))
+        assert shared >= 2 and prompts[first][:shared] == prompts[second][:shared], (first, second)
+    thinkers = (named["profiler_analyst"], named["knowledge_retriever"], named["planner"])
+    assert {blocks[:5] for blocks in thinkers} == {("common", "task", "start", "thinkers", "incumbent")}
+
+
+def test_a_coder_reads_of_the_attempts_at_its_own_methods() -> None:
+    one = LAST["cpp", "coder"]
+    assert isinstance(one.brief, CoderBrief) and one.brief.tried
+    theirs, other = (
+        one.brief.plan.methods[0].method,
+        Tried(iteration=9, methods=("another-one",), knobs={}, verdict="reject_perf", reason="slow"),
+    )
+    own = other.model_copy(update={"methods": (theirs,)})
+    shown = rendered(one, one.brief.model_copy(update={"tried": (other, own)}))
+    assert f"avoid: {theirs}" in shown and "another-one" not in shown and "1 iteration with a method of this plan" in shown
+    assert "This run so far" not in rendered(one, one.brief.model_copy(update={"tried": (other,)}))
+
+
 def test_every_section_has_a_budget_and_a_text() -> None:
-    used = {section for layers in budget().values() for sections in layers.values() for section in sections}
+    used = {section for layout in budget().blocks.values() for section in layout.sections}
     assert set(SECTIONS) <= used
-    for role, layers in budget().items():
-        for name in (name for sections in layers.values() for name in sections if name != "language"):
-            folder = role if name in ("role", "iteration") else "sections"
+    assert {name for named in budget().roles.values() for name in named} == set(budget().blocks), "a block that no role has, or none has"
+    for role, named in budget().roles.items():
+        for name in (name for block in named for name in budget().blocks[block].sections if name != "language"):
+            folder = role if name in OWN else "sections"
             assert (PROMPTS / folder / f"{name}.md").is_file(), (role, name)
     assert {path.stem for path in (PROMPTS / "sections").glob("*.md")} <= used, "a text that no prompt holds"
+
+
+def test_each_answer_is_explained_behind_one_block_of_its_role() -> None:
+    for one in {one.role: one for one in STORIES["cpp"]}.values():
+        naming = [block for block in blocks(one.role, one.brief, one.answer) if one.answer in block.answers]
+        assert len(naming) == 1 and naming[0].scope == "run", one.role
 
 
 @pytest.mark.parametrize("key", KEYS, ids="-".join)
@@ -245,25 +278,6 @@ def test_no_text_states_a_figure_of_hardware(path: Any) -> None:
 
 
 # ---------------------------------------------------------------- cost
-
-
-def test_the_cache_keeps_whole_blocks_from_the_start() -> None:
-    block = LAST["cpp", "planner"]
-    prompt = blocks(block.role, block.brief, block.answer)
-    cache = Cache()
-    assert cache.ask(prompt).cached == 0
-    assert cache.ask(prompt).full == 0
-    changed = (prompt[0], prompt[1].model_copy(update={"text": "other"}), *prompt[2:])
-    assert cache.ask(changed).cached == tokens(prompt[0].text), "what comes after a changed block is read anew"
-
-
-@pytest.mark.parametrize("language", sorted(FOLDERS))
-def test_a_typical_iteration_costs_little(language: str) -> None:
-    found = costs(STORIES[language])
-    later = sorted(total({at: cost for at, cost in found.items() if at[0] == number}).equivalent for number in range(2, 7))
-    assert later[len(later) // 2] <= 7_000 and sum(later) / len(later) <= 7_000
-    assert total(found, first=2).share >= 0.8 - 0.01
-    assert total(costs(STORIES[language], rounds=5)).share >= 0.8, "with the coder's tool rounds, the first iteration included"
 
 
 def test_tokens_are_an_upper_bound() -> None:

@@ -100,11 +100,23 @@ def canned(properties: Collection[str]) -> str:
 @contextmanager
 def anthropic_served() -> Iterator[dict[str, object]]:
     def answered(body: dict[str, Any]) -> Step:
+        owed = body["messages"][0]["content"][-1]["text"].rpartition("## Owed now")[2]
+        return Step(text=canned(next(kind for _, kind in ASKED.values() if kind.__name__ in owed).model_fields))
+
+    with Server(answer=answered) as server:
+        yield {"model": "claude-opus-5-5", "base_url": server.url}
+
+
+@contextmanager
+def anthropic_constrained() -> Iterator[dict[str, object]]:
+    """The server holds each answer to its schema."""
+
+    def answered(body: dict[str, Any]) -> Step:
         schema = body["output_config"]["format"]["schema"]
         return Step(text=json.dumps(conform(json.loads(canned(schema["properties"])), schema)))
 
     with Server(answer=answered) as server:
-        yield {"model": "claude-opus-5-5", "base_url": server.url}
+        yield {"model": "claude-opus-5-5", "base_url": server.url, "structured": "json_schema"}
 
 
 @contextmanager
@@ -122,12 +134,13 @@ def openai_served() -> Iterator[dict[str, object]]:
 
 SERVED: dict[str, Callable[[], AbstractContextManager[dict[str, object]]]] = {
     "anthropic": anthropic_served,
+    "anthropic, constrained": anthropic_constrained,
     "openai_compatible": openai_served,
 }
 """Provider -> a server on this machine that answers it, as the options that lead there."""
 
 
-@pytest.fixture(params=sorted(PROVIDERS))
+@pytest.fixture(params=[*sorted(PROVIDERS), "anthropic, constrained"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """Each registered provider that works without a key or a network, with the options, or the server here, that it cannot do without."""
     script = tmp_path / "script.jsonl"
@@ -140,7 +153,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
         for role in ASKED:
             replied(role, {"provider": "playbook", "record": str(script)})
     with SERVED.get(request.param, nullcontext)() as options:
-        choice = {"provider": request.param, **needed.get(request.param, {}), **(options or {})}
+        choice = {"provider": request.param.partition(",")[0], **needed.get(request.param, {}), **(options or {})}
         try:
             open_model("planner", choice)
         except SettingsError as error:

@@ -9,7 +9,7 @@ import pytest
 from agents import artifacts
 from agents.artifacts import Analysis, Draft, Drafts, Plan, Review
 from agents.models import answers, fenced
-from agents.models.base import Answered, Request, Unfit, Usage
+from agents.models.base import Answered, Block, Request, Unfit, Usage
 from tests.contracts.test_models import ASKED, PLAN, TASK
 
 VETO = Review(veto=True, quote="{ x[i] }", reason='It says "no".')
@@ -164,12 +164,25 @@ def test_lines_end_as_in_unix() -> None:
 # ------------------------------------------------------------ how to answer
 
 
+def told(schema: object) -> object:
+    """What a schema says to a reader: not titles, defaults, and that objects are closed."""
+    if isinstance(schema, list):
+        return [told(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    idle = [name for name in ("title", "default") if name in schema and "type" in schema]
+    idle += ["additionalProperties"] if schema.get("additionalProperties") is False else []
+    return {name: told(each) for name, each in schema.items() if name not in idle}
+
+
 @pytest.mark.parametrize("owed", ["Plan", "Drafts", "Analysis", "Queries", "Review"])
 @pytest.mark.parametrize("structured", [True, False])
 def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, structured: bool) -> None:
     text = answers.how_to_answer(owed, structured)
     assert ("```" in text) == (owed == "Drafts" and not structured)
-    assert (json.dumps(answers.schema(_request(owed))) in text) == (structured or owed != "Drafts")
+    written = text.partition(f"JSON schema of {owed}:\n\n")[2].partition("\n")[0]
+    assert bool(written) == (structured or owed != "Drafts")
+    assert not written or told(json.loads(written)) == told(answers.schema(_request(owed)))
     assert "schema" not in answers.how_to_answer(owed, True, shown=False).lower()
     assert ("unchanged" in text) == (owed == "Drafts"), "what code must be is told to who writes code"
 
@@ -202,3 +215,18 @@ def test_a_continuation_repeats_nothing() -> None:
 
 def test_a_plan_is_read_as_it_was_written() -> None:
     assert TASK.baseline and isinstance(read(PLAN.model_dump_json(indent=2), "Plan"), Plan)
+
+
+def test_one_instruction_serves_several_types() -> None:
+    text = answers.how_to_answer(("Analysis", "Queries"), True)
+    assert text.count("## How to answer") == 1 and "Analysis or Queries, whichever is owed" in text
+    assert all(f"JSON schema of {owed}:" in text for owed in ("Analysis", "Queries"))
+
+
+def test_the_form_stands_behind_the_block_that_names_it_else_behind_what_is_stable() -> None:
+    stable, run, now = (Block(scope=scope, text=f"{scope}.") for scope in ("stable", "run", "iteration"))
+    for first, second, place in ((stable, run, 1), (stable, run.model_copy(update={"answers": ("Plan", "Queries")}), 1)):
+        prompt = answers.explained(_request("Plan").model_copy(update={"prompt": (first, second, now)}), True)
+        assert ["## How to answer" in block.text for block in prompt].index(True) == place
+        assert "".join(block.text for block in prompt).count("## How to answer") == 1
+        assert prompt[-1] == now and [block.scope for block in prompt if block.text.startswith("run")] == ["run"]

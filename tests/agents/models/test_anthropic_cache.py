@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.models.base import Called, ToolResult, Turn, Usage
+from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn, Usage
 from tests.agents.models.anthropic_rules import Cache
 from tests.agents.models.anthropic_server import Server, Step
 from tests.agents.models.test_anthropic import REVIEW, TOOLS, opened, request
@@ -24,13 +24,41 @@ def share(*usages: Usage) -> float:
     return read / (read + sum(usage.input + usage.cache_write + usage.cache_write_1h for usage in usages))
 
 
-def test_marks_stand_where_scopes_end_and_at_the_last_turn(server: Server) -> None:
+def test_marks_stand_where_blocks_end_and_at_the_last_turn(server: Server) -> None:
     turn = Turn(said='[{"role": "assistant", "content": [{"type": "text", "text": "?"}]}]', refused=("No.",))
     opened(server).ask(request(turn, turn, tools=TOOLS))
     body = server.bodies[0]
     sent = [*body["tools"], *body["system"], *(block for message in body["messages"] for block in message["content"])]
     marks = [(index, block["cache_control"]["ttl"]) for index, block in enumerate(sent) if "cache_control" in block]
-    assert marks == [(2, "1h"), (3, "1h"), (8, "5m")]
+    assert marks == [(1, "1h"), (2, "1h"), (3, "1h"), (8, "5m")]
+
+
+@pytest.mark.parametrize("tools", [(), TOOLS], ids=["answer", "tools"])
+def test_of_many_blocks_the_last_are_marked(server: Server, tools: tuple[Tool, ...]) -> None:
+    """At most four marks; nothing of an iteration is written to be kept that nobody will ask about again."""
+    scopes: tuple[Scope, ...] = ("stable", "run", "run", "version", "version", "iteration", "iteration")
+    prompt = tuple(Block(scope=scope, text=f"{at}. " * 900, answers=("Review",) * (at == 2)) for at, scope in enumerate(scopes))
+    opened(server).ask(request(tools=tools).model_copy(update={"prompt": prompt}))
+    body = server.bodies[0]
+    sent = [*body["system"], *body["messages"][0]["content"]]
+    marks = {at: block["cache_control"]["ttl"] for at, block in enumerate(sent) if "cache_control" in block}
+    assert marks == ({3: "1h", 4: "1h", 5: "5m", 6: "5m"} if tools else {1: "1h", 2: "1h", 3: "1h", 4: "1h"})
+
+
+def test_a_schema_that_the_server_enforces_costs_what_roles_share(server: Server) -> None:
+    """It is part of the cache's key."""
+    read = []
+    for structured in ("none", "json_schema"):
+        server.answer = lambda body: Step(text='{"queries": []}' if "Queries" in str(body) else REVIEW.model_dump_json())
+        server.cache = Cache()
+        for answer in ("Review", "Queries"):
+            asked = request(answer=answer)
+            shared = tuple(
+                block.model_copy(update={"answers": ("Review", "Queries")} if block.scope == "run" else {}) for block in asked.prompt
+            )
+            usage = opened(server, structured=structured).ask(asked.model_copy(update={"prompt": shared})).usage
+        read.append(usage.cache_read)
+    assert read[0] > 1000 and read[1] == 0
 
 
 def test_tools_are_marked_where_nothing_else_is_stable(server: Server) -> None:
@@ -43,7 +71,7 @@ def test_the_next_iteration_reads_all_but_its_own(server: Server) -> None:
     model = opened(server)
     first, second = (model.ask(request(iteration=str(number))).usage for number in (1, 2))
     assert first.cache_read == 0 and second.cache_read == first.cache_write_1h > 1000
-    assert second.cache_write_1h == 0 and second.cache_write > 500
+    assert second.cache_write_1h == 0 and second.cache_write == 0 and second.input > 500
 
 
 def test_the_next_run_reads_what_is_stable(server: Server) -> None:

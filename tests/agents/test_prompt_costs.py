@@ -1,0 +1,53 @@
+"""The measured goals of prompts, by the real provider against a server that keeps the API's rules of caching."""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import median
+
+import pytest
+
+from benchmarks.caching import Cost, Way, later, run, total
+from benchmarks.prompts import ONE_ANSWER, TYPICAL
+from benchmarks.scenario import FOLDERS, Asked, Scenario
+
+EQUIVALENT, SHARE = 7_000, 0.8
+"""Uncached-equivalent input tokens of a typical iteration after the first; what is read from the cache over six, v0 included."""
+WITH_TOOLS = 7_900
+"""The same with three rounds of tools: no goal, but what is reached must not be lost."""
+
+
+@cache
+def story(language: str) -> tuple[Asked, ...]:
+    return tuple(Scenario(language).asked())
+
+
+@cache
+def costs(language: str, way: Way) -> dict[tuple[int, str], Cost]:
+    return run(story(language), way)
+
+
+@pytest.mark.parametrize("language", sorted(FOLDERS))
+@pytest.mark.parametrize(("way", "most"), [(ONE_ANSWER, EQUIVALENT), (TYPICAL, WITH_TOOLS)], ids=["one answer", "tools"])
+def test_a_typical_iteration_costs_little_and_most_is_read_from_the_cache(language: str, way: Way, most: int) -> None:
+    found = costs(language, way)
+    each = [cost.equivalent for cost in later(found)]
+    assert len(each) == 5 and median(each) <= most and sum(each) / len(each) <= most
+    assert total(found.values()).share >= SHARE, "of all six iterations, the first included"
+
+
+def test_every_exchange_is_counted() -> None:
+    found = costs("cpp", ONE_ANSWER)
+    by_role = {role: sum(cost.exchanges for (_, who), cost in found.items() if who == role) for _, role in found}
+    # A question about the same version has its answer on record, and is not asked again.
+    assert by_role == {"profiler_analyst": 4, "knowledge_retriever": 3, "planner": 6, "coder": 7, "gatekeeper": 3}
+    assert all(cost.uncached > 0 for cost in found.values()) and found[0, "profiler_analyst"].cached == 0
+    with_tools = costs("cpp", TYPICAL)
+    assert sum(cost.exchanges for (_, who), cost in with_tools.items() if who == "coder") == 7 * 3
+
+
+def test_roles_share_what_they_read_where_they_use_one_model() -> None:
+    shared, apart = costs("cpp", ONE_ANSWER), run(story("cpp"), Way(models=5))
+    for role in ("knowledge_retriever", "planner", "coder", "gatekeeper"):
+        assert shared[1, role].uncached < apart[1, role].uncached, role
+    assert shared[0, "profiler_analyst"] == apart[0, "profiler_analyst"]
