@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
@@ -17,6 +17,7 @@ from agents.models.anthropic import Anthropic
 from agents.models.base import Tool, ToolCall, ToolResult, Usage
 from agents.models.ledger import Ledger, exchanges
 from agents.models.playbook.model import answer
+from agents.models.prices import Price
 from agents.toolbox import Toolbox
 from benchmarks.scenario import Asked
 from tests.agents.models.anthropic_rules import Body
@@ -76,6 +77,8 @@ class Way(NamedTuple):
     models: int = 1
     """5: each role has a model of its own, and nothing is shared."""
     structured: str = "none"
+    model: str = "claude-opus-5-5"
+    """That answers in every role, unless each has its own."""
 
 
 class Rehearsal(Toolbox):
@@ -104,9 +107,15 @@ class Rehearsal(Toolbox):
 
 def run(story: Iterable[Asked], way: Way) -> dict[tuple[int, str], Cost]:
     """(iteration, role) -> what its exchanges took; an exchange that is on record already is none, as in a run."""
-    with tempfile.TemporaryDirectory() as folder, Server() as server:
-        records = Records(Path(folder))
-        ledger = Ledger(records)
+    with tempfile.TemporaryDirectory() as folder:
+        return _costs(booked(story, way, Path(folder)).records)
+
+
+def booked(story: Iterable[Asked], way: Way, folder: Path, prices: Mapping[str, Price] | None = None) -> Ledger:
+    """The account of the story, with its records in `folder`."""
+    with Server() as server:
+        records = Records(folder)
+        ledger = Ledger(records, prices=prices)
         agents = {role: _agent(role, server, way, records, ledger) for role in get_args(RoleName)}
         for one in story:
             ledger.iteration, server.cache.now = one.iteration, one.iteration * MINUTES * 60.0
@@ -115,11 +124,11 @@ def run(story: Iterable[Asked], way: Way) -> dict[tuple[int, str], Cost]:
             tools = Rehearsal(max(way.rounds, 1), said) if way.rounds is not None and isinstance(said, Drafts) else None
             server.answer = partial(_step, said=said, rounds=way.rounds or 0)
             agents[one.role].ask(one.brief, type(said), toolbox=tools)
-        return _costs(records)
+        return ledger
 
 
 def _agent(role: RoleName, server: Server, way: Way, records: Records, ledger: Ledger) -> Agent:
-    name = "claude-opus-5-5" if way.models == 1 else f"claude-for-{role}"
+    name = way.model if way.models == 1 else f"claude-for-{role}"
     options = {"model": name, "base_url": server.url, "structured": way.structured}
     return Agent(role, Anthropic(options), records, lambda event, details: None, ledger)
 

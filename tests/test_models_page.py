@@ -60,7 +60,9 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
     ledger = services.open_ledger(settings, Records(tmp_path))
     agents = services.open_agents(settings, ledger.records, lambda kind, facts: None, ledger, tmp_path)
     assert set(agents) == ROLES - {"default"}
-    for one in Scenario("cpp").asked():
+    for number, one in enumerate(Scenario("cpp").asked()):
+        # Each in an account of its own: what is set aside and never settled stays counted.
+        ledger = services.open_ledger(settings, Records(tmp_path / str(number)))
         model = agents[one.role].model
         asked = Request(role=one.role, brief=one.brief, answer=one.answer, prompt=blocks(one.role, one.brief, one.answer))
         with ledger.reserved(one.role, model, asked), ledger.reserved(one.role, model, asked):

@@ -14,6 +14,7 @@ import pytest
 from agents.artifacts import GatekeeperBrief, Review
 from agents.base import Agent, open_model
 from agents.models.base import Answered, Block, Model, Request, Turn, Unfit
+from agents.models.ledger import exchanges
 from tests.contracts.test_models import DIFF, TASK
 from tools.errors import ProviderError, SettingsError
 from tools.records import Records
@@ -104,7 +105,7 @@ def test_an_agent_asks_its_program_again(tmp_path: Path) -> None:
     records = Records(tmp_path)
     agent = Agent("gatekeeper", program(tmp_path, source), records, lambda kind, details: None)
     assert agent.ask(GatekeeperBrief(task=TASK, diff=DIFF), Review) == Review()
-    assert sorted(record.payload["turn"] for record in records) == [0, 1]
+    assert sorted(record.payload["turn"] for record in exchanges(records)) == [0, 1]
 
 
 def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
