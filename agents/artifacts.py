@@ -222,6 +222,8 @@ class CoderBrief(Artifact):
     tried: tuple[Tried, ...]
     without: str | None = None
     """Ablation: write the champion's kernel without this method."""
+    champion: str = ""
+    """Its source, then."""
     champion_knobs: dict[str, str] = Field(default_factory=dict)
     failures: tuple[str, ...] = ()
     """Reasons, logs and sources of drafts of this iteration that failed, to be mended (A10)."""

@@ -50,6 +50,7 @@ def ablate(
     asked = brief.model_copy(
         update={
             "without": method,
+            "champion": champion.source,
             "champion_knobs": champion.knobs,
             "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
         }

@@ -39,6 +39,7 @@ LABELS = {
     "pages": "pages of the planned methods",
     "failures": "why drafts failed",
     "baseline": "the user's kernel",
+    "champion": "the champion's kernel",
     "iteration": "what the ablation leaves out",
 }
 """Section -> what its fence calls the data; the others by their own name."""

@@ -119,6 +119,13 @@ def kernel(brief: Brief, most: int | None) -> Content | None:
     return Content(() if shown else (_whole("kernel", brief.source),), {"baseline": shown})
 
 
+def champion(brief: Brief, most: int | None) -> Content | None:
+    """For an ablation, the kernel that it takes a method out of."""
+    if not isinstance(brief, CoderBrief) or not brief.champion:
+        return None
+    return Content((_whole("champion", brief.champion),))
+
+
 def findings(brief: Brief, most: int | None) -> Content | None:
     """Rules that fired, and how far the kernel is from the roof."""
     if not isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief):
@@ -323,6 +330,7 @@ SECTIONS: dict[str, Fill] = {
     "memory": earlier,
     "signals": signals,
     "kernel": kernel,
+    "champion": champion,
     "findings": findings,
     "remarks": remarks,
     "records": records,

@@ -228,7 +228,9 @@ def test_hostile_text_stays_in_one_fence_wherever_it_stands(key: tuple[str, str]
 def _everything(brief: Brief) -> Brief:
     """Also what is only sometimes there."""
     if isinstance(brief, CoderBrief):
-        return brief.model_copy(update={"failures": ("x: build: no\nlog",), "without": "m", "champion_knobs": {"TILE": "8"}})
+        return brief.model_copy(
+            update={"failures": ("x: build: no\nlog",), "without": "m", "champion": "int champion;", "champion_knobs": {"TILE": "8"}}
+        )
     return brief
 
 
@@ -304,3 +306,11 @@ def test_a_long_run_still_names_every_failed_method(language: str) -> None:
     assert part.most is not None and tokens(part.text) <= part.most
     assert all(re.search(rf"^avoid: .*\b{method}\b", part.text, re.MULTILINE) for method in methods)
     assert "reject_perf" in part.text and (language == "every" or part.text.count("slow") >= len(methods)), "without a reason"
+
+
+def test_an_ablation_sees_the_champion_and_a_plan_does_not() -> None:
+    one = LAST["cpp", "coder"]
+    assert isinstance(one.brief, CoderBrief)
+    ablation = one.brief.model_copy(update={"without": "vector-exp", "champion": "int champion;\n"})
+    assert "int champion;" in "".join(block.text for block in blocks("coder", ablation, "Drafts") if block.scope == "iteration")
+    assert "Champion" not in "".join(block.text for block in blocks("coder", one.brief, "Drafts"))
