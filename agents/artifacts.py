@@ -136,6 +136,8 @@ class Tried(Artifact):
     """Predictions that could be scored (F6) …"""
     hits: int = 0
     """… and those of them that held."""
+    missed: tuple[str, ...] = ()
+    """Of the predictions of time, those that did not: what was predicted and what came."""
 
 
 class AnalystBrief(Artifact):

@@ -89,7 +89,10 @@ def _effect(effect: Interval | None) -> str:
 
 
 def _predicted(one: Tried) -> str:
-    return f"{one.hits} of {one.scored} predictions held" if one.scored else ""
+    if not one.scored:
+        return ""
+    missed = f" ({'; '.join(one.missed)})" if one.missed else ""
+    return f"{one.hits} of {one.scored} predictions held{missed}"
 
 
 def _told(groups: dict[tuple[str, ...], list[_Event]], most: int | None) -> Told:

@@ -138,7 +138,7 @@ class Scored(Artifact):
 
     planned: PlannedMethod
     observed_factor: float | None
-    """New / old time over the whole plan; None when nothing was measured."""
+    """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing was measured."""
     hit: bool | None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from agents import coder, knowledge_retriever, planner
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
 from agents.handlers.base import hints
 from agents.workbench import told
 from graph import cited
-from graph.artifacts import Inspection, Judged, Remembered
+from graph.artifacts import Inspection, Judged, Remembered, Scored
 from graph.report.referred import analysis
 from graph.report.summary import versions
 from graph.services import Services
@@ -162,7 +164,14 @@ def tried(services: Services) -> tuple[Tried, ...]:
             speedup=m.speedup,
             scored=sum(scored.hit is not None for scored in m.predictions),
             hits=sum(scored.hit is True for scored in m.predictions),
+            missed=tuple(map(_missed, (scored for scored in m.predictions if scored.hit is False))),
         )
         for m in versions(services.workspace.root)
         if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     )
+
+
+def _missed(scored: Scored) -> str:
+    """New / old time of a method whose prediction did not hold, as predicted and as observed."""
+    predicted = next(one.factor for one in scored.planned.hypothesis.expected if one.metric == "time")
+    return f"{scored.planned.method}: time {predicted:.3g} predicted, {scored.observed_factor or math.nan:.3g} observed"
