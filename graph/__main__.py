@@ -102,7 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         workspace = _left(arguments, error.workspace)
         return _failed(arguments, "waiting", f"{error}; then `python -m graph resume {workspace}`", workspace, error.file)
     except InfrastructureError as error:
-        return _failed(arguments, "machine", str(error), _left(arguments, error.workspace))
+        workspace = _left(arguments, error.workspace)
+        remedy = f"; when that is mended `python -m graph resume {workspace}` goes on" if workspace else ""
+        return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         workspace = _left(arguments, Path(str(interrupt)) if interrupt.args else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,7 +160,10 @@ class Settings(Section):
             raise ValueError("reference: must name the reference.py that goes with kernel")
         unknown = set(self.models) - ROLES
         if unknown:
-            raise ValueError(f"models.{sorted(unknown)[0]}: not a role; allowed are {', '.join(sorted(ROLES))}")
+            wrong = sorted(unknown)[0]
+            near = difflib.get_close_matches(wrong, sorted(ROLES), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "remove it."
+            raise ValueError(f"models.{wrong}: not a role; {hint} Allowed are {', '.join(sorted(ROLES))}")
         return self
 
     def model_for(self, role: str) -> dict[str, Any]:

@@ -135,6 +135,8 @@ def _in_json(text: str, request: Request) -> Answer | tuple[str, ...]:
         return max(faults)[1]
     if spoilt:
         return (max(spoilt).fault,)
+    if as_code(request.answer):
+        return ("no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the answer; give one",)
     return (f"no JSON object {request.answer} is in the answer; give one",)
 
 

@@ -144,7 +144,7 @@ def test_drafts_as_json_need_no_header() -> None:
         (block("### draft: methods=a methods=b"), "line 1: methods is given twice"),
         (block("### draft: methods=a") + "### skipped: c does not apply", "line 7: write `### skipped: METHOD="),
         (block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
-        ("I cannot.", "no JSON object Drafts is in the answer"),
+        ("I cannot.", "no line `### draft: ...` with a fenced block behind it"),
     ],
 )
 def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
