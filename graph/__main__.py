@@ -23,6 +23,7 @@ EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agree
 resume goes on where it stopped). A run that reached its budget is finished, with a report of what there is;
 `restart WORKSPACE VERSION --budget usd=5` goes on in a new one"""
 
+OPTIMISING = ("run", "resume", "restart")
 OWN = ("agents", "graph", "knowledge_base", "tools")
 FAILURES = {
     "refused": ("error:", 2),
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "waiting", f"{error}; then `python -m graph resume {workspace}`", workspace, error.file)
     except InfrastructureError as error:
         workspace = _left(arguments, error.workspace)
-        remedy = f"; when that is mended `python -m graph resume {workspace}` goes on" if workspace else ""
+        remedy = f"; when that is mended `python -m graph resume {workspace}` goes on" if workspace and arguments.verb in OPTIMISING else ""
         return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
@@ -148,7 +149,7 @@ def foreign_packages() -> str | None:
 
 def dispatch(arguments: argparse.Namespace) -> int:
     """One verb to its function. Imports are here so that --help stays quick."""
-    if arguments.verb in ("run", "resume", "restart"):
+    if arguments.verb in OPTIMISING:
         return _optimise(arguments)
     if arguments.verb == "check":
         from graph.check import check

@@ -106,7 +106,7 @@ class Opened:
             return ProviderError(f"{entry}: no answer within {self.options.timeout_s:g} s, also after {self.options.max_retries} retries")
         if isinstance(error, anthropic.APIConnectionError):
             return ProviderError(
-                f"{entry}: no server answers at {self.client.base_url}; mend the network and resume, or start anew with another base_url"
+                f"{entry}: no server answers at {self.client.base_url}; mend the network, or start anew with another base_url"
             )
         return ProviderError(f"{entry}: the server could not be asked ({said or type(error).__name__})")
 

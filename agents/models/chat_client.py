@@ -53,9 +53,7 @@ class Opened:
 
     def absent(self, role: str) -> ProviderError:
         """There is none."""
-        return ProviderError(
-            f"models.{role}: no server answers at {self.options.base_url}; {START} and resume, or start anew with another base_url"
-        )
+        return ProviderError(f"models.{role}: no server answers at {self.options.base_url}; {START}, or start anew with another base_url")
 
     def failure(self, error: APIStatusError, role: str) -> KernelwrightError:
         """What a status means."""
