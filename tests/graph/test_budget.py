@@ -146,7 +146,8 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
     assert found["verdicts"] == {} and paid(config) == ["profiler_analyst"] and found["device_s"] > 0.01
     in_order(root, "budget.device_s: ")
     log = events.read(root / ".kernelwright" / "events.jsonl")
-    assert found["device_s"] <= events.device_s(log)["cpu"] <= found["wall_s"] + 1
+    # Events hold seconds to four places.
+    assert found["device_s"] <= events.device_s(log)["cpu"] + 1e-4 * len(log) and events.device_s(log)["cpu"] <= found["wall_s"] + 1
 
 
 @SLOW

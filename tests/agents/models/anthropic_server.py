@@ -14,11 +14,12 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any
 
 from tests.agents.models.anthropic_rules import TOKEN, Body, Cache, blocks, fault, tokens
+from tests.agents.models.loopback import LoopbackServer
 
 TOKEN_OF_GOOGLE = "token-of-google"
 
@@ -68,8 +69,7 @@ class Server:
         class Handler(_Handler):
             owner = server
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
+        self.http = LoopbackServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
 
     def __enter__(self) -> Server:

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.agents.models.loopback import LoopbackServer
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,7 @@ def serving(
     class Handler(_Handler):
         scripted = server
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
+    http = LoopbackServer(("127.0.0.1", 0), Handler)
     server.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
