@@ -29,69 +29,68 @@ LINES = 120
 
 
 class ReadKernel(Artifact):
-    """The source of a kernel: `incumbent` is the one to beat, other names are drafts of this iteration."""
+    """The source of a kernel."""
 
     name: str
-    """`incumbent`, a name that you gave to `compile`, or the id of a draft that failed before."""
+    """`incumbent`, a name given to `compile`, or the id of a draft that failed before."""
 
 
 class SearchKnowledge(Artifact):
-    """Search the knowledge base of methods, skills and hardware; every passage comes with its citation."""
+    """Search the wiki of methods, skills and hardware; passages come with citations."""
 
     query: str
-    """Words to look for, e.g. "vectorised reduction C++"."""
+    """E.g. vectorised reduction C++."""
 
 
 class LookupSpec(Artifact):
-    """One published figure of the hardware with its citation, or UNKNOWN with the reason. There is no other source of such figures."""
+    """A published figure of the hardware with its citation, or UNKNOWN with the reason; there is no other source of such figures."""
 
     metric: str
-    """E.g. memory_bandwidth, l2_size, shared_memory_per_sm."""
+    """E.g. memory_bandwidth, l2_size."""
     product: str = ""
-    """Default: the product that this run is about."""
+    """Default: the run's."""
     variant: str = ""
-    """E.g. SXM5; default: the run's."""
+    """E.g. SXM5."""
 
 
 class Compile(Artifact):
-    """Screen and compile a draft with the frozen flags. It keeps the draft under its name, for the other tools."""
+    """Screen and compile a draft with the frozen flags, and keep it under a name for the other tools."""
 
     name: str
-    """A short name of your choice."""
+    """Of your choice."""
     source: str
-    """The whole text of the kernel file."""
+    """The whole file."""
 
 
 class QuickCheck(Artifact):
-    """Whether a compiled draft is right on a few cases. The judge checks more of them, with other values and other sizes."""
+    """Whether a draft is right on a few cases; the judge checks more."""
 
     name: str
 
 
 class QuickTime(Artifact):
-    """A few timed pairs of the incumbent and a draft: a hint to steer by. Only the judge's own measurement counts."""
+    """A few timed pairs of the incumbent and a draft: a hint, no evidence."""
 
     name: str
 
 
 class Disassemble(Artifact):
-    """The machine code of a compiled draft, some lines at a time."""
+    """The machine code of a draft, some lines at a time."""
 
     name: str
     from_line: int = 1
-    """Where to begin."""
 
 
 class Submit(Artifact):
-    """Hand a draft in. It must compile and pass the quick check; what was handed in need not be repeated in the final answer."""
+    """Hand in a draft that compiles and passes the quick check; it need not be repeated in the final answer."""
 
     name: str
     methods: tuple[str, ...]
-    """Ids of the planned methods that it really applies."""
+    """Planned methods that it really applies."""
     knobs: dict[str, str] = {}
     note: str = ""
     last: bool = False
-    """True: this was the last one, and the answer is complete."""
+    """True: the answer is complete."""
 
 
 class _Refused(Exception):
@@ -253,9 +252,9 @@ def _shown(label: str, text: str) -> str:
 
 
 def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:
-    """Without what says nothing to a model: titles, and the description that stands beside the tool's name already."""
+    """Without what says nothing to a model: titles, what stands beside the tool's name already, that other arguments are refused."""
     made = kind.model_json_schema()
-    made = {name: value for name, value in made.items() if name not in ("title", "description")}
+    made = {name: value for name, value in made.items() if name not in ("title", "description", "additionalProperties")}
     made["properties"] = {
         name: {word: said for word, said in value.items() if word != "title"} for name, value in made.get("properties", {}).items()
     }

@@ -60,6 +60,13 @@ def fit(items: Sequence[Item], most: int | None) -> Fitted:
     for at in order:
         if tokens(text()) > room:
             gone.add(at)
+    for at in reversed(order):
+        # What a later item's step has made room for.
+        while level[at] and at not in gone:
+            level[at] -= 1
+            if tokens(text()) > room:
+                level[at] += 1
+                break
     shortened = sum(chosen > 0 for at, chosen in enumerate(level) if at not in gone)
     said = [f"{shortened} of {len(items)} shortened"] if shortened else []
     said += [f"{len(gone)} of {len(items)} left out"] if gone else []

@@ -22,6 +22,8 @@ LINK = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?
 """A link of Markdown. Code has brackets before parentheses, too (`kernel[grid](x)`), but no address between these."""
 
 
+IMPORTS = re.compile(r"^import triton.*\n+", re.MULTILINE)
+"""That every example of Triton begins with."""
 EXAMPLE = re.compile(r".*?^```.*?^```", re.DOTALL | re.MULTILINE)
 """What leads to the first block of code, and that."""
 
@@ -104,8 +106,13 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
 def signals(brief: Brief, most: int | None) -> Content | None:
     """The catalogue of all skills' signals."""
     found: Sequence[Signal] = brief.signals if isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief) else ()
-    rows = tuple(Item(s.skill, (f"{s.skill} [{s.axis}]: {line(s.text, 420)}", f"{s.skill} [{s.axis}]: {line(s.text, 120)}")) for s in found)
-    return Content(rows, {"count": len(found)}) if found else None
+    return Content(tuple(map(_signal, found)), {"count": len(found)}) if found else None
+
+
+def _signal(found: Signal) -> Item:
+    # A rule of the skill's own name is not said twice.
+    text = found.text.removeprefix(f"`{found.skill.removeprefix('gpu-').replace('-', '_')}`: ")
+    return Item(found.skill, tuple(f"{found.skill} [{found.axis}]: {line(text, most)}" for most in (420, 120)))
 
 
 # ---------------------------------------------------------------- until a version is accepted
@@ -204,7 +211,8 @@ def methods(brief: Brief, most: int | None) -> Content | None:
 def _method(page: Page, fired: set[str], architecture: str) -> Item:
     rules = ", ".join(rule for rule in page.head.rules if rule in fired) or "no rule that fired"
     start = f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {line(page.head.title, 160)} ({_cited(page)})"
-    head = f"{start}\nanswers {rules}{_knobs(page)}{_signature(page, architecture)}"
+    # Knobs are the coder's to choose.
+    head = f"{start}\nanswers {rules}{_signature(page, architecture)}"
     parts = [_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal")]
     full = "\n".join(part for part in parts if part) or _text(page.body)
     return Item(page.head.id, (f"{head}\n{full}", f"{head}\n{parts[2] or line(full, 300)}", head, start))
@@ -276,13 +284,15 @@ def pages(brief: Brief, most: int | None) -> Content | None:
 def _page(page: Page, architecture: str) -> Item:
     head = f"# {page.head.id}: {line(page.head.title, 160)} ({_cited(page)}){_knobs(page)}{_signature(page, architecture)}"
     wanted = ("How", "When it is legal", "Pitfalls")
-    parts = {name: section(page.body, name) for name in wanted}
+    parts = {name: IMPORTS.sub("", section(page.body, name)) for name in wanted}
     if not parts["How"]:
         return Item(page.head.id, (f"{head}\n{_text(page.body)}", f"{head}\n{cut(_text(page.body), 1500)}", head))
-    rest = "".join(f"\n{name}:\n{_text(parts[name])}" for name in wanted[1:] if parts[name])
+    how, legal, pitfalls = (f"\n{name}:\n{_text(text)}" if text else "" for name, text in parts.items())
     first = EXAMPLE.match(parts["How"])
-    shown = [f"{head}\nHow:\n{_text(text)}{rest}" for text in (parts["How"], *([f"{first[0]}\n[…]"] if first else []))]
-    return Item(page.head.id, (*shown, f"{head}{rest}", head))
+    # What is legal the planner has looked at; an example says most in the fewest words.
+    example = f"\nHow:\n{_text(first[0])}\n[…]" if first else ""
+    levels = (how + legal + pitfalls, example + legal + pitfalls, example + pitfalls, example or pitfalls, "")
+    return Item(page.head.id, tuple(head + text for text in levels))
 
 
 def hints(brief: Brief, most: int | None) -> Content | None:

@@ -20,6 +20,13 @@ def test_details_go_before_items_and_the_least_important_first() -> None:
     assert ranked.text.split("\n") == ["a" * 90, "b" * 90, "c" * 300, "d" * 300], "a higher rank goes first"
 
 
+def test_room_that_a_large_step_leaves_goes_to_the_most_important() -> None:
+    items = [Item("a", ("a" * 300, "a" * 240, "a")), Item("b", ("b" * 900, "b")), Item("c", ("c" * 600, "c" * 590, "c"))]
+    # `a` gives way before the second step of `c`, and has its whole text back after it.
+    found = fit(items, 260)
+    assert found.text.split("\n")[0] == "a" * 300 and found.text.split("\n")[1] == "b" and tokens(found.text) <= 260
+
+
 def test_what_is_left_out_is_counted_and_named() -> None:
     items = [Item(f"name-{n}", ("x" * 120,)) for n in range(60)]
     found = fit(items, 400)
