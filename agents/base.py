@@ -189,7 +189,7 @@ class Agent:
         took = total([record])
         details = {"role": self.role, "state": "finished", "record": record.id, "s": f"{took.seconds:.2f}"}
         if took.paid:
-            details |= {"tokens": str(took.tokens), "cost": took.cost(), "spent": str(self.ledger.spent())}
+            details |= {"tokens": "unknown" if took.unseen else str(took.tokens), "cost": took.cost(), "spent": str(self.ledger.spent())}
         self.emit("exchange", details)
 
 

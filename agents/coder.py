@@ -9,7 +9,7 @@ from agents import draft_faults
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.base import Agent
 from agents.coder_tools import CoderTools
-from agents.handlers.base import mended
+from agents.handlers.base import Handler, mended, opened
 from agents.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate, Failed, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
@@ -23,14 +23,16 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     on only where there is no other, so that the judge says why nothing came of the plan.
     """
     wanted = max(brief.plan.variants, 1)
+    handlers = bench.handlers if bench else opened()
     if bench is None or agent.model.reads == "brief":
-        return tuple(_distinct(agent.ask(brief, Drafts, partial(faults, brief=brief)), brief, parent, suffix).values())[:wanted]
+        answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers))
+        return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
     sound: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}
     asked = brief
     for left in range(bench.fixes, -1, -1):
-        answer = agent.ask(asked, Drafts, partial(faults, brief=asked), CoderTools(bench, asked))
-        made = {name: one for name, one in _distinct(answer, brief, parent, suffix).items() if name not in sound | broken}
+        answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked))
+        made = {name: one for name, one in _distinct(answer, brief, handlers, parent, suffix).items() if name not in sound | broken}
         failed = {name: told(f"draft {name}", why, one.source) for name, one in made.items() if (why := _fault(bench, one)) is not None}
         sound |= {name: one for name, one in made.items() if name not in failed}
         broken |= {name: (made[name], said) for name, said in failed.items()}
@@ -55,12 +57,13 @@ def ablate(
             "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
         }
     )
-    answer = agent.ask(asked, Drafts, partial(faults, brief=asked), CoderTools(bench, asked) if bench else None)
-    made = next(iter(_distinct(answer, asked, champion.parent or "", suffix).values()), None)
+    handlers = bench.handlers if bench else opened()
+    answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked) if bench else None)
+    made = next(iter(_distinct(answer, asked, handlers, champion.parent or "", suffix).values()), None)
     return None if made is None or made.id == champion.id else made
 
 
-def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
+def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
     """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and the plan does not
     hold: it would be credited with what was never planned.
     """
@@ -71,11 +74,11 @@ def faults(answer: Drafts, brief: CoderBrief) -> tuple[str, ...]:
         for method in dict.fromkeys(draft.methods)
         if method not in planned
     )
-    return (*draft_faults.faults(_mended(answer, brief), brief), *unplanned)
+    return (*draft_faults.faults(_mended(answer, brief, handlers), brief), *unplanned)
 
 
-def _mended(answer: Drafts, brief: CoderBrief) -> Drafts:
-    return answer.model_copy(update={"drafts": tuple(mended(draft, brief) for draft in answer.drafts)})
+def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
+    return answer.model_copy(update={"drafts": tuple(mended(handlers, draft, brief) for draft in answer.drafts)})
 
 
 def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
@@ -93,10 +96,10 @@ def _mending(brief: CoderBrief, failures: Iterable[str], variants: int) -> Coder
     return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
 
 
-def _distinct(answer: Drafts, brief: CoderBrief, parent: str, suffix: str) -> dict[str, Candidate]:
+def _distinct(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str) -> dict[str, Candidate]:
     """Candidates by id, without copies of each other and of the parent, and without faulty drafts."""
     found: dict[str, Candidate] = {}
-    for draft in _mended(answer, brief).drafts:
+    for draft in _mended(answer, brief, handlers).drafts:
         made = _candidate(draft, brief, parent, suffix)
         if (made.source != brief.source or brief.without) and not draft_faults.faults_of(draft, brief):
             found.setdefault(made.id, made)

@@ -171,7 +171,7 @@ class CoderTools(Toolbox):
     def compile(self, asked: Compile) -> str:
         if asked.name == INCUMBENT or asked.name in self.bench.earlier:
             raise _Refused(f"{asked.name!r} is the name of a kernel that is there already; choose another.")
-        draft = mended(Draft(source=asked.source, methods=()), self.brief)
+        draft = mended(self.bench.handlers, Draft(source=asked.source, methods=()), self.brief)
         faults = faults_of(draft, self.brief)
         if faults:
             raise _Refused(_shown("what is wrong with the draft", "\n".join(faults)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from agents.artifacts import Draft
 from agents.fencing import cut
+from agents.handlers.base import Handler, opened
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import evidence
@@ -50,6 +51,8 @@ class Workbench:
     """Rounds of tool calls for one answer."""
     fixes: int = 2
     """Times that a coder is shown what is wrong with its drafts before they are judged."""
+    handlers: tuple[Handler, ...] = field(default_factory=opened)
+    """Of the kernel's shape; they mend each draft."""
 
     def candidate(self, draft: Draft, planned: tuple[str, ...]) -> Candidate:
         """A draft as what would be judged; methods that were not planned are not taken on."""

@@ -18,12 +18,30 @@ if TYPE_CHECKING:
     from graph.services import Ask
     from graph.settings import Settings
 
-EXIT = """exit codes: 0 finished (also without gain; not measured; verify: agrees), 1 verify disagrees, 2 bad input, 3 budget reached,
-4 the machine failed, 5 verify is inconclusive, 6 an answer is awaited (the message names the file), 130 interrupted (after 6 and 130
-resume goes on where it stopped). A run that reached its budget is finished, with a report of what there is;
-`restart WORKSPACE VERSION --budget usd=5` goes on in a new one"""
-
 OPTIMISING = ("run", "resume", "restart")
+CODES = {
+    0: "done",
+    1: "verify disagrees",
+    2: "bad input",
+    3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes on in a new one",
+    4: "the machine failed",
+    5: "verify is inconclusive",
+    6: "an answer is awaited: the message names the file, and `resume` goes on when it is there",
+    130: "interrupted",
+}
+"""Exit codes; a verb may say more of one."""
+RESUMABLE = {
+    0: "finished, also without gain, or not measured for want of a device",
+    3: CODES[3],
+    6: CODES[6],
+    130: "interrupted: `resume` goes on where it stopped",
+}
+ENDS: dict[str, dict[int, str]] = {
+    **dict.fromkeys(OPTIMISING, RESUMABLE),
+    "check": {0: "the input can be run"},
+    "verify": {0: "it agrees", 1: "it disagrees", 5: "inconclusive: noise hides the answer"},
+}
+"""Verb -> how it can end beside done, bad input, a failed machine and an interrupt, or what one of these means there."""
 OWN = ("agents", "graph", "knowledge_base", "tools")
 FAILURES = {
     "refused": ("error:", 2),
@@ -35,11 +53,19 @@ FAILURES = {
 """Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
 
 
+def exits(verb: str | None = None) -> str:
+    """The exit codes that a verb can end with, or all, in words."""
+    own = CODES if verb is None else {code: CODES[code] for code in (0, 2, 4, 130)} | ENDS.get(verb, {})
+    return "exit codes: " + "; ".join(f"{code} {own[code]}" for code in sorted(own))
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXIT)
+    top = argparse.ArgumentParser(
+        prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=exits()
+    )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims", epilog=EXIT)
+    run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
     check = verbs.add_parser(
         "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
     )
@@ -50,13 +76,13 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
     run.add_argument("--name", help="names the workspace")
-    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so", epilog=EXIT)
+    resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md again from the records")
-    verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees", epilog=EXIT)
+    verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
-    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions", epilog=EXIT)
+    restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
     for verb in (resume, show, report, verify, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
@@ -64,11 +90,13 @@ def parser() -> argparse.ArgumentParser:
     for verb in (mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
     caps = "other caps than the old run's, as below budget: in a config, e.g. usd=5 wall_s=7200"
-    restart.add_argument("--budget", nargs="+", default=[], metavar="KEY=VALUE", help=caps)
+    restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (run, resume, show, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
         verb.add_argument("--quiet", action="store_true", help="no progress lines")
+    for name, verb in verbs.choices.items():
+        verb.epilog = exits(name)
     return top
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from agents.handlers.base import applying, hints, opened
 from graph.estimate import ASSUMED, estimate
 from graph.report.render import render
 from graph.run import load_task
@@ -30,6 +31,7 @@ def check(settings: Settings) -> str:
             task = loaded.task
             language = open_language(task.language)
             ledger = open_ledger(settings, records)
+            handlers = opened(settings.handlers, task.baseline, task.language)
             agents = open_agents(settings, records, lambda kind, details: None, ledger)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
             compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
@@ -38,12 +40,13 @@ def check(settings: Settings) -> str:
             if task.baseline and absent:
                 checked = language.interpret(task, task.baseline, executor, records.blobs)
                 refuse_wrong(checked, settings.sources(language.suffix))
-            expected = estimate(settings, task, wiki.guide(), agents)
+            expected = estimate(settings, task, wiki.guide(), agents, hints(handlers, task.baseline or "", task.language))
             return render(
                 "check.md",
                 task=task,
                 seen=loaded.workloads,
                 toolchain=language.toolchain(),
+                handlers=[str(handler) for handler in applying(handlers, task.baseline or "", task.language)],
                 providers={role: agent.model.provider for role, agent in agents.items()},
                 estimate=expected,
                 too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,

@@ -84,10 +84,10 @@ class Estimate(Artifact):
         return tuple(dict.fromkeys(row.unknown for row in self.rows if row.unknown))
 
 
-def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent]) -> Estimate:
-    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models."""
+def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()) -> Estimate:
+    """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's handlers."""
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
-    asked = _asked(settings, task, guide) if paid else ()
+    asked = _asked(settings, task, guide, hints) if paid else ()
     rows = tuple(_row(role, agent, asked) for role, agent in paid.items())
     first = next((row for row in rows if row.role == "profiler_analyst"), None)
     return Estimate(rows=rows, first=first, iterations=settings.search.iterations)
@@ -118,7 +118,7 @@ def _row(role: RoleName, agent: Agent, asked: tuple[Asked, ...]) -> Row:
     )
 
 
-def _asked(settings: Settings, task: Task, guide: Wiki) -> tuple[Asked, ...]:
+def _asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...]) -> tuple[Asked, ...]:
     search = settings.search
     source = task.baseline or ""
     pages = [
@@ -139,7 +139,7 @@ def _asked(settings: Settings, task: Task, guide: Wiki) -> tuple[Asked, ...]:
         variants=search.variants,
         records=(),
     )
-    coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=())
+    coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints)
     kernel = GROWTH * len(source) // CHARACTERS_PER_TOKEN
     # Taking the only method out leaves the incumbent, which nobody needs to write.
     ablations = search.methods_per_iteration if search.methods_per_iteration > 1 else 0

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Literal, cast
 
+from agents.handlers.base import opened as opened_handlers
 from graph import events as event_log
 from graph import workspace as workspaces
 from graph.artifacts import NotMeasured
@@ -54,7 +55,7 @@ def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer]
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph import unmeasured
 
-    workspace = workspaces.create(settings, settings.name or Path(settings.task or settings.kernel or "run").stem)
+    workspace = workspaces.create(settings)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
     with ExitStack() as stack:
         stack.callback(workspace.close)
@@ -203,6 +204,7 @@ def assemble(
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
     agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root)
+    handlers = () if reading else opened_handlers(settings.handlers, loaded.task.baseline, loaded.task.language)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
     guide = wiki.guide()
@@ -243,6 +245,7 @@ def assemble(
         experience=Experience(None),
         ledger=ledger,
         agents=agents,
+        handlers=handlers,
         profilers=profilers,
         rules=rules.load(),
         environment=environment.id,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agents.artifacts import RoleName
 from agents.base import Agent, open_model
+from agents.handlers.base import Handler
 from agents.models import prices
 from agents.models.ledger import Ledger
 from agents.workbench import Workbench
@@ -120,6 +121,8 @@ class Services:
     experience: Experience
     ledger: Ledger
     agents: dict[RoleName, Agent]
+    handlers: tuple[Handler, ...]
+    """Of the shapes of kernels, ours and those that the settings name."""
     profilers: dict[str, Profiler]
     rules: tuple[Rule, ...]
     """What metrics say about a kernel; read once."""
@@ -225,6 +228,7 @@ class Services:
             earlier=earlier or {},
             rounds=search.tool_rounds,
             fixes=search.fix_rounds,
+            handlers=self.handlers,
         )
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:

@@ -140,6 +140,8 @@ class Settings(Section):
     benchmark: Benchmark = Benchmark()
     profilers: tuple[str, ...] | None = None
     """Default: those that fit the device of the task's language (`DEFAULTS` in tools/profilers/base.py)."""
+    handlers: tuple[str, ...] = ()
+    """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers (docs/models.md)."""
     executor: str = "local"
     gpu: int | None = Field(default=None, ge=0)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
@@ -165,6 +167,11 @@ class Settings(Section):
             hint = f"did you mean {near[0]!r}?" if near else "remove it."
             raise ValueError(f"models.{wrong}: not a role; {hint} Allowed are {', '.join(sorted(ROLES))}")
         return self
+
+    @property
+    def run(self) -> str:
+        """What names of its workspaces begin with."""
+        return self.name or Path(self.task or self.kernel or "run").stem
 
     def model_for(self, role: str) -> dict[str, Any]:
         """The config entry of a role, or the default one."""

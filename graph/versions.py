@@ -74,10 +74,14 @@ def _with(settings: Settings, budget: Sequence[str]) -> Settings:
     import yaml
 
     data = settings.model_dump(mode="json", exclude_none=True)
+    given: dict[str, str] = {}
     for said in budget:
         name, sign, value = said.partition("=")
         if not sign:
             raise SettingsError(f"--budget {said}: must be KEY=VALUE, e.g. usd=5 or per_role.coder.tokens=200000")
+        if name in given:
+            raise SettingsError(f"--budget {said}: {given[name]} was given before it; give {name} once")
+        given[name] = said
         section = data["budget"]
         *outer, last = name.split(".")
         for part in outer:

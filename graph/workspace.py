@@ -12,13 +12,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from graph.settings import Settings, parse
+from graph.settings import Settings, load, parse
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
 from tools.records import Records, write_atomically
 from tools.repository import Repository
 
 MINIMUM_FREE = 64 << 20
 """Bytes of free disk without which a run does not start."""
+
+
+STAMP = re.compile(r"(.+)-(\d{8}T\d{6}Z)(?:-(\d+))?")
+"""A workspace's name: its run's, the second in which it began, and which of that second it is."""
 
 
 class Workspace:
@@ -81,10 +85,11 @@ class Workspace:
             self._lock.close()
 
 
-def create(settings: Settings, name: str) -> Workspace:
-    """A new workspace `<workspaces>/<name>-<utc>`, locked, with an empty repository."""
+def create(settings: Settings) -> Workspace:
+    """A new workspace `<workspaces>/<run>-<utc>`, locked, with an empty repository."""
     import yaml
 
+    name = settings.run
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise SettingsError(f"name: {name!r} cannot name a folder; use letters, digits, '.', '_' and '-', at most 64")
     parent = Path(settings.workspaces).resolve()
@@ -116,10 +121,39 @@ def peek(path: Path) -> Workspace:
 
 
 def _known(path: Path) -> Path:
-    root = path.resolve()
-    if not (root / ".kernelwright" / "secret").is_file() or not (root / "settings.yaml").is_file():
-        raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made")
-    return root
+    if not _is_one(path):
+        raise WorkspaceError(f"{path}: not a Kernelwright workspace; {_meant(path)}")
+    return path.resolve()
+
+
+def _is_one(path: Path) -> bool:
+    return (path / ".kernelwright" / "secret").is_file() and (path / "settings.yaml").is_file()
+
+
+def _meant(path: Path) -> str:
+    """What to give instead: a config or its name was given, or the folder that holds workspaces."""
+    if path.is_file():
+        try:
+            settings = load(path)
+        except SettingsError:
+            return "give a folder that `python -m graph run` made"
+        found = _newest(Path(settings.workspaces), settings.run)
+        started = f"no run of this config is in {settings.workspaces}/, and `python -m graph run {path}` starts one"
+        return f"give {found}, the newest run of this config" if found else started
+    if path.is_dir():
+        found = _newest(path)
+        return f"give one that is in it, the newest is {found}" if found else "give a folder that `python -m graph run` made"
+    found = _newest(path.parent if path.parent.name else Path("workspaces"), path.name)
+    return (
+        f"give {found}, the newest of that name" if found else "there is none of that name; give a folder that `python -m graph run` made"
+    )
+
+
+def _newest(parent: Path, name: str = "") -> Path | None:
+    """The workspace in `parent` that was made last, of a run of that name where one is given."""
+    stamped = ((STAMP.fullmatch(path.name), path) for path in parent.glob("*") if _is_one(path))
+    found = [(match[2], int(match[3] or 1), path) for match, path in stamped if match and name in ("", match[1])]
+    return max(found)[2] if found else None
 
 
 def _new_folder(parent: Path, stem: str) -> Path:

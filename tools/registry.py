@@ -14,6 +14,21 @@ from typing import Any, TypeVar
 from tools.errors import SettingsError
 
 T = TypeVar("T")
+BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What a stranger's code raises when something is wrong with it; our own errors are not among them."""
 
 
 def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> type[T]:
@@ -29,11 +44,18 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
         raise SettingsError(f"{key}: {name!r} is not known; use one of {allowed}, or package.module:Class for your own")
     try:
         found: Any = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise SettingsError(f"{key}: {name!r} cannot be imported ({error}); install its package or mend the path") from error
+    except BROKEN as error:
+        raise SettingsError(
+            f"{key}: {name!r} cannot be imported ({wrong(error)}); install its package, or mend the path or the module"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise SettingsError(f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends {base.__module__}.{base.__name__}")
     if inspect.isabstract(found):
         lacking = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         raise SettingsError(f"{key}: {name!r} has no {lacking} of its own; add it to the class")
     return found
+
+
+def wrong(error: Exception) -> str:
+    """What a stranger's code raised, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")

@@ -58,6 +58,8 @@ class Spent(Artifact):
     """Of the exchanges whose cost is known."""
     unknown: tuple[str, ...]
     """Why the cost of the others is not, one sentence each; empty: all is known."""
+    unseen: int = 0
+    """Exchanges of which nobody says how many tokens they took: the counts are those of the others."""
     seconds: float
     """That the providers took."""
     cut_off: int = 0
@@ -79,8 +81,16 @@ class Spent(Artifact):
             return dollars(self.usd)
         return "; ".join(([f"{dollars(self.usd)} and more"] if self.usd else []) + list(self.unknown))
 
+    def count(self, tokens: int) -> str:
+        """One of the counts, or N/A where nobody counted; never 0 for what is unknown."""
+        if self.unseen and not self.tokens:
+            return "N/A"
+        return f"{tokens:,}{' and more' if self.unseen else ''}"
+
     def __str__(self) -> str:
-        return f"{self.tokens:,} tokens, {self.cost()}"
+        if self.unseen and not self.tokens:
+            return f"tokens unknown, {self.cost()}"
+        return f"{self.tokens:,} tokens{' and more' if self.unseen else ''}, {self.cost()}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +232,7 @@ def total(found: Iterable[Record]) -> Spent:
         written=sum(usage.cache_write + usage.cache_write_1h for usage in usages),
         output=sum(usage.output for usage in usages),
         usd=math.fsum(usd for usd in costs if usd is not None),
+        unseen=sum(usd is None and not tokens(usage) for usage, usd in zip(usages, costs, strict=True)),
         unknown=tuple(sorted(set(unknown))),
         seconds=math.fsum(usage.seconds for usage in usages),
         cut_off=sum(record.kind == BEGUN for record in records),

@@ -120,7 +120,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         tried=tried(services),
         specs=cited.sheet(state["specs"], services).here,
         architecture=services.architecture,
-        hints=hints(source, services.task.language),
+        hints=hints(services.handlers, source, services.task.language),
     )
 
 

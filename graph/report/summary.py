@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.models.ledger import Spent, dollars, exchanges, total
+from agents.models.ledger import Spent, exchanges, total
 from graph import events as event_log
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
 from graph.report.render import gain, ratio
@@ -47,8 +47,10 @@ class Summary(Artifact):
     usd: float | None = None
     """What models cost; None: not known, `cost_unknown` says why."""
     cost_unknown: tuple[str, ...] = ()
-    tokens: int = 0
-    """That models read and wrote, those from a cache included."""
+    tokens: int | None = 0
+    """That models read and wrote, those from a cache included; None: not known, `cost_unknown` says why."""
+    models: str = Field(default="", exclude=True)
+    """Tokens and dollars in words, what is unknown too; empty: no language model was paid."""
     device_s: float | None = None
     """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
     wall_s: float = 0.0
@@ -56,10 +58,8 @@ class Summary(Artifact):
 
     def spent(self) -> str:
         """What the run took, in one line."""
-        cost = "; ".join(self.cost_unknown) if self.usd is None else dollars(self.usd)
-        models = f"{self.tokens:,} tokens, {cost}" if self.tokens or self.usd or self.cost_unknown else "no language model was paid"
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
-        return f"{models}; wall time {self.wall_s:.0f} s{device}"
+        return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
 
     def sentence(self) -> str:
         """The last line of a run."""
@@ -113,7 +113,8 @@ def summarise(root: Path, state: State) -> Summary:
         budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
         usd=None if models.unknown else round(models.usd, 6),
         cost_unknown=models.unknown,
-        tokens=models.tokens,
+        tokens=None if models.unseen else models.tokens,
+        models=str(models) if models.paid else "",
         device_s=benchmark.spent_device_s if benchmark else _device_s(records, log),
         wall_s=benchmark.wall_s if benchmark else event_log.wall_s(log),
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),

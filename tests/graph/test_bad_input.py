@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from graph import run as runs
+from graph import workspace as workspaces
 from graph.__main__ import _settings, main, parser
 from graph.events import Event
 from graph.settings import load
@@ -243,6 +244,27 @@ def test_bad_dims(tmp_path: Path, task: Path, dims: str, capsys: pytest.CaptureF
 def test_not_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("resume", "show", "report", "verify"):
         assert "not a Kernelwright workspace" in refused(capsys, verb, str(tmp_path))
+
+
+def test_what_stands_for_a_workspace_leads_to_the_newest(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A config, its name, the folder of workspaces: one sentence names what to give instead."""
+    monkeypatch.chdir(tmp_path)
+    config = configured(tmp_path, name="mine", workspaces="workspaces")
+    said = refused(capsys, "resume", "run.yaml")
+    assert "no run of this config is in workspaces/" in said and "python -m graph run run.yaml" in said and "\n" not in said
+    assert "there is none of that name" in refused(capsys, "resume", "mine")
+    for name, stamp in (("mine", "20300101T000000Z"), ("mine", "20300101T000000Z-10"), ("mine", "20300101T000000Z-9"), ("other", "2031")):
+        workspace = workspaces.create(load(config).model_copy(update={"name": name}))
+        workspace.close()
+        workspace.root.rename(tmp_path / "workspaces" / f"{name}-{stamp}")
+    newest = "workspaces/mine-20300101T000000Z-10"
+    assert f"run.yaml: not a Kernelwright workspace; give {newest}, the newest run of this config" in refused(capsys, "resume", "run.yaml")
+    for verb in ("resume", "show"):
+        assert f"give {newest}, the newest of that name" in refused(capsys, verb, "mine")
+    assert f"the newest is {newest}" in refused(capsys, "resume", "workspaces")
+    assert "give a folder that" in refused(capsys, "resume", "task/kernel.cpp")
 
 
 def test_foreign_packages_are_named(tmp_path: Path) -> None:

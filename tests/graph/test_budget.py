@@ -161,7 +161,7 @@ def test_what_a_run_spent_is_shown(config: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "spent: 1,800 tokens, $0.0215; wall time " in shown and "caps: wall_s 3600 s, usd $0.05" in shown
     assert "profiler_analyst: 1,800 tokens, $0.0215" in shown
-    assert "| profiler_analyst | 1 | 1000 | 500 | 100 | 200 | $0.0215 | 0.5 |" in (root / "report.md").read_text()
+    assert "| profiler_analyst | 1 | 1,000 | 500 | 100 | 200 | $0.0215 | 0.5 |" in (root / "report.md").read_text()
     before = (root / "report.md").read_text()
     assert main(["report", str(root)]) == 0
     assert (root / "report.md").read_text() == before
@@ -174,7 +174,14 @@ def test_what_a_run_spent_is_shown(config: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [("usd", "KEY=VALUE"), ("usd=-1", "budget.usd"), ("dollars=1", "budget.dollars"), ("usd.x=1", "usd holds a value")],
+    [
+        ("usd", "KEY=VALUE"),
+        ("tokens=-1", "budget.tokens"),
+        ("usd=6", "usd=5 was given before it"),
+        ("usd=5", "give usd once"),
+        ("dollars=1", "budget.dollars"),
+        ("usd.x=1", "usd holds a value"),
+    ],
 )
 def test_a_cap_that_cannot_be_is_refused_before_a_restart(
     copied: Path, capsys: pytest.CaptureFixture[str], said: str, why: str, monkeypatch: pytest.MonkeyPatch

@@ -140,6 +140,22 @@ def test_a_benchmark_below_what_the_verdicts_say_is_said_to_be(copied: Path) -> 
     assert "**Less than the verdicts say**" in text and "1.05×" in text
 
 
+@pytest.mark.parametrize(
+    ("verb", "codes"),
+    [
+        *((verb, [0, 2, 3, 4, 6, 130]) for verb in ("run", "resume", "restart")),
+        *((verb, [0, 2, 4, 130]) for verb in ("check", "show", "report", "mask", "unmask")),
+        ("verify", [0, 1, 2, 4, 5, 130]),
+        (None, [0, 1, 2, 3, 4, 5, 6, 130]),
+    ],
+)
+def test_help_lists_the_exit_codes(verb: str | None, codes: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"] if verb else ["--help"])
+    told = " ".join(capsys.readouterr().out.split()).split("exit codes: ")[1]
+    assert [int(said.split()[0]) for said in re.split("; (?=[0-9])", told)] == codes
+
+
 # ---------------------------------------------------------------- what lies in the workspace
 
 

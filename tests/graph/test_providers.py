@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,19 @@ def test_a_program_behind_every_role(played: Played) -> None:
     kept = list((played.root / ".kernelwright" / "exchanges").iterdir())
     assert len(kept) == len(exchanges(played.root))
     assert all((folder / "prompt.md").stat().st_size and (folder / "stdout.txt").stat().st_size for folder in kept)
+
+
+def test_what_a_program_took_is_unknown_and_never_zero(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+    unsaid = "cost unknown: Command does not say what it takes"
+    assert played.summary["tokens"] is None and played.summary["usd"] is None and played.summary["cost_unknown"] == [unsaid]
+    assert main(["show", str(played.root)]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        f"spent: tokens unknown, {unsaid}; wall time" in shown and f"planner: tokens unknown, {unsaid}" in shown and "0 tokens" not in shown
+    )
+    report = (played.root / "report.md").read_text()
+    assert re.search(rf"\| planner \| \d+ \| N/A \| N/A \| N/A \| N/A \| {unsaid} \|", report)
+    assert re.search(rf"\| together \| \d+ \| N/A \| N/A \| N/A \| N/A \| {unsaid} \|", report)
 
 
 def test_its_recording_plays_in_another_run(played: Played, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from agents import coder
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.base import Agent
 from agents.draft_faults import faults_of
-from agents.handlers.base import HANDLERS, Handler, applying, hints, mended
+from agents.handlers.base import HANDLERS, Handler, applying, hints, mended, opened
 from agents.handlers.definitions import definitions
 from tests.agents.models.playbook import foreign, triton_foreign
 from tests.agents.models.playbook.calling import build, compare
@@ -81,8 +81,8 @@ def brief(source: str, language: str = "cpp") -> CoderBrief:
 
 def after(draft: str, source: str = LAYERED, language: str = "cpp") -> str:
     asked = brief(source, language)
-    once = mended(Draft(source=draft, methods=()), asked)
-    assert mended(once, asked) == once, "mending twice changes nothing more"
+    once = mended(opened(), Draft(source=draft, methods=()), asked)
+    assert mended(opened(), once, asked) == once, "mending twice changes nothing more"
     return once.source
 
 
@@ -107,8 +107,8 @@ def same(draft: str, folder: Path) -> bool:
     ],
 )
 def test_what_applies(source: str, language: str, named: tuple[str, ...]) -> None:
-    assert tuple(handler.name for handler in applying(source, language)) == named
-    assert len(hints(source, language)) == len(named) and all(hints(source, language))
+    assert tuple(handler.name for handler in applying(opened(), source, language)) == named
+    assert len(hints(opened(), source, language)) == len(named) and all(hints(opened(), source, language))
 
 
 def test_each_handler_has_its_name_and_text() -> None:

@@ -309,7 +309,12 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
     unseen = Unseen({})
     unseen.step = one.model.step.model_copy(update={"took": Usage(model="some-agent")})  # type: ignore[attr-defined]
     ask(Agent("coder", unseen, one.records, one.emit, ledger), "a")
-    assert ledger.spent().cost() == "cost unknown: Unseen does not say what it takes" and ledger.spent().paid
+    spent = ledger.spent()
+    assert spent.cost() == "cost unknown: Unseen does not say what it takes" and spent.paid and spent.unseen == 1
+    assert str(spent) == f"tokens unknown, {spent.cost()}" and spent.count(spent.input) == "N/A"
+    ask(one, "b")
+    both = ledger.spent()
+    assert str(both).startswith(f"{both.tokens:,} tokens and more, ") and both.count(both.output) == f"{both.output:,} and more"
 
 
 @pytest.mark.parametrize(
