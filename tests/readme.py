@@ -14,7 +14,7 @@ OTHERS = {
     "docs/": "models.md: providers, options, costs, budgets, what leaves the machine",
     "workspaces/": "one folder a run, each a git repository of its own; ignored by ours",
     "tests/": "mirrors the packages; CPU only, offline, no key",
-    "benchmarks/": "speeds of Kernelwright itself, as a table; never timed tests",
+    "benchmarks/": "speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests",
 }
 
 

@@ -1,0 +1,49 @@
+"""The kernels of benchmarks/foreign: kernel and reference of each agree, at its smallest sizes, and the screen lets it pass."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import foreign
+from tools import task as tasks
+from tools.executors.base import Executor
+from tools.executors.local import Local
+from tools.records import Blobs
+from tools.screen import screen
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Executor, Blobs]]:
+    folder = tmp_path_factory.mktemp("stage")
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch") as executor:
+        yield executor, blobs
+
+
+def declared(reference: Path, name: str) -> Any:
+    """A literal that the reference assigns, without importing torch here."""
+    assigned = [node for node in ast.parse(reference.read_text()).body if isinstance(node, ast.Assign)]
+    return next(ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == name)
+
+
+def test_there_are_as_many_as_the_table_needs() -> None:
+    assert len(foreign.names()) >= 26
+
+
+@pytest.mark.parametrize("name", foreign.names())
+def test_a_foreign_kernel_fits_its_reference(name: str, stage: tuple[Executor, Blobs]) -> None:
+    kernel, reference = foreign.KERNELS / name / "kernel.cpp", foreign.KERNELS / name / "reference.py"
+    visible, ranges = declared(reference, "workloads"), declared(reference, "dims_range")
+    for workload in visible:
+        assert workload["name"] == "x".join(str(value) for value in workload["dims"].values())
+        assert all(low <= workload["dims"][dim] <= high for dim, (low, high) in ranges.items()), workload["name"]
+    smallest = visible[-1]["dims"] | {dim: low for dim, (low, _) in ranges.items()}
+    loaded = tasks.load_files(kernel, reference, " ".join(f"{dim}={value}" for dim, value in smallest.items()), *stage)
+    assert any(argument.role == "output" for argument in loaded.task.arguments)
+    assert loaded.task.dims_range == ranges
+    assert screen(kernel.read_text(), "cpp") == ()
