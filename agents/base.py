@@ -138,9 +138,8 @@ class Agent:
         try:
             return _keepable(self.model.ask(request))
         except KernelwrightError as error:
-            took = error.usage if isinstance(error, ProviderError) else None
-            if begun or took is not None:
-                self._keep("failed_exchange", asked, request, Usage.model_validate(took or {}), str(error), begun)
+            if begun or error.usage is not None:
+                self._keep("failed_exchange", asked, request, Usage.model_validate(error.usage or {}), str(error), begun)
             self.emit("exchange", {"role": self.role, "state": "failed"})
             raise
 

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from agents.handlers.base import applying, hints, opened
+from graph import room
 from graph.estimate import ASSUMED, estimate
 from graph.report.render import render
 from graph.run import load_task
@@ -40,7 +41,9 @@ def check(settings: Settings) -> str:
             if task.baseline and absent:
                 checked = language.interpret(task, task.baseline, executor, records.blobs)
                 refuse_wrong(checked, settings.sources(language.suffix))
-            expected = estimate(settings, task, wiki.guide(), agents, hints(handlers, task.baseline or "", task.language))
+            told = hints(handlers, task.baseline or "", task.language)
+            expected = estimate(settings, task, wiki.guide(), agents, told)
+            room.refuse(settings, task, wiki.guide(), agents)
             return render(
                 "check.md",
                 task=task,
@@ -50,6 +53,7 @@ def check(settings: Settings) -> str:
                 providers={role: agent.model.provider for role, agent in agents.items()},
                 estimate=expected,
                 too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,
+                tight=[one.sentence() for one in room.tight(settings, task, wiki.guide(), agents, expected)],
                 assumed=ASSUMED,
                 caps=settings.budget.named(),
                 pages=len(wiki.pages),

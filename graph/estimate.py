@@ -87,8 +87,8 @@ class Estimate(Artifact):
 def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], hints: tuple[str, ...] = ()) -> Estimate:
     """Rendered prompts and assumed answers (`ASSUMED`), at the prices of the roles' models; `hints`: of the kernel's handlers."""
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
-    asked = _asked(settings, task, guide, hints) if paid else ()
-    rows = tuple(_row(role, agent, asked) for role, agent in paid.items())
+    questions = asked(settings, task, guide, hints) if paid else ()
+    rows = tuple(_row(role, agent, questions) for role, agent in paid.items())
     first = next((row for row in rows if row.role == "profiler_analyst"), None)
     return Estimate(rows=rows, first=first, iterations=settings.search.iterations)
 
@@ -97,10 +97,10 @@ Asked = tuple[RoleName, Brief, str, int, int]
 """Role, brief, answer type, exchanges of the kind in an iteration, tokens of the answer."""
 
 
-def _row(role: RoleName, agent: Agent, asked: tuple[Asked, ...]) -> Row:
+def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     model = agent.model
     usages = []
-    for _, brief, answer, times, output in (one for one in asked if one[0] == role):
+    for _, brief, answer, times, output in (one for one in questions if one[0] == role):
         texts = [block.text for block in blocks(role, brief, answer)] if model.reads == "prompt" else [brief.model_dump_json()]
         usage = Usage(model=model.name, input=sum(map(len, texts)) // CHARACTERS_PER_TOKEN, output=output)
         usages += [usage] * times
@@ -118,7 +118,8 @@ def _row(role: RoleName, agent: Agent, asked: tuple[Asked, ...]) -> Row:
     )
 
 
-def _asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...]) -> tuple[Asked, ...]:
+def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = ()) -> tuple[Asked, ...]:
+    """What every role is asked in an iteration, as assumed."""
     search = settings.search
     source = task.baseline or ""
     pages = [

@@ -6,9 +6,9 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
+from graph.metering import TICK_S
 from tools.artifacts import Artifact
 from tools.records import unwritable
 
@@ -23,11 +23,6 @@ class Event(Artifact):
     details: dict[str, str]
 
 
-LONGEST_GAP_S = 60.0
-"""A longer silence between two events, other than during a job or while a model answers, was a pause between processes and not work."""
-WORKING = {("job", "started"), ("exchange", "started")}
-
-
 Observer = Callable[[Event], None]
 
 
@@ -39,7 +34,8 @@ class Events:
         self.observers = observers
 
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
-        """Record one event. The log is for people and benchmarks; nothing is decided from it, so it is not synced to disk."""
+        """Record one event. The log is for people, benchmarks and the account of device time; a kill loses none of it, so it is not synced
+        to disk."""
         event = Event(kind=kind, seconds=time.time(), details=dict(details))
         try:
             with self.path.open("a", encoding="utf-8") as file:
@@ -63,21 +59,28 @@ def read(path: Path) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def wall_s(log: Sequence[Event]) -> float:
-    """Wall seconds between first and last event of each process, summed; gaps while nothing ran do not count."""
+def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
+    """Kind of device -> seconds that jobs took there.
 
-    def worked(earlier: Event, later: Event) -> bool:
-        # A new process begins with "start": whatever was under way before it was killed meanwhile.
-        return (earlier.kind, earlier.details.get("state")) in WORKING and later.kind != "start"
-
-    spans = [(later.seconds - earlier.seconds, worked(earlier, later)) for earlier, later in pairwise(log)]
-    return sum(span for span, working in spans if working or span < LONGEST_GAP_S)
-
-
-def device_s(log: Sequence[Event]) -> dict[str, float]:
-    """Kind of device -> seconds that finished jobs took there."""
+    A job without an end counts with what it can have taken: from its start until its process died, or until now where none came after
+    it, `wall_s` being the run's wall time by now; and never with more than was set aside for it.
+    """
     spent: defaultdict[str, float] = defaultdict(float)
+    begun: dict[str, Mapping[str, str]] = {}
+
+    def broken_off(until: float) -> None:
+        for job in begun.values():
+            spent[job["device"]] += min(float(job["held"]), max(0.0, until - float(job["at"])))
+        begun.clear()
+
     for event in log:
-        if event.kind == "job" and event.details.get("state") == "finished":
-            spent[event.details.get("device", "cpu")] += float(event.details["s"])
+        details = event.details
+        if event.kind == "start" and "wall_s" in details:
+            broken_off(float(details["wall_s"]) + TICK_S)
+        elif event.kind == "job" and details["state"] == "started":
+            begun[details["number"]] = details
+        elif event.kind == "job":
+            begun.pop(details["number"], None)
+            spent[details["device"]] += float(details["used"])
+    broken_off(wall_s + TICK_S)
     return dict(spent)

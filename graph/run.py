@@ -17,10 +17,11 @@ from graph import events as event_log
 from graph import workspace as workspaces
 from graph.artifacts import NotMeasured
 from graph.events import Events, Observer
+from graph.metering import Metered
 from graph.nodes.commits import own_history
 from graph.report import final
 from graph.report.summary import stored_state, versions
-from graph.services import Ask, Metered, Services, open_agents, open_executor, open_language, open_ledger, open_profilers
+from graph.services import Ask, Services, open_agents, open_executor, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
@@ -53,14 +54,14 @@ def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer]
 
 
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
-    from graph import unmeasured
+    from graph import room, unmeasured
 
     workspace = workspaces.create(settings)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
     with ExitStack() as stack:
         stack.callback(workspace.close)
         try:
-            events.emit("start", {"state": "started"})
+            events.emit("start", {"state": "started", "wall_s": "0"})
             executor = stack.enter_context(_executor(settings, workspace, events))
             loaded = load(executor, workspace.records.blobs)
             absent = lacking(executor.devices(), open_language(loaded.task.language).device)
@@ -68,6 +69,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
                 stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
                 return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
+            room.refuse(settings, loaded.task, services.guide, services.agents)
             _keep(workspace, "loaded" if loaded.variants else "task", loaded)
         except BaseException:
             # Without the task's record there is nothing that could be resumed.
@@ -99,7 +101,7 @@ def _tuned(services: Services, loaded: Loaded, events: Events) -> Services:
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
     inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu)
-    return Metered(inner, events.emit, event_log.device_s(event_log.read(events.path)))
+    return Metered(inner, events.emit, workspace.wall_s, event_log.device_s(event_log.read(events.path), workspace.wall_s_before))
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
@@ -174,7 +176,7 @@ def _reopened(
         if final and tasks.thaw(workspace.task_folder).identity() != loaded.task.identity():
             raise WorkspaceError(f"{workspace.task_folder}: changed since the run began; restore it from git, or start a new run")
         events = Events(workspace.private / "events.jsonl", tuple(observers))
-        events.emit("start", {"state": "reopened"})
+        events.emit("start", {"state": "reopened", "wall_s": f"{workspace.wall_s_before:.4f}"})
         with _executor(settings, workspace, events) as executor:
             yield assemble(settings, workspace, loaded, executor, events, ask, reading=reading), loaded, events
     finally:
@@ -250,8 +252,6 @@ def assemble(
         rules=rules.load(),
         environment=environment.id,
         emit=events.emit,
-        started=time.monotonic(),
-        spent_before=event_log.wall_s(event_log.read(workspace.private / "events.jsonl")),
         stopping=threading.Event(),
         ask=ask,
     )

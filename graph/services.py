@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from agents.artifacts import RoleName
@@ -17,6 +14,7 @@ from agents.models import prices
 from agents.models.ledger import Ledger
 from agents.workbench import Workbench
 from graph.artifacts import Reached
+from graph.metering import Capped, Emit, Metered
 from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace import Workspace
@@ -25,7 +23,7 @@ from knowledge_base.experience import Experience
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import ceilings
-from tools.artifacts import Artifact, Bound, Candidate, Device, Finished, Job, Record, Roof, Task, digest
+from tools.artifacts import Artifact, Bound, Candidate, Device, Record, Roof, Task
 from tools.errors import BudgetError, StorageError
 from tools.executors.base import EXECUTORS, Executor, pick
 from tools.judge import Judge
@@ -36,69 +34,8 @@ from tools.records import Blobs, Records, key
 from tools.registry import load
 from tools.rules import Rule
 
-Emit = Callable[[str, Mapping[str, str]], None]
 Ask = Callable[[str], str | None]
 """A question -> the line that was typed; None when the input ended."""
-
-
-class Metered(Executor):
-    """Passes jobs on and says how long each took: what is left of a run's time is the orchestrator's own."""
-
-    def __init__(self, inner: Executor, emit: Emit, before: Mapping[str, float]) -> None:
-        """`before`: seconds that earlier processes of the run spent on each kind of device."""
-        self.inner = inner
-        self.emit = emit
-        self._seconds = defaultdict[str, float](float, before)
-        self._lock = threading.Lock()
-
-    def seconds(self, device: str) -> float:
-        """Of the run's jobs on a kind of device so far; one that a kill cut short is not among them."""
-        with self._lock:
-            return self._seconds[device]
-
-    def devices(self) -> tuple[Device, ...]:
-        return self._devices
-
-    @cached_property
-    def _devices(self) -> tuple[Device, ...]:
-        # Looked at once: a run stays on its devices, and each look reads many files of the system.
-        return self.inner.devices()
-
-    def run(self, job: Job) -> Finished:
-        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2])}
-        self.emit("job", {**named, "state": "started"})
-        start = time.perf_counter()
-        try:
-            return self.inner.run(job)
-        finally:
-            took = time.perf_counter() - start
-            with self._lock:
-                self._seconds[job.needs.device] += took
-            self.emit("job", {**named, "state": "finished", "device": job.needs.device, "s": f"{took:.4f}"})
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-class Capped(Executor):
-    """Passes jobs on until a cap is reached; BudgetError from then on. What was asked before, records answer without a job."""
-
-    def __init__(self, inner: Executor, reached: Callable[[], str | None]) -> None:
-        """`reached`: the cap that is reached, in one sentence."""
-        self.inner = inner
-        self.reached = reached
-
-    def devices(self) -> tuple[Device, ...]:
-        return self.inner.devices()
-
-    def run(self, job: Job) -> Finished:
-        reached = self.reached()
-        if reached:
-            raise BudgetError(reached)
-        return self.inner.run(job)
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 @dataclass(frozen=True)
@@ -113,6 +50,7 @@ class Services:
     executor: Metered
     language: Language
     judge: Judge
+    """Counted, under no cap: for what there is no run or no report without."""
     wiki: Wiki
     """Holds the hardware figures."""
     guide: Wiki
@@ -129,10 +67,6 @@ class Services:
     environment: str
     """Record id."""
     emit: Emit
-    started: float
-    """Monotonic seconds at which this process took up the run."""
-    spent_before: float
-    """Wall seconds that earlier processes spent on this run."""
     stopping: threading.Event
     """Set by Ctrl-C: whatever has not begun does not begin."""
     ask: Ask | None = None
@@ -145,7 +79,7 @@ class Services:
 
     def wall_s(self) -> float:
         """Wall seconds of the run so far, over all its processes."""
-        return self.spent_before + time.monotonic() - self.started
+        return self.workspace.wall_s()
 
     def device_s(self) -> float:
         """Seconds that jobs took on the device so far, over all processes of the run."""
@@ -161,9 +95,11 @@ class Services:
         """The same, or the cap on wall or device time that is reached by now."""
         return self.ended or self.settings.budget.reached(self.wall_s(), self.device_s())
 
-    def over_device_time(self) -> str | None:
-        """The cap on device time, when it is reached, in one sentence."""
-        return self.settings.budget.reached(0.0, self.device_s())
+    @property
+    def capped_judge(self) -> Judge:
+        """The judge for whatever the search measures: BudgetError when the cap on device time leaves nothing for it."""
+        cap = self.settings.budget.device_s
+        return self.judge if cap is None else self.judge.through(Capped(self.executor, self.language.device, cap))
 
     def out_of_budget(self, reason: str) -> StopReason:
         """Put on record which cap ends the run; the first stays."""
@@ -211,14 +147,18 @@ class Services:
         return self.device.architecture
 
     def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of a candidate's library; empty when it has none."""
-        return self.judge.assembly(candidate)
+        """The disassembly of a candidate's library; empty when it has none, and where the cap on device time leaves no time for it."""
+        try:
+            return self.capped_judge.assembly(candidate)
+        except BudgetError as error:
+            self.out_of_budget(str(error))
+            return ""
 
     def workbench(self, incumbent: str, baseline: str, earlier: Mapping[str, Candidate] | None = None) -> Workbench:
         """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already, by id."""
         search = self.settings.search
         return Workbench(
-            judge=self.judge.rehearsal(Capped(self.executor, self.over_device_time)),
+            judge=self.capped_judge.rehearsal(),
             index=self.index,
             wiki=self.wiki,
             product=self.settings.hardware or self.device.name,

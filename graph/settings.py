@@ -73,14 +73,17 @@ class Stop(Section):
 class Budget(Caps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
-    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one.
+    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one; the one on
+    device time before each job, which is given no more time than is left.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds, over all processes of the run; looked at after each iteration."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that jobs may take on the device (on a CPU: all jobs); looked at before each candidate and each try of a draft.
-    None: no cap. What the last candidate and the final benchmark take comes on top."""
+    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. For each job that the search sends (of candidates, tries
+    of a draft, ablations, confirmations) time is set aside before it begins, and it is ended where the cap is (`graph.metering`). What no
+    run or report can do without is counted but never refused: v0, the profile of an accepted version, and the final benchmark, which
+    comes on top."""
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
+from graph import metering
 from graph.settings import Settings, load, parse
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
 from tools.records import Records, write_atomically
@@ -33,6 +34,7 @@ class Workspace:
         self._lock = lock
         self.secret = bytes.fromhex((self.private / "secret").read_text())
         self.repository = Repository(root, self.secret)
+        self._clock = None if lock is None else metering.Clock(self._time)
 
     @cached_property
     def records(self) -> Records:
@@ -43,6 +45,19 @@ class Workspace:
     def private(self) -> Path:
         """`.kernelwright/`: checkpoint, lock, secret, events, caches; never in git."""
         return self.root / ".kernelwright"
+
+    @property
+    def _time(self) -> Path:
+        return self.private / "wall_s"
+
+    def wall_s(self) -> float:
+        """Wall seconds of the run over all its processes: the time that somebody has held its lock."""
+        return self._clock.seconds() if self._clock else metering.wall_s(self._time)
+
+    @property
+    def wall_s_before(self) -> float:
+        """The same when this process took the lock."""
+        return self._clock.before if self._clock else self.wall_s()
 
     @property
     def task_folder(self) -> Path:
@@ -81,6 +96,8 @@ class Workspace:
 
     def close(self) -> None:
         """Give the lock back."""
+        if self._clock is not None:
+            self._clock.close()
         if self._lock is not None:
             self._lock.close()
 

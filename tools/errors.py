@@ -28,6 +28,8 @@ class KernelwrightError(Exception):
 
     workspace: Path | None = None
     """Of the run that it ended, where that can be taken up again."""
+    usage: Mapping[str, str | int | float] | None = None
+    """What a model took before, by the fields of `agents.models.base.Usage`; None: nothing that is known of."""
 
 
 class SettingsError(KernelwrightError):
@@ -61,9 +63,6 @@ class StorageError(InfrastructureError):
 class ProviderError(InfrastructureError):
     """A model could not be asked, or what it answered cannot be used; the message names the role's entry in the config."""
 
-    usage: Mapping[str, str | int | float] | None = None
-    """What it took all the same, by the fields of `agents.models.base.Usage`; None: nothing that is known of."""
-
 
 class RefusalError(ProviderError):
     """The model declined to answer."""
@@ -83,4 +82,4 @@ class PendingError(KernelwrightError):
 
 
 class BudgetError(KernelwrightError):
-    """The next exchange would pass a cap; the message names it."""
+    """What comes next would pass a cap, or has reached it; the message names it."""

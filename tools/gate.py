@@ -112,6 +112,8 @@ class Evidence(Artifact):
     """Timing batches that were looked at."""
     confirmation: Interval | None = None
     """Incumbent / candidate in separate processes (`evidence.confirmation`); None: not run."""
+    unconfirmed: str = ""
+    """Why it was not run, where something kept it from that."""
     confirmation_problem: str | None = None
     """What the candidate did wrong there."""
     confirmation_policy: bool = False
@@ -273,7 +275,8 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
             return "reject_policy", f"The device executed what is not the candidate's own: {said}."
         return "reject_correctness", f"In a process of its own the candidate failed: {said}."
     if evidence.confirmation is None:
-        return "inconclusive", "The gain was not confirmed in separate processes."
+        why = f": {evidence.unconfirmed.rstrip('.')}" if evidence.unconfirmed else ""
+        return "inconclusive", f"The gain was not confirmed in separate processes{why}."
     wall = evidence.confirmation
     shown = f"{_interval(wall)} in separate processes"
     cited = _cited(evidence.records)

@@ -10,6 +10,7 @@ An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -164,17 +165,22 @@ class Judge:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
-    def rehearsal(self, executor: Executor | None = None) -> Judge:
+    def through(self, executor: Executor) -> Judge:
+        """The same judge, whose jobs go through another executor to the same device."""
+        other = copy.copy(self)
+        other.executor = executor
+        return other
+
+    def rehearsal(self) -> Judge:
         """The same judge for whoever still writes a kernel: fewer cases, no hidden workload, other seeds, few pairs.
 
-        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared. `executor`: default, this
-        judge's own.
+        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
         """
         policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
         rehearsing = Judge(
             self.task,
             self.language,
-            executor or self.executor,
+            self.executor,
             self.records,
             environment=self.environment,
             device=self.device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ class Anthropic(Model):
         meter = wire.Meter(Usage(model=self.settings.model))
         try:
             return self._asked(request, meter)
-        except ProviderError as error:
+        except KernelwrightError as error:
             if meter.total.seconds:
                 error.usage = meter.total.model_dump()
             raise
@@ -87,7 +88,14 @@ class Anthropic(Model):
 
     def bound(self, request: Request) -> Usage:
         """As if every token that is read had to be written to the cache, and all room for the answer were used."""
-        output, counted = ROOM * self.settings.max_tokens, self._count(request)
+        return self._bound(self._count(request))
+
+    def assumed_bound(self, request: Request) -> Usage:
+        """The same, with the prompt's tokens by their characters."""
+        return self._bound(_by_characters(self._call(request, [])))
+
+    def _bound(self, counted: int) -> Usage:
+        output = ROOM * self.settings.max_tokens
         read_in_all = ROOM * (counted + counted // SLACK) + output
         written = {"cache_write_1h" if self.settings.cache_ttl == "1h" else "cache_write": read_in_all}
         return Usage(model=self.settings.model, output=output, **written)
@@ -165,4 +173,10 @@ class Anthropic(Model):
             except self.opened.errors as error:
                 # A server that has no such call will not have it the next time either; one that has no room now may.
                 self.counts = getattr(error, "status_code", None) not in (404, 405, 501)
-        return len(wire.kept(call["messages"])) // CHARACTERS_PER_TOKEN
+        return _by_characters(call)
+
+
+def _by_characters(call: dict[str, Any]) -> int:
+    """Tokens of a call's prompt where nobody counts them."""
+    read = [call.get(part) for part in ("tools", "system", "messages")]
+    return len(json.dumps(read, ensure_ascii=False)) // CHARACTERS_PER_TOKEN

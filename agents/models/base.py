@@ -189,3 +189,7 @@ class Model(ABC):
     def bound(self, request: Request) -> Usage:
         """What `ask(request)` takes at most, to be reserved before it; the default: nothing that we know of."""
         return Usage()
+
+    def assumed_bound(self, request: Request) -> Usage:
+        """About the same, for an estimate before the run: nothing is sent to find it out."""
+        return self.bound(request)

@@ -22,7 +22,7 @@ from agents.models.chat_client import FILTERED, TOO_LONG, open_client
 from agents.models.chat_options import Options
 from agents.models.patience import until
 from agents.models.streamed import Gathering, Message, Streamed
-from tools.errors import ProviderError, RefusalError
+from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -84,7 +84,7 @@ class OpenAICompatible(Model):
         meter = Meter(Usage(model=self.settings.model))
         try:
             return self._asked(request, meter)
-        except ProviderError as error:
+        except KernelwrightError as error:
             if meter.total.seconds:
                 error.usage = meter.total.model_dump()
             raise

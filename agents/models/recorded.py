@@ -136,6 +136,10 @@ class Recording(Model):
         """Of the one that answers."""
         return self.inner.bound(request)
 
+    def assumed_bound(self, request: Request) -> Usage:
+        """Of the one that answers."""
+        return self.inner.assumed_bound(request)
+
     def ask(self, request: Request) -> Reply:
         """Its reply; SettingsError, before it is asked, when the file holds an exchange of another run in this place."""
         asked = digest(request.model_dump_json(exclude={"number"}))

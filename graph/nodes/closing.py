@@ -66,7 +66,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     trial = _weighed_trial(state, services)
     if champion:
         # Its own A/A blocks are needed next; a kernel that fails in them must not get that far.
-        trial = evidence.timing_failure(services.judge.calibrate(services.candidate(champion)), trial.records if trial else ()) or trial
+        trial = _calibrated(champion, trial, services)
     if champion and not isinstance(trial, Passed):
         champion = None
     incumbent = services.candidate(state["incumbent"])
@@ -74,10 +74,16 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     calibration = services.judge.calibrate(incumbent)
     veto: gate.Veto | None = None
     confirmed: tuple[Record, ...] = ()
+    unconfirmed = ""
     if champion:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
-        confirmed = services.judge.confirmations(candidate, incumbent)
+        try:
+            confirmed = _confirmed(candidate, incumbent, services)
+        except BudgetError as error:
+            # Nothing is accepted unconfirmed.
+            unconfirmed = str(error)
+            services.out_of_budget(unconfirmed)
     launch = roofline.best(services.roofs, "launch_latency")
     weighed = gate.Evidence(
         incumbent=incumbent.id,
@@ -88,6 +94,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         workloads=tuple(w.name for w in services.task.workloads),
         screen=_screened(champion, services),
         veto=veto,
+        unconfirmed=unconfirmed,
         cases=evidence.cases(trial, services.records),
         floors=tuple(
             gate.Floor(workload=w.workload, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, services.roofs))
@@ -101,6 +108,22 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         records=(calibration.id,),
     )
     return gate.with_confirmations(weighed, confirmed, services.settings.judge)
+
+
+def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
+    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no confirmation follows."""
+    try:
+        calibration = services.capped_judge.calibrate(services.candidate(champion))
+    except BudgetError as error:
+        services.out_of_budget(str(error))
+        return trial
+    return evidence.timing_failure(calibration, trial.records if trial else ()) or trial
+
+
+def _confirmed(candidate: Candidate, incumbent: Candidate, services: Services) -> tuple[Record, ...]:
+    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for both."""
+    services.capped_judge.calibrate(candidate)
+    return services.capped_judge.confirmations(candidate, incumbent)
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:

@@ -26,11 +26,13 @@ def judge(branch: Branch, services: Services) -> State:
     if services.stopping.is_set():
         raise KeyboardInterrupt
     candidate = services.candidate(branch["candidate"], branch["iteration"])
-    over = services.over_device_time()
-    if over:
+    trial: Trial
+    try:
+        trial = _measured(candidate, branch, services)
+    except BudgetError as error:
         # Those that were measured go on to the gate.
-        services.out_of_budget(over)
-    trial = Unmeasured(candidate=candidate.id, reason=over) if over else _measured(candidate, branch, services)
+        services.out_of_budget(str(error))
+        trial = Unmeasured(candidate=candidate.id, reason=str(error))
     record = services.keep(
         "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
     )
@@ -43,7 +45,7 @@ def judge(branch: Branch, services: Services) -> State:
 def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:
     for attempt in range(1, JUDGE_ATTEMPTS + 1):
         try:
-            return services.judge.judge(
+            return services.capped_judge.judge(
                 candidate,
                 services.candidate(branch["incumbent"]),
                 services.candidate(branch["baseline"]),
@@ -117,8 +119,9 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
 
     BudgetError where it cannot be written or measured any more.
     """
-    over = services.over_device_time()
+    over = services.settings.budget.reached(0.0, services.device_s())
     if over:
+        # Nobody need be paid for a kernel that cannot be measured.
         raise BudgetError(over)
     brief = coder_brief(state, services, made, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])

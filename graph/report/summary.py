@@ -115,8 +115,8 @@ def summarise(root: Path, state: State) -> Summary:
         cost_unknown=models.unknown,
         tokens=None if models.unseen else models.tokens,
         models=str(models) if models.paid else "",
-        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log),
-        wall_s=benchmark.wall_s if benchmark else event_log.wall_s(log),
+        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log, Workspace(root, None).wall_s()),
+        wall_s=benchmark.wall_s if benchmark else Workspace(root, None).wall_s(),
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
     )
 
@@ -128,13 +128,13 @@ def by_role(records: Records) -> dict[str, Spent]:
     return {role: sum_ for role, sum_ in spent.items() if sum_.paid}
 
 
-def _device_s(records: Records, log: Sequence[event_log.Event]) -> float | None:
+def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -> float | None:
     """Seconds of jobs on the device of the task's language."""
     task = records.find(key("task")) or records.find(key("loaded"))
     if task is None:
         return None
     language = load(LANGUAGES, Loaded.model_validate(task.payload).task.language, Language, key="language")  # type: ignore[type-abstract]
-    return event_log.device_s(log).get(language.device, 0.0)
+    return event_log.device_s(log, wall_s).get(language.device, 0.0)
 
 
 def versions(root: Path) -> tuple[VersionMemory, ...]:

@@ -238,12 +238,14 @@ class Local(Executor):
         parts = _harness_part(job)
         materialise({path: sha for path, sha in job.files.items() if path not in parts}, self.blobs, folder)
         identity = f"{job.warm}-{digest(json.dumps([job.argv, parts, device.kind], sort_keys=True))[:16]}"
+        begun = time.monotonic()
         for attempt in (1, 2):
             server = self._server(identity, job, parts, device)
             verify(parts, server.folder)
-            begun = time.monotonic()
+            # A job has one limit, however often it is tried.
+            left = job.limits.wall_s - (time.monotonic() - begun if attempt > 1 else 0.0)
             try:
-                exit_code, timed_out = server.ask(folder, job)
+                exit_code, timed_out = server.ask(folder, job, left)
             except _ServerDied as died:
                 self._forget(identity, server)
                 if attempt == 2:
@@ -339,18 +341,18 @@ class _Server:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def ask(self, folder: Path, job: Job) -> tuple[int, bool]:
-        """(exit code, timed out) of one job; one at a time."""
+    def ask(self, folder: Path, job: Job, within_s: float) -> tuple[int, bool]:
+        """(exit code, timed out) of one job, which may take `within_s` seconds; one at a time."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
             before = _cpu_seconds(self.process.pid)
-            order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes, "wall_s": job.limits.wall_s}
+            order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes}
             try:
                 stdin.write(json.dumps(order).encode() + b"\n")
                 stdin.flush()
             except OSError as error:
                 raise _ServerDied(self._why()) from error
-            line = _line_within(stdout, job.limits.wall_s)
+            line = _line_within(stdout, max(within_s, 0.0))
             if line is None:
                 return -9, True
             if not line:

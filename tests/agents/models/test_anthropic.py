@@ -296,3 +296,11 @@ def test_a_server_that_counts_no_tokens_is_asked_once(server: Server) -> None:
     bound = model.bound(request())
     assert model.bound(request()) == bound and server.counted == 1
     assert bound.cache_write > 3 * 5000 / 3 and bound.cache_write_1h == 0
+
+
+def test_what_was_paid_before_a_users_mistake_showed_is_told(server: Server) -> None:
+    server.script = [Step(text=REVIEW.model_dump_json(), cut=3), Step(status=401)]
+    with pytest.raises(SettingsError) as caught:
+        opened(server).ask(request())
+    told = Usage.model_validate(caught.value.usage)
+    assert len(server.bodies) == 2 and told.input + told.cache_write + told.cache_write_1h > 0

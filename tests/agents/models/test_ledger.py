@@ -376,3 +376,21 @@ def test_nothing_is_made_of_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BudgetError):
         ask(Agent("coder", mumbling, one.records, one.emit, ledger), "a")
     assert ledger.spent().tokens == 100
+
+
+def test_what_was_paid_before_a_users_mistake_showed_is_booked(tmp_path: Path) -> None:
+    """A server may refuse an option, or a key that ended, in the middle of an exchange."""
+    one, ledger = agent(tmp_path, Caps(tokens=250))
+
+    class Mistaken(Scripted):
+        def ask(self, request: Request) -> Answered:
+            error = SettingsError("models.coder: the server refuses the request; change the option it names, and run again")
+            error.usage = Usage(model="made-up", input=60, output=10).model_dump()
+            raise error
+
+    mistaken = Mistaken({"model": "made-up"})
+    mistaken.step = one.model.step  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError):
+        ask(Agent("coder", mistaken, one.records, one.emit, ledger), "a")
+    assert (ledger.spent().tokens, ledger.spent().cut_off) == (70, 0)
+    assert ledger.spent().usd == pytest.approx((60 * 10 + 10 * 50) / 1e6)

@@ -305,6 +305,12 @@ def test_streams_break_off_no_more_often_for_a_long_answer() -> None:
     assert len(server.asked) == 3 and Usage.model_validate(caught.value.usage).output > 20
 
 
+def test_what_was_paid_before_the_key_ended_is_told() -> None:
+    with serving(Breaks("cut"), Fails(401)) as server, pytest.raises(SettingsError) as caught:
+        model(server).ask(request())
+    assert len(server.asked) == 2 and Usage.model_validate(caught.value.usage).input > 0
+
+
 def test_a_refusal_that_was_paid_for_is_on_record(tmp_path: Path) -> None:
     with serving(Says(refusal="I must not.")) as server:
         records = Records(tmp_path)
