@@ -75,7 +75,10 @@ def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
 
     for event in log:
         details = event.details
-        if event.kind == "start" and "wall_s" in details:
+        if event.kind == "job" and "number" not in details:
+            # Of a workspace from before jobs were numbered: what ended is known.
+            spent[details["device"]] += float(details.get("s", 0)) if details.get("state") == "finished" else 0.0
+        elif event.kind == "start" and "wall_s" in details:
             broken_off(float(details["wall_s"]) + TICK_S)
         elif event.kind == "job" and details["state"] == "started":
             begun[details["number"]] = details

@@ -16,7 +16,8 @@ import pytest
 
 from tools.artifacts import Finished, Job, Limits, Needs
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, StorageError
-from tools.executors.local import Local, device_lock
+from tools.executors.exclusive import device_lock
+from tools.executors.local import Local
 from tools.jobs import answer, harness_job
 from tools.protocol import ProbeRequest, ProbeResult
 from tools.records import Blobs

@@ -156,7 +156,7 @@ def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
 
 @needs_compiler
 def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.executors.local.QUIET_S", 0.2)
+    monkeypatch.setattr("tools.executors.exclusive.QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
     with local(libraries, tmp_path, gpu=0) as executor:
