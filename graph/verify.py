@@ -183,17 +183,17 @@ def read(copy: Repository, commit: Commit) -> Claim:
 
 def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> None:
     """Refuted, or StorageError, unless the contests that a verdict names confirm the gain."""
-    from tools import evidence
+    from tools import contests
 
     confirmed = [record for record in cited if record.kind == "confirmation"]
     if any(record.payload["candidates"] != kernels for record in confirmed):
         raise Refuted("the confirmation that the verdict names is of other kernels")
-    if any(evidence.contest_problem(record) for record in confirmed):
+    if any(contests.problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    if evidence.contradicted(confirmed, policy.objective, policy.confidence):
+    if contests.contradicted(confirmed, policy.objective, policy.confidence):
         raise Refuted("in the confirmation that the verdict names the candidate's own clock and the one outside contradict each other")
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
-    if evidence.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+    if contests.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
 
 

@@ -277,7 +277,7 @@ def _judge(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from tools import evidence
+    from tools import contests
 
     with _opened(options) as (executor, records):
         loaded = _loaded(options, executor, records)
@@ -287,10 +287,10 @@ def _bench(options: argparse.Namespace) -> None:
         for kernel in racers.values():
             _library(judge, kernel)
         record = judge.benchmark(racers, rounds=options.rounds)
-    problem = evidence.contest_problem(record)
+    problem = contests.problem(record)
     if problem:
         raise SettingsError(f"{loaded.task.name}: {problem}")
-    for workload, seconds in evidence.contest_seconds(record).items():
+    for workload, seconds in contests.seconds(record).items():
         print(f"{workload}: " + ", ".join(f"{name} {time:.4g} s" for name, time in seconds.items()))
     for name, reason in record.payload["result"]["unavailable"].items():
         print(f"{name}: N/A, {reason}")

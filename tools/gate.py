@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import evidence as evidences
+from tools import contests
 from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.judge import Policy
 from tools.protocol import CaseResult
@@ -111,7 +111,7 @@ class Evidence(Artifact):
     looks: int = 1
     """Timing batches that were looked at."""
     confirmation: Interval | None = None
-    """Incumbent / candidate in separate processes (`evidence.confirmation`); None: not run."""
+    """Incumbent / candidate in separate processes (`contests.confirmation`); None: not run."""
     unconfirmed: str = ""
     """Why it was not run, where something kept it from that."""
     confirmation_problem: str | None = None
@@ -119,11 +119,11 @@ class Evidence(Artifact):
     confirmation_policy: bool = False
     """What it did wrong is what it executed, not what came out."""
     confirmation_disturbed: bool = False
-    """Others disturbed more than half of its rounds (`evidence.contest_disturbed`)."""
+    """Others disturbed more than half of its rounds (`contests.disturbed`)."""
     confirmation_on_device: Interval | None = None
-    """The same by the device's own events, where launches dilute the wall clock's (`evidence.confirmed_on_device`)."""
+    """The same by the device's own events, where launches dilute the wall clock's (`contests.confirmed_on_device`)."""
     confirmation_contradicted: bool = False
-    """The candidate's own process reported a gain there that the clock outside surely did not see (`evidence.contradicted`)."""
+    """The candidate's own process reported a gain there that the clock outside surely did not see (`contests.contradicted`)."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
     mechanisms: dict[str, bool] = {}
@@ -136,19 +136,19 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
     """`evidence` with what the records of a confirmation (`Judge.confirmations`; none: not run) amount to."""
     if not confirmed:
         return evidence
-    problem = evidences.contest_problem(confirmed[-1])
+    problem = contests.problem(confirmed[-1])
     update: dict[str, object] = {
         "confirmation_problem": problem,
-        "confirmation_policy": evidences.contest_policy(confirmed[-1]),
-        "confirmation_disturbed": evidences.contest_disturbed(confirmed),
+        "confirmation_policy": contests.policy(confirmed[-1]),
+        "confirmation_disturbed": contests.disturbed(confirmed),
         "records": (*evidence.records, *(record.id for record in confirmed)),
     }
     if problem is None:
         update |= {
-            "confirmation": evidences.confirmation(confirmed, policy.objective, policy.confidence),
-            "confirmation_on_device": evidences.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect),
-            "confirmation_contradicted": evidences.contradicted(confirmed, policy.objective, policy.confidence),
-            "unseen": evidences.unseen(confirmed),
+            "confirmation": contests.confirmation(confirmed, policy.objective, policy.confidence),
+            "confirmation_on_device": contests.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect),
+            "confirmation_contradicted": contests.contradicted(confirmed, policy.objective, policy.confidence),
+            "unseen": contests.unseen(confirmed),
         }
     return evidence.model_copy(update=update)
 

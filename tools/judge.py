@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from tools import cases, evidence
+from tools import cases, contests, evidence
 from tools.artifacts import Artifact, Candidate, Failed, Limits, Needs, Record, Task, Trial, Unmeasured
 from tools.building import compile_kernel
 from tools.errors import InfrastructureError, SettingsError
@@ -97,7 +97,7 @@ class Policy(Artifact):
 
     def least_confirm_rounds(self, workloads: int) -> int:
         """The same for one look of a confirmation, which takes more confidence."""
-        return least_pairs(max(evidence.confirming(self.confidence), REPORTED), workloads)
+        return least_pairs(max(contests.confirming(self.confidence), REPORTED), workloads)
 
 
 class Judge:
@@ -303,19 +303,19 @@ class Judge:
         return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, pairs, 0)
 
     def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
-        """The two kernels in processes of their own, clocked from outside. Payload: `evidence.Contest`."""
+        """The two kernels in processes of their own, clocked from outside. Payload: `contests.Contest`."""
         rounds = max(self.policy.confirm_rounds, self.policy.least_confirm_rounds(len(self.task.workloads)))
         return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
 
     def confirmations(self, candidate: Candidate, incumbent: Candidate) -> tuple[Record, ...]:
-        """The confirmations of one candidate, for `evidence.confirmation`: another one while noise hides the gain, as in timing."""
+        """The confirmations of one candidate, for `contests.confirmation`: another one while noise hides the gain, as in timing."""
         made: list[Record] = []
-        while len(made) < evidence.CONFIRMATIONS:
+        while len(made) < contests.CONFIRMATIONS:
             made.append(self.confirm(candidate, incumbent, attempt=len(made)))
-            if evidence.contest_problem(made[-1]) is not None:
+            if contests.problem(made[-1]) is not None:
                 break
-            found = evidence.confirmation(made, self.policy.objective, self.policy.confidence)
-            if not evidence.unsettled(found, self.policy.min_effect):
+            found = contests.confirmation(made, self.policy.objective, self.policy.confidence)
+            if not contests.unsettled(found, self.policy.min_effect):
                 break
         return tuple(made)
 
@@ -326,7 +326,7 @@ class Judge:
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
-        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `evidence.Contest`.
+        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `contests.Contest`.
 
         On a GPU torch.compile also runs with its longest search, max-autotune.
 
@@ -389,7 +389,7 @@ class Judge:
         def payload(request: ContestRequest, result: ContestResult) -> Artifact:
             evidence.check_contest(request, result)
             ids = {name: candidate.id for name, candidate in kernels.items()}
-            return evidence.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
+            return contests.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
 
         return self._ask(kind, asked, kernels, request, ContestResult, payload, exclusive=True)
 

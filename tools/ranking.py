@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tools import evidence
+from tools import contests
 from tools.artifacts import Artifact, Interval, Record
 from tools.statistics import Objective, Paired, speedup_interval
 
@@ -42,15 +42,15 @@ def rank(record: Record, objective: Objective, *, anchor: str, best: str, confid
     Over the objective `total_time` the times are summed with the workloads' weights, over `geomean` averaged geometrically; either way each
     quotient of two of them is the overall ratio.
     """
-    contest = evidence.Contest.model_validate(record.payload)
+    contest = contests.Contest.model_validate(record.payload)
     names = [
         name
         for name in dict.fromkeys((anchor, best, *contest.candidates, *FRAMEWORKS))
         if all(name in w.rounds[0] for w in contest.result.workloads)
     ]
-    anchored = evidence.contest_seconds(record)
+    anchored = contests.seconds(record)
     rivals = [name for name in names if name != best]
-    samples = {name: evidence.contest_pairs(record, name, best) for name in rivals}
+    samples = {name: contests.pairs(record, name, best) for name in rivals}
     workloads: dict[str, dict[str, Placing]] = {w.workload: {} for w in contest.result.workloads}
     for index, (workload, placed) in enumerate(workloads.items()):
         ratios = {name: speedup_interval((samples[name][index],), objective, confidence) for name in rivals}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tools import evidence
+from tools import contests, evidence
 from tools.artifacts import Candidate
 from tools.errors import HarnessError
 from tools.judge import Judge
@@ -38,14 +38,14 @@ def tuned(loaded: Loaded, judge: Judge) -> Loaded:
         record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
     except HarnessError as error:
         return _frozen(loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}.")
-    costs = objective_s(evidence.Contest.model_validate(record.payload), judge.policy.objective)
+    costs = objective_s(contests.Contest.model_validate(record.payload), judge.policy.objective)
     chosen = min(fit, key=lambda name: costs[_name(name)])
     compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
     said = f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible workloads (record {record.id})"
     return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
 
 
-def objective_s(contest: evidence.Contest, objective: Objective) -> Mapping[str, float]:
+def objective_s(contest: contests.Contest, objective: Objective) -> Mapping[str, float]:
     """Contestant -> its objective time from medians of rounds: by the device's own events where there are any. Pure."""
     rounds = {w.workload: w.device_rounds or w.rounds for w in contest.result.workloads}
     times = {

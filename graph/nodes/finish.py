@@ -12,7 +12,7 @@ from graph.report.render import gain
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
-from tools import evidence, gate, ranking
+from tools import contests, gate, ranking
 from tools.artifacts import Record
 from tools.errors import WorkspaceError
 
@@ -53,7 +53,7 @@ def audit(services: Services) -> None:
 
 def standings(record: Record, services: Services) -> FinalBenchmark:
     """Each contestant against the best kernel, a workload at a time and over the objective."""
-    contest = evidence.Contest.model_validate(record.payload)
+    contest = contests.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
     return FinalBenchmark(
@@ -65,9 +65,9 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         ),
         overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
-        device_s=evidence.contest_device_s(record),
+        device_s=contests.device_s(record),
         unavailable=contest.result.unavailable,
-        disturbed=evidence.contest_disturbed((record,)),
+        disturbed=contests.disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
     )

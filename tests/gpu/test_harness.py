@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import evidence
+from tools import contests
 from tools.artifacts import Record
 from tools.protocol import PROTOCOL, ContestResult
 
@@ -260,11 +260,11 @@ def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.Gp
     answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, rounds=12)
     assert answer["problem"] is None, answer
     result = ContestResult.model_validate_json(json.dumps(answer))
-    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
+    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
     record = Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json"))
-    wall = evidence.confirmation((record,), "total_time", 0.95)
-    assert wall.low > 1.0 and not evidence.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
-    assert not evidence.contest_disturbed((record,)), answer["telemetry"]
+    wall = contests.confirmation((record,), "total_time", 0.95)
+    assert wall.low > 1.0 and not contests.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
+    assert not contests.disturbed((record,)), answer["telemetry"]
 
 
 BUSY = "import torch\nx = torch.ones(1 << 26, device='cuda')\nprint('on', flush=True)\nwhile True:\n    x.add_(1)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools import evidence
+from tools import contests, evidence
 from tools.artifacts import Artifact, Failed, Passed, Record, Task, Trial, Unmeasured, Workload
 from tools.errors import HarnessError, StorageError
 from tools.protocol import (
@@ -273,16 +273,16 @@ def rounds(count: int = 20, **seconds: float) -> ContestOfWorkload:
 def test_contest_without_an_unavailable_framework_is_taken():
     found = ContestResult(workloads=(rounds(incumbent=2e-3, candidate=1e-3),), unavailable={"compile": "no compiler"}, telemetry=CALM)
     evidence.check_contest(CONTEST, found)
-    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
+    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
     kept = record("confirmation", contest)
-    assert evidence.confirmation([kept], "total_time", 0.95).low == pytest.approx(2.0)
-    assert evidence.contest_seconds(kept) == {"w": {"incumbent": 2e-3, "candidate": 1e-3}}
-    assert evidence.contest_problem(kept) is None
+    assert contests.confirmation([kept], "total_time", 0.95).low == pytest.approx(2.0)
+    assert contests.seconds(kept) == {"w": {"incumbent": 2e-3, "candidate": 1e-3}}
+    assert contests.problem(kept) is None
 
 
 def contest(attempt: int, ratios: list[float], candidate: str = "c") -> Record:
     made = ContestOfWorkload(workload="w", rounds=tuple({"incumbent": ratio * 1e-3, "candidate": 1e-3} for ratio in ratios))
-    payload = evidence.Contest(
+    payload = contests.Contest(
         candidates={"incumbent": "i", "candidate": candidate},
         attempt=attempt,
         weights={"w": 1.0},
@@ -296,15 +296,15 @@ CALMER = [1.51, 1.52, 1.53, 1.54, 1.55, 1.56, 1.57, 1.58]
 
 
 def test_confirmations_are_pooled_and_pay_for_the_second_look():
-    first = evidence.confirmation([contest(0, NOISY)], "total_time", 0.95)
+    first = contests.confirmation([contest(0, NOISY)], "total_time", 0.95)
     assert first.confidence == pytest.approx(0.975)
-    assert first.low == pytest.approx(0.7) and evidence.unsettled(first, 0.02)
-    both = evidence.confirmation([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
+    assert first.low == pytest.approx(0.7) and contests.unsettled(first, 0.02)
+    both = contests.confirmation([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
     assert both.confidence == first.confidence
-    assert 1.5 < both.low < both.estimate and not evidence.unsettled(both, 0.02)
+    assert 1.5 < both.low < both.estimate and not contests.unsettled(both, 0.02)
     # Hopeless, and settled either way: nothing more is asked.
     for ratios in ([0.8, 0.9, 1.0, 1.0, 1.0, 1.1, 1.1, 1.2], [0.5] * 8, CALMER):
-        assert not evidence.unsettled(evidence.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02)
+        assert not contests.unsettled(contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02)
 
 
 @pytest.mark.parametrize(
@@ -319,21 +319,21 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
 )
 def test_confirmations_that_are_not_one_series_prove_nothing(contests: tuple[Record, ...]):
     with pytest.raises(StorageError):
-        evidence.confirmation(contests, "total_time", 0.95)
+        contests.confirmation(contests, "total_time", 0.95)
 
 
 def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
     def kept(dirty: int, taken: float = 0.3):
         found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": dirty})
         result = ContestResult(workloads=(found,), telemetry=CALM.model_copy(update={"foreign_cpu_fraction": taken, "cores": 2}))
-        return record("confirmation", evidence.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result))
+        return record("confirmation", contests.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result))
 
-    assert not evidence.contest_disturbed(())
-    assert not evidence.contest_disturbed((kept(10),))
-    assert evidence.contest_disturbed((kept(11),))
-    assert not evidence.contest_disturbed((kept(20), kept(0)))
-    assert evidence.contest_disturbed((kept(20), kept(1)))
-    assert not evidence.contest_disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
+    assert not contests.disturbed(())
+    assert not contests.disturbed((kept(10),))
+    assert contests.disturbed((kept(11),))
+    assert not contests.disturbed((kept(20), kept(0)))
+    assert contests.disturbed((kept(20), kept(1)))
+    assert not contests.disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
 
 
 @pytest.mark.parametrize(
@@ -356,21 +356,21 @@ def launched(wall: dict[str, float], device: dict[str, float], executed: tuple[s
     """A confirmation on a device, every round alike."""
     times = ContestOfWorkload(workload="w", rounds=(wall,) * 20, device_rounds=(device,) * 20 if device else ())
     found = ContestResult(workloads=(times,), executed={"candidate": executed}, telemetry=CALM)
-    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 2.0}, result=found)
+    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 2.0}, result=found)
     return record("confirmation", contest)
 
 
 def test_the_device_confirms_only_what_launches_make_look_small():
     hidden = launched({"incumbent": 306e-6, "candidate": 303e-6}, {"incumbent": 6e-6, "candidate": 3e-6})
-    on_device = evidence.confirmed_on_device((hidden,), "total_time", 0.95, 0.02)
+    on_device = contests.confirmed_on_device((hidden,), "total_time", 0.95, 0.02)
     assert on_device is not None and on_device.low == pytest.approx(2.0)
-    assert evidence.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
-    assert evidence.contest_device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
+    assert contests.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
+    assert contests.device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
     # A long kernel's launches are no excuse for a wall clock that sees no gain.
     seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
-    assert evidence.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None
+    assert contests.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None
     on_cpu = launched({"incumbent": 2e-3, "candidate": 1e-3}, {})
-    assert evidence.confirmed_on_device((on_cpu,), "total_time", 0.95, 0.02) is None and evidence.contest_device_s(on_cpu) == {}
+    assert contests.confirmed_on_device((on_cpu,), "total_time", 0.95, 0.02) is None and contests.device_s(on_cpu) == {}
 
 
 def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Record:
@@ -381,7 +381,7 @@ def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Recor
     found = ContestResult(
         workloads=(ContestOfWorkload(workload="w", rounds=wall, device_rounds=device),), executed={"candidate": ("k",)}, telemetry=CALM
     )
-    contest = evidence.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
+    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
     return record("confirmation", contest)
 
 
@@ -401,8 +401,8 @@ def test_seconds_that_its_own_clock_saves_must_be_seen_from_outside(
 ):
     contests = (noisy(wall, device, noise),)
     for objective in ("total_time", "geomean"):
-        assert (evidence.confirmed_on_device(contests, objective, 0.95, 0.02) is not None) is confirmed
-        assert evidence.contradicted(contests, objective, 0.95) is contradicted
+        assert (contests.confirmed_on_device(contests, objective, 0.95, 0.02) is not None) is confirmed
+        assert contests.contradicted(contests, objective, 0.95) is contradicted
 
 
 @pytest.mark.parametrize(("busy", "idle", "expected"), [(0, 0, False), (None, None, False), (3, 0, True), (0, 60, True), (None, 60, True)])
@@ -411,14 +411,14 @@ def test_a_gpu_is_disturbed_by_who_computes_there_and_not_by_the_cpus_load(busy:
     telemetry = CALM.model_copy(update={"foreign_cpu_fraction": 0.9, "cores": 16, "gpu": gpu})
     found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": 11})
     result = ContestResult(workloads=(found,), telemetry=telemetry)
-    contest = evidence.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
-    assert evidence.contest_disturbed((record("confirmation", contest),)) is expected
+    contest = contests.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
+    assert contests.disturbed((record("confirmation", contest),)) is expected
 
 
 def test_what_was_not_looked_at_is_known():
     times = {"incumbent": 2e-3, "candidate": 1e-3}
-    assert evidence.unseen((launched(times, times),)) is None
-    assert evidence.unseen((launched(times, times, ("not known: no profiler",)),)) == "no profiler"
+    assert contests.unseen((launched(times, times),)) is None
+    assert contests.unseen((launched(times, times, ("not known: no profiler",)),)) == "no profiler"
 
 
 def test_times_with_launches_stand_beside_the_devices_own():

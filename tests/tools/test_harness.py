@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import evidence
+from tools import contests
 from tools.artifacts import Argument, Dims, Needs, Record, Task
 from tools.executors.local import Local
 from tools.jobs import Answer, Question, answer, harness_job
@@ -425,5 +425,5 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
         os.sched_setaffinity(0, cores)
     assert found.problem is None, found.problem
     assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
-    payload = evidence.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
-    assert evidence.contest_disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))
+    payload = contests.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
+    assert contests.disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))

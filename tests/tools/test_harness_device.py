@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tools import evidence
+from tools import contests, evidence
 from tools.artifacts import Argument, Task
 from tools.protocol import (
     RESULT,
@@ -199,7 +199,7 @@ def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> 
     hidden = {"unavailable": "RuntimeError: not with me"}
     assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (["one"], None)
     names, said = executed.look(hidden, SOURCE, lambda: broken)
-    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(evidence.UNSEEN)
+    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(contests.UNSEEN)
     names, said = executed.look(hidden, SOURCE, lambda: works)
     assert names == [] and "hid what it executes from the profiler" in str(said)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tools import evidence
+from tools import contests, evidence
 from tools.artifacts import Argument, Candidate, Failed, Finished, Job, Passed, Task, Unmeasured, Usage, Workload
 from tools.building import compiled
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
@@ -205,11 +205,11 @@ def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
 
 def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
     confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
-    assert evidence.contest_problem(confirmed) is None
-    shown = evidence.confirmation([confirmed], "total_time", 0.95)
+    assert contests.problem(confirmed) is None
+    shown = contests.confirmation([confirmed], "total_time", 0.95)
     assert shown.estimate > 2.0
     assert shown.bounded
-    table = evidence.contest_seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
+    table = contests.seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
     assert set(table) == {"small", "large"}
     assert all(set(row) == {"baseline", "best", "eager"} and min(row.values()) > 0 for row in table.values())
 
@@ -236,7 +236,7 @@ def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: 
         executor.times = disturbed
         judge = open_judge((tmp_path, executor))
         made = judge.confirmations(kernel(FASTER), kernel(NAIVE))
-        found = evidence.confirmation(made, "total_time", 0.95)
+        found = contests.confirmation(made, "total_time", 0.95)
         assert [record.payload["attempt"] for record in made] == list(range(contests))
         assert found.estimate > 2.0 and (found.low > 1.0) == shown
         ran = executor.kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tools import evidence
+from tools import contests
 from tools.artifacts import Record
 from tools.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.ranking import rank
@@ -25,13 +25,13 @@ def benchmark(*names: str) -> Record:
         rounds = tuple({name: speed[name] * size * slow * draw.lognormal(0.0, 0.3) for name in names} for slow in slowness)
         workloads.append(ContestOfWorkload(workload=workload, rounds=rounds))
     result = ContestResult(workloads=tuple(workloads), telemetry=CALM)
-    contest = evidence.Contest(candidates={n: n for n in names if n != "eager"}, attempt=0, weights=WEIGHTS, result=result)
+    contest = contests.Contest(candidates={n: n for n in names if n != "eager"}, attempt=0, weights=WEIGHTS, result=result)
     return Record(kind="benchmark", key="benchmark", payload=contest.model_dump(mode="json"))
 
 
 def test_the_medians_alone_would_contradict_the_ratio():
     record = benchmark("baseline", "best", "eager")
-    medians = evidence.contest_seconds(record)["small"]
+    medians = contests.seconds(record)["small"]
     paired = rank(record, "total_time", anchor="baseline", best="best").workloads["small"]["baseline"].against_best
     assert paired is not None
     assert abs(medians["baseline"] / medians["best"] / paired.estimate - 1) > 0.05
@@ -49,7 +49,7 @@ def test_each_quotient_of_times_is_the_ratio(objective: Objective):
             assert ratio is not None
             assert placed[name].seconds / placed["best"].seconds == pytest.approx(ratio.estimate, rel=1e-9)
             assert ratio.low < ratio.estimate < ratio.high
-    medians = evidence.contest_seconds(record)
+    medians = contests.seconds(record)
     for workload, placed in ranked.workloads.items():
         assert placed["baseline"].seconds == pytest.approx(medians[workload]["baseline"])
 

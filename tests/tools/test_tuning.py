@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools import evidence
+from tools import contests
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.executors.local import Local
 from tools.judge import Judge, Policy
@@ -126,7 +126,7 @@ def test_the_objective_is_the_devices_own_where_it_says_it() -> None:
         workloads = tuple(
             ContestOfWorkload(workload=name, rounds=(rounds,) * 3, device_rounds=(device,) * 3 if device else ()) for name in ("u", "v")
         )
-        contest = evidence.Contest(
+        contest = contests.Contest(
             candidates={"a": "1", "b": "2"},
             attempt=0,
             weights={"u": 1.0, "v": 3.0},
