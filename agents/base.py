@@ -37,13 +37,21 @@ class Agent:
     """One role. A reply is looked up by the hash of its request first, so that a crash never asks (or pays) twice."""
 
     def __init__(
-        self, role: RoleName, model: Model, records: Records, emit: Callable[[str, Mapping[str, str]], None], ledger: Ledger | None = None
+        self,
+        role: RoleName,
+        model: Model,
+        records: Records,
+        emit: Callable[[str, Mapping[str, str]], None],
+        ledger: Ledger | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> None:
+        """`begin`: called before each exchange, raises where none shall begin."""
         self.role = role
         self.model = model
         self.records = records
         self.emit = emit
         self.ledger = ledger or Ledger(records)
+        self.begin = begin
 
     def ask(
         self,
@@ -120,6 +128,8 @@ class Agent:
         record = self.records.find(asked)
         fresh = record is None
         if record is None:
+            if self.begin is not None:
+                self.begin()
             with self.ledger.reserved(self.role, self.model, request) as begun:
                 reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}), begun)
                 record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
@@ -188,7 +198,8 @@ class Agent:
         took = total([record])
         details = {"role": self.role, "state": "finished", "record": record.id, "s": f"{took.seconds:.2f}"}
         if took.paid:
-            details |= {"tokens": "unknown" if took.unseen else str(took.tokens), "cost": took.cost(), "spent": str(self.ledger.spent())}
+            tokens = "unknown" if took.unseen else str(took.tokens)
+            details |= {"tokens": tokens, "cost": took.cost(), **self.ledger.spent().told()}
         self.emit("exchange", details)
 
 

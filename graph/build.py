@@ -66,6 +66,7 @@ def _timed(name: str, work: Node) -> Any:
 
     def node(state: State | Branch, runtime: Runtime[Services]) -> State:
         services = runtime.context
+        services.executor.begin()
         iteration = str(state.get("iteration", 0))
         services.emit("node", {"node": name, "state": "started", "iteration": iteration})
         # This one opens the iteration that comes after the one in the state.
@@ -82,7 +83,7 @@ def _timed(name: str, work: Node) -> Any:
         # A node that gives its iteration back (`plan` with nothing left) has still worked for that one.
         worked_for = str(max(int(iteration), update.get("iteration", 0)))
         spent = services.ledger.spent()
-        paid = {"spent": str(spent)} if spent.paid else {}
+        paid = spent.told() if spent.paid else {}
         services.emit("node", {**details, "iteration": worked_for, "summary": summary, **paid})
         return update
 

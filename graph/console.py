@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from graph.events import Event
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
-STYLES = {"accept": "green", "passed": "green", "failed": "red", "reject": "yellow", "inconclusive": "yellow", "infra_error": "red"}
 
 
 def line(event: Event) -> str | None:
@@ -25,6 +17,11 @@ def line(event: Event) -> str | None:
         return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "verdict":
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
+    if event.kind == "interrupt":
+        return (
+            "stopping: what is being measured or asked comes to its end first, nothing else begins; Ctrl-C again stops at once; "
+            f"`python -m graph resume {details['workspace']}` goes on where it stopped"
+        )
     return None
 
 
@@ -36,51 +33,12 @@ def _iteration(details: Mapping[str, str]) -> str:
 class Plain:
     """One plain line each, for pipes and logs."""
 
-    def __init__(self, out: Callable[[str], None]) -> None:
+    def __init__(self, out: Callable[[str], None], only: str | None = None) -> None:
+        """`only`: events of this kind alone."""
         self.out = out
+        self.only = only
 
     def __call__(self, event: Event) -> None:
-        text = line(event)
+        text = line(event) if self.only in (None, event.kind) else None
         if text is not None:
             self.out(text.rstrip())
-
-
-class Live:
-    """Finished lines scroll; below them one live line says what is going on. For terminals."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.status: Status = console.status("starting", spinner="dots")
-        self.doing = "starting"
-        self.spent = ""
-
-    def __enter__(self) -> Live:
-        self.status.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.status.stop()
-
-    def __call__(self, event: Event) -> None:
-        from rich.text import Text
-
-        text = line(event)
-        if text is not None:
-            style = next((style for word, style in STYLES.items() if word in text), None)
-            self.console.print(text.rstrip(), style=style, highlight=False, markup=False, soft_wrap=True)
-        self.doing = self._running(event) or self.doing
-        self.spent = event.details.get("spent", self.spent)
-        # Plain text: brackets in it are no markup.
-        self.status.update(Text(f"{self.doing}  [{self.spent}]" if self.spent else self.doing))
-
-    @staticmethod
-    def _running(event: Event) -> str | None:
-        details = event.details
-        if event.kind == "node" and details.get("state") == "started":
-            iteration = _iteration(details)
-            return f"v{iteration} {details['node']}" if iteration else details["node"]
-        if event.kind == "exchange" and details.get("state") == "started":
-            return f"asking the {details['role']}"
-        if event.kind == "judge":
-            return f"judging {details.get('candidate', '')}: {details.get('stage', '')}"
-        return None

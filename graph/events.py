@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from graph.metering import TICK_S
-from tools.artifacts import Artifact
+from tools.artifacts import Artifact, Interval
 from tools.records import unwritable
 
 
@@ -17,10 +17,11 @@ class Event(Artifact):
     """Something that happened, with flat details."""
 
     kind: str
-    """start, node, candidate, job, exchange, judge, commit, verdict, stop."""
+    """start, caps, node, headroom, drafted, judge, candidate, ablated, verdict, job, exchange, tool, record, commit, interrupt, stop."""
     seconds: float
     """Unix time."""
     details: dict[str, str]
+    """Each id and each figure under a name of its own, figures as `float` reads them; what was not collected is left out."""
 
 
 Observer = Callable[[Event], None]
@@ -57,6 +58,19 @@ def read(path: Path) -> tuple[Event, ...]:
         except ValueError:
             continue
     return tuple(events)
+
+
+def figures(**found: float | None) -> dict[str, str]:
+    """Figures as details of an event."""
+    return {name: f"{value:.10g}" for name, value in found.items() if value is not None}
+
+
+def interval(speedup: Interval | None) -> dict[str, str]:
+    """An interval as details of an event; an end that too few samples left open is not collected."""
+    if speedup is None:
+        return {}
+    ends = {"low": speedup.low, "high": speedup.high} if speedup.bounded else {}
+    return figures(speedup=speedup.estimate, **ends)
 
 
 def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:

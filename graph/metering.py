@@ -80,6 +80,25 @@ class Metered(Executor):
         """Job under way -> its kind of device, and the seconds that are set aside for it."""
         self._numbers = itertools.count()
         self._settled = threading.Condition()
+        self.stopping = threading.Event()
+        """Set by Ctrl-C: what is under way comes to its end, and nothing more begins."""
+        self._abandoned = threading.Event()
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """KeyboardInterrupt when nothing more shall begin."""
+        if self.stopping.is_set():
+            raise KeyboardInterrupt
+
+    def abandon(self) -> None:
+        """End the jobs that run, whose results are lost; to be called from a signal handler, so it does not wait."""
+        self._abandoned.set()
+        threading.Thread(target=self._end_all, daemon=True).start()
+
+    def _end_all(self) -> None:
+        # Again until no job is left: a warm server that dies is started once more before its job is given up.
+        while not self._ended.wait(0.1):
+            self.inner.close()
 
     def seconds(self, device: str) -> float:
         """That the jobs of the run which have ended took on a kind of device."""
@@ -105,6 +124,7 @@ class Metered(Executor):
         a job that does not fit beside them waits for them to settle. BudgetError when nothing is left, or when the job did not end within
         what was: nothing that it left counts then, for or against what it ran. The cap is passed by no more than ending a process takes.
         """
+        self.begin()
         number, held = self._set_aside(job, cap)
         cut = held < job.limits.wall_s
         given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if cut else job
@@ -135,12 +155,16 @@ class Metered(Executor):
                 self._settled.notify_all()
             # The job's time as the orchestrator saw it has waiting for the device in it.
             self.emit("job", {**named, "state": "finished", "used": f"{used:.4f}", "s": f"{elapsed:.4f}"})
+            if self._abandoned.is_set():
+                # Whatever it left says nothing about the kernel.
+                raise KeyboardInterrupt
 
     def _set_aside(self, job: Job, cap: float | None) -> tuple[int, float]:
         device, wanted = job.needs.device, job.limits.wall_s
         with self._settled:
             while cap is not None and self._others(device) and self._spent[device] + sum(self._others(device)) + wanted > cap:
                 self._settled.wait()
+                self.begin()
             if cap is not None:
                 left = cap - self._spent[device] - sum(self._others(device))
                 if left <= 0:
@@ -157,6 +181,7 @@ class Metered(Executor):
         return BudgetError(f"budget.device_s: {cap:.0f} s are spent; a job that may take {job.limits.wall_s:.0f} s was cut short")
 
     def close(self) -> None:
+        self._ended.set()
         self.inner.close()
 
 

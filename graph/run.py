@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import shutil
 import signal
 import sqlite3
@@ -205,7 +206,7 @@ def assemble(
     records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
-    agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root)
+    agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root, executor.begin)
     handlers = () if reading else opened_handlers(settings.handlers, loaded.task.baseline, loaded.task.language)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
@@ -252,7 +253,6 @@ def assemble(
         rules=rules.load(),
         environment=environment.id,
         emit=events.emit,
-        stopping=threading.Event(),
         ask=ask,
     )
 
@@ -301,20 +301,34 @@ def _kept(workspace: Workspace) -> Iterator[None]:
 
 @contextmanager
 def _stoppable(services: Services) -> Iterator[None]:
-    """Ctrl-C also reaches the candidates that wait for their turn, which LangGraph would judge to the last before it stops."""
+    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost; another ends it."""
+    executor = services.executor
+    # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a write.
+    pressed: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def stop(_number: int, _frame: object) -> None:
-        services.stopping.set()
-        raise KeyboardInterrupt
+        if executor.stopping.is_set():
+            executor.abandon()
+            raise KeyboardInterrupt
+        executor.stopping.set()
+        pressed.put(True)
+
+    def tell() -> None:
+        if pressed.get():
+            services.emit("interrupt", {"workspace": str(services.workspace.root)})
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
     before = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        pressed.put(False)
+        teller.join()
 
 
 def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
@@ -332,6 +346,10 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     if known.values and not known.tasks:
         return cast(State, known.values)
     services.workspace.awaits(None)
+    caps = event_log.figures(**services.settings.budget.whole())
+    spent = services.ledger.spent()
+    paid = spent.told() if spent.paid else {}
+    services.emit("caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **paid})
     _make_ready(services)
     begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +66,6 @@ class Services:
     environment: str
     """Record id."""
     emit: Emit
-    stopping: threading.Event
-    """Set by Ctrl-C: whatever has not begun does not begin."""
     ask: Ask | None = None
     """Puts a question to whoever sits at the terminal; None: nobody does."""
 
@@ -122,6 +119,13 @@ class Services:
         self.keep("candidate", candidate, id=candidate.id)
         self.keep("candidate", candidate, id=candidate.id, iteration=iteration)
         return candidate.id
+
+    def keep_drafted(self, candidate: Candidate, iteration: int, without: str | None = None) -> str:
+        """The same for one that is about to be judged; `without`: it is the champion without that method."""
+        ablation = {"without": without} if without else {}
+        made = {"methods": " ".join(candidate.methods), "knobs": " ".join(f"{name}={value}" for name, value in candidate.knobs.items())}
+        self.emit("drafted", {"candidate": candidate.id, "iteration": str(iteration), **made, **ablation})
+        return self.keep_candidate(candidate, iteration)
 
     def candidate(self, identity: str, iteration: int | None = None) -> Candidate:
         """The stored candidate. `iteration`: with the methods, knobs and parent that it had there, for equal code may be made twice."""
@@ -199,16 +203,23 @@ def open_ledger(settings: Settings, records: Records) -> Ledger:
     return Ledger(records, settings.budget, {**prices.published(), **settings.prices})
 
 
-def open_agents(settings: Settings, records: Records, emit: Emit, ledger: Ledger, folder: Path | None = None) -> dict[RoleName, Agent]:
+def open_agents(
+    settings: Settings,
+    records: Records,
+    emit: Emit,
+    ledger: Ledger,
+    folder: Path | None = None,
+    begin: Callable[[], None] | None = None,
+) -> dict[RoleName, Agent]:
     """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price.
 
-    `folder`: of the workspace, for models that keep files there.
+    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, raises where none shall begin.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}
     for role in roles:
         entry = role if role in settings.models else "default"
-        agents[role] = Agent(role, open_model(role, settings.model_for(role), folder, entry=entry), records, emit, ledger)
+        agents[role] = Agent(role, open_model(role, settings.model_for(role), folder, entry=entry), records, emit, ledger, begin)
     for role, agent in agents.items():
         ledger.check(role, agent.model)
     return agents

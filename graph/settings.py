@@ -98,6 +98,10 @@ class Budget(Caps):
             found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
         return found
 
+    def whole(self) -> dict[str, float | None]:
+        """The caps of the whole run; None: no cap."""
+        return {"wall_s": self.wall_s, "device_s": self.device_s, "usd": self.usd, "tokens": self.tokens}
+
     def reached(self, wall_s: float, device_s: float) -> str | None:
         """The cap on time that is reached, in one sentence."""
         for name, spent, cap in (("wall_s", wall_s, self.wall_s), ("device_s", device_s, self.device_s)):

@@ -139,6 +139,7 @@ class Judge:
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
         the larger of `min_effect` and `noise_floor`. `iteration` only labels the events: equal questions share their records.
         """
+        self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)
         if refused is not None:
             return refused
@@ -155,7 +156,7 @@ class Judge:
         confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
         timings: list[Record] = []
         for batch in range(self.policy.batches):
-            self._say(candidate, f"timing {batch + 1}", iteration)
+            self._say(candidate, "timing", iteration, batch, self.policy.batches)
             timings.append(self.timing(candidate, incumbent, baseline, batch))
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
@@ -307,10 +308,11 @@ class Judge:
         rounds = max(self.policy.confirm_rounds, self.policy.least_confirm_rounds(len(self.task.workloads)))
         return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
 
-    def confirmations(self, candidate: Candidate, incumbent: Candidate) -> tuple[Record, ...]:
+    def confirmations(self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0) -> tuple[Record, ...]:
         """The confirmations of one candidate, for `contests.confirmation`: another one while noise hides the gain, as in timing."""
         made: list[Record] = []
         while len(made) < contests.CONFIRMATIONS:
+            self._say(candidate, "confirmation", iteration, len(made), contests.CONFIRMATIONS)
             made.append(self.confirm(candidate, incumbent, attempt=len(made)))
             if contests.problem(made[-1]) is not None:
                 break
@@ -475,5 +477,7 @@ class Judge:
     def _hidden_digests(self) -> dict[str, str]:
         return {w.name: cases.secret_digest(self.secret, sorted(w.dims.items()))[:16] for w in self.hidden}
 
-    def _say(self, candidate: Candidate, stage: str, iteration: int) -> None:
-        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration)})
+    def _say(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
+        """`batch`, from 0, of `batches` at most."""
+        counted = {"batch": str(batch + 1), "batches": str(batches)} if batches > 1 else {}
+        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration), **counted})

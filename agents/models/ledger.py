@@ -92,6 +92,11 @@ class Spent(Artifact):
             return f"tokens unknown, {self.cost()}"
         return f"{self.tokens:,} tokens{' and more' if self.unseen else ''}, {self.cost()}"
 
+    def told(self) -> dict[str, str]:
+        """As details of an event: the line, and its figures (`spent_usd` is a lower bound where the cost of something is unknown)."""
+        unknown = {"spent_unknown": self.unknown[0]} if self.unknown else {}
+        return {"spent": str(self), "spent_tokens": str(self.tokens), "spent_usd": f"{self.usd:.6f}", **unknown}
+
 
 @dataclass(frozen=True, eq=False)
 class Held:

@@ -79,7 +79,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         candidate = services.candidate(champion)
         veto = _review(candidate, incumbent, services)
         try:
-            confirmed = _confirmed(candidate, incumbent, services)
+            confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
         except BudgetError as error:
             # Nothing is accepted unconfirmed.
             unconfirmed = str(error)
@@ -120,10 +120,10 @@ def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial
     return evidence.timing_failure(calibration, trial.records if trial else ()) or trial
 
 
-def _confirmed(candidate: Candidate, incumbent: Candidate, services: Services) -> tuple[Record, ...]:
+def _confirmed(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
     """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for both."""
     services.capped_judge.calibrate(candidate)
-    return services.capped_judge.confirmations(candidate, incumbent)
+    return services.capped_judge.confirmations(candidate, incumbent, iteration=iteration)
 
 
 def _weighed_trial(state: State, services: Services) -> Trial | None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from agents import coder
 from agents.artifacts import Plan
+from graph import events
 from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
 from graph.nodes.closing import close
 from graph.nodes.propose import coder_brief, trials
@@ -23,8 +24,6 @@ JUDGE_ATTEMPTS = 2
 
 def judge(branch: Branch, services: Services) -> State:
     """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
-    if services.stopping.is_set():
-        raise KeyboardInterrupt
     candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial: Trial
     try:
@@ -38,7 +37,7 @@ def judge(branch: Branch, services: Services) -> State:
     )
     # What was found before a kill stays.
     trial = Judged.model_validate(record.payload).trial
-    services.emit("candidate", {"candidate": candidate.id, "outcome": trial.kind, "summary": describe(trial, candidate)})
+    services.emit("candidate", {**_told(trial, branch["iteration"]), "summary": describe(trial, candidate)})
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
 
 
@@ -59,6 +58,14 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
             if attempt == JUDGE_ATTEMPTS:
                 return Unmeasured(candidate=candidate.id, reason=str(error))
     raise AssertionError("unreachable")
+
+
+def _told(trial: Trial, iteration: int) -> dict[str, str]:
+    """A trial as details of an event."""
+    told = {"candidate": trial.candidate, "iteration": str(iteration), "outcome": trial.kind}
+    if isinstance(trial, Passed):
+        return {**told, **events.interval(trial.speedup)}
+    return {**told, "reason": trial.reason, **({"stage": trial.stage} if isinstance(trial, Failed) else {})}
 
 
 def describe(trial: Trial, candidate: Candidate) -> str:
@@ -128,7 +135,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
     simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix, bench)
     if simplified is None:
         return None
-    services.keep_candidate(simplified, state["iteration"])
+    services.keep_drafted(simplified, state["iteration"], without=method)
     branch = Branch(
         iteration=state["iteration"],
         candidate=simplified.id,
@@ -138,6 +145,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
         noise_floor=state["noise_floor"],
     )
     trial = _measured(simplified, branch, services)
+    services.emit("ablated", _told(trial, state["iteration"]))
     judged = Judged(iteration=state["iteration"], trial=trial, purpose="ablation")
     services.keep("ablation", judged, iteration=state["iteration"], champion=champion.id, method=method)
     return trial
@@ -185,8 +193,10 @@ def gate(state: State, services: Services) -> State:
     verdict = closed.verdict
     # The reasons in full are in the commit; the last one is the one that decided.
     said = f"{ratio(verdict.speedup)} of v{state['iteration'] - 1}" if verdict.outcome == "accept" else verdict.reasons[-1]
-    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said})
     accepted = verdict.outcome == "accept"
+    at_least = state.get("speedup", 1.0) * verdict.speedup.low if accepted and verdict.speedup else None
+    told = {"candidate": verdict.candidate or "", **events.interval(verdict.speedup), **events.figures(at_least=at_least)}
+    services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told})
     update = State(
         verdict=closed.record, outcome=verdict.outcome, stale=0 if accepted else state.get("stale", 0) + 1, summary=closed.commit[:12]
     )

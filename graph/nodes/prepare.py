@@ -6,7 +6,7 @@ import math
 
 from agents import profiler_analyst
 from agents.artifacts import Analysis, AnalystBrief
-from graph import cited, unknown
+from graph import cited, events, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
 from graph.report.referred import Figures, figures
@@ -121,6 +121,9 @@ def profile(state: State, services: Services) -> State:
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
+    room = found.headroom
+    gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
+    services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck, **gaps})
     routes = Routes(services.settings)
     over = services.over_budget()
     stop = routes.good_enough({**state, **update}) or routes.exhausted(state, over)

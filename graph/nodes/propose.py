@@ -102,7 +102,7 @@ def write(state: State, services: Services) -> State:
     known = {judged.trial.candidate: services.candidate(judged.trial.candidate) for judged in trials(state, services)}
     bench = services.workbench(state["incumbent"], state["baseline"], known)
     drafts = [
-        services.keep_candidate(candidate, state["iteration"])
+        services.keep_drafted(candidate, state["iteration"])
         for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix, bench)
         if candidate.id not in known
     ]

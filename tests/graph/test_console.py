@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-from rich.console import Console
-
 from agents.models.ledger import Ledger
 from graph.build import _timed
-from graph.console import Live, Plain
+from graph.console import Plain
 from graph.events import Event, Events, read
-from graph.services import Services
+from graph.services import Metered, Services
 from graph.state import State
-from tools.records import Records
+from tools.executors.local import Local
+from tools.records import Blobs, Records
 
 
 def event(kind: str, **details: str) -> Event:
@@ -37,13 +34,12 @@ def test_plain_lines() -> None:
     assert "0123456789ab" in lines[1] and "2.00x" in lines[1]
 
 
-@pytest.mark.parametrize("width", [80, 200])
-def test_live_lines_survive_narrow_and_wide_terminals(width: int) -> None:
-    out = io.StringIO()
-    with Live(Console(file=out, width=width, force_terminal=True)) as live:
-        for one in (STARTED, FINISHED, CANDIDATE):
-            live(one)
-    assert "memory-bound" in out.getvalue() and "v1 profile" in out.getvalue()
+def test_quiet_still_says_what_ctrl_c_does() -> None:
+    lines: list[str] = []
+    quiet = Plain(lines.append, only="interrupt")
+    for one in (STARTED, FINISHED, CANDIDATE, event("interrupt", workspace="workspaces/softmax")):
+        quiet(one)
+    assert len(lines) == 1 and "`python -m graph resume workspaces/softmax`" in lines[0]
 
 
 def test_iterations_never_go_backwards(tmp_path: Path) -> None:
@@ -56,7 +52,10 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         return State(summary="done")
 
     lines: list[str] = []
-    told = SimpleNamespace(emit=lambda kind, details: Plain(lines.append)(event(kind, **details)), ledger=Ledger(Records(tmp_path)))
+    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, {})
+    told = SimpleNamespace(
+        emit=lambda kind, details: Plain(lines.append)(event(kind, **details)), ledger=Ledger(Records(tmp_path)), executor=executor
+    )
     for name, work, iteration in (("plan", plan, 2), ("finalise", finalise, 1)):
         _timed(name, work)(State(iteration=iteration), SimpleNamespace(context=told))
     assert [line.split()[:2] for line in lines] == [["2", "plan"], ["finalise", "0.00"]]
