@@ -9,7 +9,8 @@ from agents.models.ledger import Ledger
 from graph.build import _timed
 from graph.console import Plain
 from graph.events import Event, Events, read
-from graph.services import Metered, Services
+from graph.metering import Metered
+from graph.services import Services
 from graph.state import State
 from tools.executors.local import Local
 from tools.records import Blobs, Records
@@ -52,7 +53,7 @@ def test_iterations_never_go_backwards(tmp_path: Path) -> None:
         return State(summary="done")
 
     lines: list[str] = []
-    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, {})
+    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {})
     told = SimpleNamespace(
         emit=lambda kind, details: Plain(lines.append)(event(kind, **details)), ledger=Ledger(Records(tmp_path)), executor=executor
     )

@@ -17,7 +17,7 @@ from graph.board import Board
 from graph.console import line
 from graph.events import Event, read
 from graph.live import Live, view
-from graph.services import Metered
+from graph.metering import Metered
 from tests.graph.conftest import ROOT
 from tests.graph.terminal import Terminal
 from tests.graph.test_cli import wait_until_alone
@@ -220,7 +220,7 @@ def test_a_run_taken_up_shows_what_it_came_to() -> None:
 
 
 def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path) -> None:
-    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, {})
+    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {})
     job = Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=600.0))
     ended: list[type[BaseException]] = []
 

@@ -230,14 +230,14 @@ class Disturbed(Counting):
         return finished.model_copy(update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}})
 
 
-@pytest.mark.parametrize(("disturbed", "contests", "shown"), [(0, 1, True), (1, 2, True), (2, 2, False)])
-def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: int, contests: int, shown: bool):
+@pytest.mark.parametrize(("disturbed", "looks", "shown"), [(0, 1, True), (1, 2, True), (2, 2, False)])
+def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: int, looks: int, shown: bool):
     with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
         executor.times = disturbed
         judge = open_judge((tmp_path, executor))
         made = judge.confirmations(kernel(FASTER), kernel(NAIVE))
         found = contests.confirmation(made, "total_time", 0.95)
-        assert [record.payload["attempt"] for record in made] == list(range(contests))
+        assert [record.payload["attempt"] for record in made] == list(range(looks))
         assert found.estimate > 2.0 and (found.low > 1.0) == shown
         ran = executor.kinds
         assert judge.confirmations(kernel(FASTER), kernel(NAIVE)) == made and executor.kinds == ran
