@@ -8,6 +8,7 @@ from pydantic import Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage, Signal
 from tools.artifacts import Artifact, Axis, Finding, Headroom, Interval, Quantity, Remark, Spec, Task
+from tools.protocol import Trace
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 
@@ -235,6 +236,15 @@ class CoderBrief(Artifact):
     """As in AnalystBrief."""
     hints: tuple[str, ...] = ()
     """What the handlers of the kernel's shape say, in words of ours."""
+    traces: tuple[Trace, ...] = ()
+    """For the first version, which is written from the reference: its operations, for those who do not read Python."""
+    untraced: str = ""
+    """Why there are none then."""
+
+    @property
+    def first(self) -> bool:
+        """Whether v0 is owed: there is no source yet, and nothing is planned."""
+        return not self.source and not self.plan.methods
 
 
 class GatekeeperBrief(Artifact):

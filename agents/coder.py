@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from agents import draft_faults
-from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.artifacts import CoderBrief, Draft, Drafts, Plan
 from agents.base import Agent
 from agents.coder_tools import CoderTools
 from agents.handlers.base import Handler, mended, opened
 from agents.workbench import Workbench, candidate, told
-from tools.artifacts import Candidate, Failed, Unmeasured
-from tools.errors import BudgetError, InfrastructureError, StorageError
+from tools.artifacts import Candidate, Failed, Task, Unmeasured
+from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
+from tools.protocol import Trace
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
@@ -42,6 +43,21 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
         asked = _mending(brief, failed.values(), missing)
     last = [one for one, _ in broken.values()]
     return tuple(sound.values() or last[-wanted:])[:wanted]
+
+
+def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
+    """v0 of a task without a kernel, from its reference; `failures`: what was wrong with earlier tries, for those who can mend it.
+
+    SettingsError, in one sentence, where the coder writes none.
+    """
+    plan = Plan(methods=(), variants=1, reason="There is no kernel yet.")
+    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
+    answer = agent.ask(brief, Drafts, partial(faults, brief=brief))
+    made = next(iter(_distinct(answer, brief, "", suffix).values()), None)
+    if made is None:
+        why = next(iter(answer.skipped.values()), "the coder gave no usable draft; give a kernel").rstrip(".")
+        raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {why}")
+    return made.model_copy(update={"parent": None})
 
 
 def ablate(

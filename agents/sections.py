@@ -263,7 +263,7 @@ def attempts(brief: Brief, most: int | None) -> Content | None:
 
 def plan(brief: Brief, most: int | None) -> Content | None:
     """The coder's plan."""
-    if not isinstance(brief, CoderBrief):
+    if not isinstance(brief, CoderBrief) or brief.first:
         return None
     return Content(tuple(map(_planned, brief.plan.methods)), {"count": len(brief.plan.methods)})
 
@@ -322,7 +322,12 @@ def iteration(brief: Brief, most: int | None) -> Content:
         budget = dict(sorted(brief.budget.items()))
         return Content(values={"methods": brief.methods_per_iteration, "variants": brief.variants, "budget": budget})
     if isinstance(brief, CoderBrief):
-        values = {"variants": brief.plan.variants, "failures": len(brief.failures), "without": brief.without is not None}
+        values = {
+            "variants": brief.plan.variants,
+            "failures": len(brief.failures),
+            "without": brief.without is not None,
+            "first": brief.first,
+        }
         if brief.without is None:
             return Content(values=values)
         knobs = " ".join(f"{name}={value}" for name, value in sorted(brief.champion_knobs.items()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from agents import coder
 from agents.handlers.base import applying, hints, opened
-from graph import room
+from graph import first, room
 from graph.estimate import ASSUMED, estimate
 from graph.report.render import render
 from graph.run import load_task
@@ -35,7 +36,13 @@ def check(settings: Settings) -> str:
             handlers = opened(settings.handlers, task.baseline, task.language)
             agents = open_agents(settings, records, lambda kind, details: None, ledger)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-            compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
+            writer = agents["coder"].model
+            if task.baseline is None and writer.reads == "brief":
+                # Free and always the same, so that a refusal need not wait for the run.
+                made = coder.first(agents["coder"], task, loaded.traces, loaded.untraced, language.suffix)
+                task = first.with_kernel(loaded, made, agents["coder"]).task
+            if task.baseline is not None:
+                compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
             checked = None
             absent = lacking(executor.devices(), language.device)
             if task.baseline and absent:
@@ -60,4 +67,5 @@ def check(settings: Settings) -> str:
                 checked=checked,
                 absent=lacking_of(settings, absent) if absent else None,
                 entry=language.entry,
+                unwritten=writer.provider if task.baseline is None else "",
             )

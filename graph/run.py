@@ -15,6 +15,7 @@ from typing import Literal, cast
 
 from agents.handlers.base import opened as opened_handlers
 from graph import events as event_log
+from graph import first
 from graph import workspace as workspaces
 from graph.artifacts import NotMeasured
 from graph.events import Events, Observer
@@ -71,17 +72,18 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
                 return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
             room.refuse(settings, loaded.task, services.guide, services.agents)
-            _keep(workspace, "loaded" if loaded.variants else "task", loaded)
+            settled = loaded.task.baseline is not None and not loaded.variants
+            _keep(workspace, "task" if settled else "loaded", loaded)
         except BaseException:
             # Without the task's record there is nothing that could be resumed.
             stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
             raise
-        return drive(_tuned(services, loaded, events) if loaded.variants else services), workspace.root
+        return drive(services if settled else _settled(services, loaded, events)), workspace.root
     raise AssertionError("unreachable")
 
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
-    """Put the task on record: as "loaded" while its variants are to be compared, as "task" for good."""
+    """Put the task on record: as "loaded" while its v0 is to be written or its variants are to be compared, as "task" for good."""
     from tools import task as tasks
 
     if name == "task":
@@ -89,12 +91,12 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
     workspace.records.add(Record(kind="task", key=key(name), payload=loaded.model_dump(mode="json")))
 
 
-def _tuned(services: Services, loaded: Loaded, events: Events) -> Services:
-    """The services of the task with its fastest variant; a comparison that was cut short goes on from its records."""
+def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
+    """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
     from tools import tuning
 
     with _kept(services.workspace):
-        loaded = tuning.tuned(loaded, services.judge)
+        loaded = first.written(loaded, services) if loaded.task.baseline is None else tuning.tuned(loaded, services.judge)
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
     return services
@@ -135,7 +137,7 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
     """Take up a run where it stopped; a finished one returns its state at once."""
     with _reopened(path, observers, ask) as (services, loaded, events):
         if services.records.find(key("task")) is None:
-            services = _tuned(services, loaded, events)
+            services = _settled(services, loaded, events)
         reconcile(services)
         return drive(services), services.workspace.root
 
@@ -156,7 +158,7 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
     """The services of an existing workspace, locked until the block ends; `reading`: nothing is measured, its device may be elsewhere."""
     with _reopened(path, observers, None, reading=reading) as (services, _, _):
         if services.records.find(key("task")) is None:
-            raise WorkspaceError(f"{path}: the run was stopped while it compared configs; `python -m graph resume {path}` goes on")
+            raise WorkspaceError(f"{path}: the run was stopped before its v0 was settled; `python -m graph resume {path}` goes on")
         yield services
 
 

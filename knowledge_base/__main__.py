@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 from collections import Counter
@@ -30,6 +31,34 @@ def query(arguments: argparse.Namespace) -> int:
     for passage in found if not arguments.json else ():
         print(f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}")
         print(f"    {passage.kind}, score {passage.score:.2f}: {passage.why}")
+    return 0 if found else 1
+
+
+def pages(arguments: argparse.Namespace) -> int:
+    """Skill and method pages that answer rules of the profile."""
+    from tools import rules
+
+    known = {rule.id for rule in rules.load()}
+    unknown = [name for name in arguments.rules if name not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], sorted(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`python -m tools diagnose` names those of a kernel"
+        raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
+    wiki = Wiki.open(arguments.wiki).guide()
+    found = [
+        (rule, page)
+        for rule in dict.fromkeys(arguments.rules)
+        for page in sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
+        if rule in page.head.rules and (not arguments.language or not page.head.languages or arguments.language in page.head.languages)
+    ]
+    if arguments.json:
+        print(
+            json.dumps(
+                [{"rule": r, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path} for r, p in found], indent=1
+            )
+        )
+    for rule, page in found if not arguments.json else ():
+        print(f"{rule}: {page.head.type} {page.head.id}: {page.head.title}  <gpu-wiki>/{page.path}:{page.body_line}")
     return 0 if found else 1
 
 
@@ -121,6 +150,11 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--kind", help="only pages of this type: hardware, method, skill, guide, operator, meta")
     verb.add_argument("--language", help="only pages about this kernel language, or about all")
     verb.set_defaults(run=query)
+
+    verb = verbs.add_parser("pages", parents=[wiki, out], help="pages that answer findings of a profile", description=pages.__doc__)
+    verb.add_argument("rules", nargs="+", metavar="RULE", help="such as loop_not_vectorised")
+    verb.add_argument("--language", help="only pages about this kernel language, or about all")
+    verb.set_defaults(run=pages)
 
     verb = verbs.add_parser("spec", parents=[wiki, out], help="look one hardware number up, with its citation", description=spec.__doc__)
     verb.add_argument("product", help="such as H200")

@@ -10,7 +10,7 @@ import json
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from tools.errors import InfrastructureError, SettingsError
 
 if TYPE_CHECKING:
-    from tools.artifacts import Candidate, Record, Roof
+    from tools.artifacts import Candidate, Profile, Record, Roof
+    from tools.diagnosis import Roofline
     from tools.executors.base import Executor
     from tools.judge import Judge
     from tools.languages.base import Language
@@ -62,8 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)")
     profile.set_defaults(run=_profile)
 
-    roofline = _verb(verbs, "roofline", "time the kernel and place each workload under the measured roofs, as JSON")
+    roofline = _verb(verbs, "roofline", "time the kernel and place each workload under the measured roofs")
+    roofline.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     roofline.set_defaults(run=_roofline)
+
+    diagnose = _verb(verbs, "diagnose", "why is the kernel slow? times, roofline, findings and the compiler's remarks; changes nothing")
+    diagnose.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    diagnose.set_defaults(run=_diagnose)
 
     judge = _verb(verbs, "judge", "judge one candidate file against the task's kernel; prints the trial as JSON")
     judge.add_argument("--candidate", type=Path, required=True, metavar="FILE", help="the candidate kernel")
@@ -82,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
     verb = verbs.add_parser(name, help=text, description=text)
-    verb.add_argument("--task", type=Path, metavar="FOLDER", help="task folder with reference.py and kernel.<ext>")
+    verb.add_argument("folder", nargs="?", type=Path, metavar="TASK", help="task folder with reference.py and kernel.<ext>")
+    verb.add_argument("--task", type=Path, metavar="FOLDER", help="the same")
     verb.add_argument("--kernel", type=Path, metavar="FILE", help="kernel file, with --ref, instead of --task")
     verb.add_argument("--ref", type=Path, metavar="FILE", help="its reference.py")
     verb.add_argument("--dims", nargs="+", default=[], metavar="N=1024", help="sizes and scalars; several workloads apart by ';'")
@@ -111,12 +118,15 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[Executor, Records]]:
 def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -> Loaded:
     from tools import task
 
-    if options.task is not None:
+    if options.task is not None and options.folder is not None:
+        raise SettingsError(f"--task {options.task} and {options.folder} are two task folders; give one")
+    folder = options.task or options.folder
+    if folder is not None:
         if options.kernel or options.ref:
             raise SettingsError("--task and --kernel exclude each other; give a folder, or two files")
-        return task.load_folder(options.task, executor, records.blobs)
+        return task.load_folder(folder, executor, records.blobs)
     if options.kernel is None or options.ref is None:
-        raise SettingsError("no task is given; use --task FOLDER, or --kernel FILE with --ref FILE and --dims")
+        raise SettingsError("no task is given; name its folder, or use --kernel FILE with --ref FILE and --dims")
     return task.load_files(options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size)
 
 
@@ -131,7 +141,10 @@ def _kernel(loaded: Loaded, language: Language) -> Candidate:
     from tools.artifacts import Candidate
 
     if loaded.task.baseline is None:
-        raise SettingsError(f"{loaded.task.name}: there is no kernel to look at; add kernel{language.suffix} beside reference.py")
+        raise SettingsError(
+            f"{loaded.task.name}: there is no kernel to look at; add kernel{language.suffix} beside reference.py, or have one written: "
+            "`python -m graph run` with that folder as its task"
+        )
     return Candidate(language=language.name, files={f"kernel{language.suffix}": loaded.task.baseline})
 
 
@@ -250,19 +263,62 @@ def _profile(options: argparse.Namespace) -> None:
 
 
 def _roofline(options: argparse.Namespace) -> None:
-    from pydantic import TypeAdapter
+    from tools import diagnosis
 
-    from tools import evidence, roofline
-    from tools.artifacts import Headroom
+    with _opened(options) as (executor, records):
+        placed = _placed(_loaded(options, executor, records), executor, records)
+    print(placed.model_dump_json(indent=1) if options.json else diagnosis.roofline_text(placed))
+
+
+def _placed(loaded: Loaded, executor: Executor, records: Records) -> Roofline:
+    """The task's workloads under the roofs measured here; timed where there is a kernel."""
+    from tools import diagnosis, evidence
+    from tools.executors.base import pick
+
+    language = _language(loaded.task.language)
+    times: Mapping[str, float] = {}
+    if loaded.task.baseline is not None:
+        judge, kernel = _judge_of(loaded, language, executor, records), _kernel(loaded, language)
+        _library(judge, kernel)
+        times = evidence.seconds(_timed(loaded, judge, kernel))
+    roofs = _roofs(language, executor, records)
+    return diagnosis.place(loaded.task, loaded.workloads, times, roofs, pick(executor.devices(), language.device))
+
+
+def _diagnose(options: argparse.Namespace) -> None:
+    from tools import diagnosis
+    from tools.executors.base import pick
+    from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
+    from tools.registry import load
 
     with _opened(options) as (executor, records):
         loaded = _loaded(options, executor, records)
         language = _language(loaded.task.language)
-        times = evidence.seconds(_timed(loaded, _judge_of(loaded, language, executor, records), _kernel(loaded, language)))
-        roofs = _roofs(language, executor, records)
-    precision = roofline.precision(loaded.task)
-    found = {s.name: roofline.headroom(s.flops, s.unique_bytes, times[s.name], roofs, precision) for s in loaded.workloads}
-    print(TypeAdapter(dict[str, Headroom]).dump_json(found, indent=1).decode())
+        kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
+        placed = _placed(loaded, executor, records)
+        library = _library(judge, kernel)
+        profiles: list[tuple[Profile, str]] = []
+        missing: dict[str, str] = {}
+        for name in DEFAULTS[language.device]:
+            profiler = load(PROFILERS, name, Profiler, key="profilers")()  # type: ignore[type-abstract]
+            lacking = profiler.missing(language)
+            if lacking:
+                missing[name] = lacking
+                continue
+            seen, blobs = profiler.profile(loaded.task, kernel, library, loaded.task.workloads[0], language, executor, records.blobs)
+            profiles.append((seen, _kept(records, seen, kernel.id, blobs)))
+        found = diagnosis.diagnose(placed, profiles, missing, pick(executor.devices(), language.device))
+    print(found.model_dump_json(indent=1) if options.json else diagnosis.text(found, language.name, kept=options.store is not None))
+
+
+def _kept(records: Records, seen: Profile, candidate: str, blobs: dict[str, str]) -> str:
+    """The id of a profile's record."""
+    from tools.artifacts import Record
+    from tools.records import key
+
+    asked = key("profile", tool=seen.tool, candidate=candidate)
+    record = records.find(asked) or Record(kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs)
+    return records.add(record).id
 
 
 def _judge(options: argparse.Namespace) -> None:

@@ -50,6 +50,8 @@ class ProbeRequest(Artifact):
     pointer_elements: int = 0
     memory_bytes: int = 8 << 30
     """Inputs, outputs and the float64 copies must fit; beyond, the probe says so."""
+    trace: bool = False
+    """Also follow the reference's operations, for whoever is to write a kernel from it."""
 
 
 class SeenArgument(Artifact):
@@ -78,6 +80,40 @@ class SeenWorkload(Artifact):
     """Inputs plus outputs, each once."""
 
 
+class Operand(Artifact):
+    """What an operation is given: exactly one of these, or none of them for None."""
+
+    node: str | None = None
+    """An argument's name, or `%` and that of an operation."""
+    number: int | float | None = None
+    flag: bool | None = None
+    text: str | None = None
+    """A dtype, a mode, or a number that JSON has not (inf, -inf, nan)."""
+    items: tuple[Operand, ...] | None = None
+
+
+class TracedNode(Artifact):
+    """One operation."""
+
+    name: str
+    op: str
+    """As ATen calls it with its overload (aten.add.Tensor); `getitem` of several results, `constant` for a tensor of the reference's."""
+    args: tuple[Operand, ...]
+    kwargs: dict[str, Operand] = Field(default_factory=dict)
+    dtype: str
+    """Empty where it has several results."""
+    shape: tuple[int, ...]
+
+
+class Trace(Artifact):
+    """What the reference computes at one set of sizes, without mutation, in an order in which it can be computed."""
+
+    arguments: tuple[SeenArgument, ...]
+    nodes: tuple[TracedNode, ...]
+    outputs: tuple[str, ...]
+    """The value of each output, in their order."""
+
+
 class ProbeResult(Artifact):
     """Answer to a probe. `error` is one sentence for the user and then the rest is empty."""
 
@@ -90,6 +126,10 @@ class ProbeResult(Artifact):
     rtol: float | None = None
     atol: float | None = None
     inferred: tuple[str, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    """Where asked for: of three sets of sizes, all different, so that sizes can be told from constants."""
+    untraced: str = ""
+    """Why there is none, to stand behind "reference.py cannot be followed: "."""
 
 
 # ---------------------------------------------------------------- correctness

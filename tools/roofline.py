@@ -99,6 +99,33 @@ def precision(task: Task) -> Precision:
     return relaxed.get(task.numeric.precision, "float32")
 
 
+def whole(parts: Sequence[tuple[float, float, Headroom]]) -> Headroom:
+    """Headroom of an objective of (weight, seconds, headroom) each: gaps weighted by the shares of the time, None as soon as one is None.
+
+    What is no gap is that of the part that takes the most time.
+    """
+    shares = [weight * seconds for weight, seconds, _ in parts]
+    largest = parts[max(range(len(parts)), key=shares.__getitem__)][2]
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        return sum(share * value for share, value in zip(shares, known, strict=True)) / sum(shares)
+
+    gaps = [gap for _, _, gap in parts]
+    roof_s = [gap.roof_s for gap in gaps]
+    return largest.model_copy(
+        update={
+            "total": mean([gap.total for gap in gaps]),
+            "compute": mean([gap.compute for gap in gaps]),
+            "memory": mean([gap.memory for gap in gaps]),
+            "latency": mean([gap.latency for gap in gaps]),
+            "roof_s": None if None in roof_s else sum(weight * (t or 0.0) for (weight, _, _), t in zip(parts, roof_s, strict=True)),
+        }
+    )
+
+
 def memory_floor(unique_bytes: int, roofs: Sequence[Roof]) -> float | None:
     """Seconds that no kernel can undercut which moves `unique_bytes` (inputs and outputs, each once) to or from memory.
 

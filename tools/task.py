@@ -1,6 +1,7 @@
 """A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for a run.
 
-A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`.
+A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`. Without a kernel
+the reference says the whole contract, and its operations are followed for whoever is to write one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor
 from tools.jobs import answer, harness_job
 from tools.languages.base import LANGUAGES, Language, Variant
-from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
+from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
 from tools.records import Blobs, write_atomically
 from tools.registry import load
 from tools.validation import sentence
@@ -44,6 +45,10 @@ class Loaded(Artifact):
     """With operations and unique bytes, in the task's order."""
     variants: tuple[Variant, ...] = ()
     """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tuning`)."""
+    traces: tuple[Trace, ...] = ()
+    """Without a kernel: what the reference computes, for whoever is to write one."""
+    untraced: str = ""
+    """Why there is no trace then, to stand behind "reference.py cannot be followed: "."""
 
 
 class Declared(Artifact):
@@ -73,6 +78,9 @@ def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
     declared = _declared(path / "task.yaml")
     language = load(LANGUAGES, declared.language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
+    if not kernel.exists() and reference.exists():
+        _none_meant(path, kernel.name, language)
+        return _load_logic(declared.name or path.resolve().name, reference, language, declared, executor, blobs)
     return _load(declared.name or path.resolve().name, kernel, reference, language, (), 0, declared, executor, blobs)
 
 
@@ -117,6 +125,32 @@ def _load(
     return loaded.model_copy(update={"variants": language.variants(given)})
 
 
+def _none_meant(folder: Path, kernel: str, language: Language) -> None:
+    """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked at."""
+    alike = [p.name for p in sorted(folder.iterdir()) if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)]
+    if alike:
+        raise SettingsError(
+            f"{folder}: holds {alike[0]} and no {kernel}; rename it, set `language` in task.yaml, or take it away to have a kernel written"
+        )
+
+
+def _load_logic(name: str, reference: Path, language: Language, declared: Declared, executor: Executor, blobs: Blobs) -> Loaded:
+    """A task of which only the reference is there."""
+    files = Sources(f"kernel{language.suffix}", reference.name)
+    logic = read_source(reference)
+    if not _makes_inputs(logic):
+        raise SettingsError(
+            f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
+            f"in it, or add {files.kernel}"
+        )
+    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory(), trace=True))
+    if seen.error is not None:
+        raise SettingsError(seen.error if REFERENCE in seen.error else f"{files.reference}: {seen.error}")
+    parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
+    loaded = infer(name, None, logic, language, parameters, 0, declared, seen, files)
+    return loaded.model_copy(update={"traces": seen.traces, "untraced": seen.untraced})
+
+
 def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
     """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
     words = set(re.findall(r"\w+", f"{source} {logic}"))
@@ -137,7 +171,7 @@ def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResul
 
 def infer(
     name: str,
-    source: str,
+    source: str | None,
     logic: str,
     language: Language,
     parameters: tuple[Parameter, ...],
@@ -146,7 +180,7 @@ def infer(
     seen: ProbeResult,
     files: Sources,
 ) -> Loaded:
-    """The task that kernel, reference and probe amount to. SettingsError where they do not fit."""
+    """The task that kernel (`source`), reference and probe amount to. SettingsError where they do not fit."""
     if not seen.workloads:
         raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
     arguments, about_arguments = contract.arguments(parameters, seen, files)

@@ -69,7 +69,7 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
 
 
 def commit_baseline(state: State, services: Services, inspection: Record) -> str:
-    """v0: the frozen inputs, the user's kernel and everything measured about it, as the first commit."""
+    """v0: the frozen inputs, the kernel that the run begins with and everything measured about it, as the first commit."""
     workspace = services.workspace
     history = workspace.repository.log()
     known = having(history, "Version", "v0")
@@ -109,7 +109,7 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
         *(".gitignore", "README.md", "settings.yaml", "env_check.md", "baseline_report.md", "test_kernel.py", "task"),
         *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", gate.POINTER, *STORES),
     ]
-    message = "baseline v0\n\nThe user's kernel: correct against the float64 reference and timed against itself."
+    message = "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed against itself."
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
     return workspace.repository.commit(everything, message, said, history[0].id if history else None)
 

@@ -251,26 +251,7 @@ def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...
 
 
 def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:
-    """Headroom of the objective: each gap weighted by its workload's share of the time; None as soon as one is None."""
-    weights = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
-    largest = rows[max(range(len(rows)), key=weights.__getitem__)].headroom
-
-    def mean(values: list[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
-            return None
-        return sum(w * v for w, v in zip(weights, known, strict=True)) / sum(weights)
-
-    roof = [row.headroom.roof_s for row in rows]
-    return largest.model_copy(
-        update={
-            "total": mean([row.headroom.total for row in rows]),
-            "compute": mean([row.headroom.compute for row in rows]),
-            "memory": mean([row.headroom.memory for row in rows]),
-            "latency": mean([row.headroom.latency for row in rows]),
-            "roof_s": None if None in roof else sum(w.weight * (t or 0.0) for w, t in zip(services.task.workloads, roof, strict=True)),
-        }
-    )
+    return roofline.whole([(w.weight, row.seconds, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)])
 
 
 def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tuple[Roof, ...]) -> dict[str, Quantity]:

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
 from tools.artifacts import Interval
+from tools.figures import percent as percent
+from tools.figures import ratio as ratio
+from tools.figures import seconds as seconds
+from tools.figures import si as si
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,45 +29,11 @@ def load() -> None:
         environment.get_template(name)
 
 
-def seconds(value: float | None) -> str:
-    """A time in the unit that suits its size; N/A when it was not collected."""
-    if value is None:
-        return "N/A"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
-
-
-def ratio(value: Interval | None) -> str:
-    """A factor with its interval; N/A when it was not collected, or when too few samples left the interval without an end."""
-    if value is None:
-        return "N/A"
-    if not value.bounded:
-        return f"{value.estimate:.3g}× [N/A]"
-    return f"{value.estimate:.3g}× [{value.low:.3g}, {value.high:.3g}]"
-
-
 def gain(baseline_s: float, best_s: float, speedup: Interval | None) -> str:
     """What a run came to: the baseline's time, the best kernel's, and the ratio; `speedup` None: no version was accepted."""
     if speedup is None:
         return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×)"
     return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up), {ratio(speedup)}"
-
-
-def percent(value: float | None) -> str:
-    """A share of one as per cent; N/A when it was not collected."""
-    return "N/A" if value is None else f"{100 * value:.1f} %"
-
-
-def si(value: float | None, unit: str = "") -> str:
-    """A quantity with an SI prefix."""
-    if value is None:
-        return "N/A"
-    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}".rstrip()
 
 
 def dims(value: dict[str, int | float]) -> str:

@@ -100,3 +100,19 @@ def test_the_module_runs_as_a_command(tmp_path: Path):
         command, cwd=Path(__file__).parents[2], env=os.environ | {HOME: str(tmp_path)}, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0 and done.stdout.startswith("0 attempts")
+
+
+def test_pages_of_a_finding_skills_first(capsys: pytest.CaptureFixture[str]):
+    assert main(["pages", "--language", "cpp", "loop_not_vectorised", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [page["type"] for page in found] == sorted((page["type"] for page in found), reverse=True)
+    heads = {page.head.id: page.head for page in Wiki.open().pages}
+    assert found
+    for page in found:
+        assert "loop_not_vectorised" in heads[page["id"]].rules
+        assert not heads[page["id"]].languages or "cpp" in heads[page["id"]].languages
+
+
+def test_pages_of_no_rule_are_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]):
+    assert main(["pages", "loop_not_vectorized"]) == 2
+    assert capsys.readouterr().err == "error: 'loop_not_vectorized' is no rule of tools/rules.yaml; did you mean 'loop_not_vectorised'?\n"

@@ -371,7 +371,8 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
     ("files", "words"),
     [
         ({"reference": None}, ["reference.py", "no such file"]),
-        ({"reference": REFERENCE, "kernel": None}, ["kernel.cpp", "no such file"]),
+        ({"reference": None, "kernel": None}, ["kernel.cpp", "no such file"]),
+        ({"reference": "def reference(x): ...", "kernel": None}, ["make_inputs", "kernel.cpp"]),
         ({"reference": "  \n"}, ["reference.py", "empty"]),
         ({"reference": b"\xff\xfe"}, ["reference.py", "UTF-8"]),
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
@@ -387,6 +388,36 @@ def test_bad_folders_are_one_sentence_before_the_probe(stage: Stage, tmp_path: P
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_without_a_kernel_the_reference_says_the_contract_and_is_followed(stage: Stage, tmp_path: Path) -> None:
+    loaded = tasks.load_folder(folder(tmp_path / "t", REFERENCE, None), *stage)
+    given = tasks.load_folder(folder(tmp_path / "u", REFERENCE), *stage)
+    assert loaded.task.baseline is None
+    assert loaded.task.arguments == given.task.arguments
+    assert loaded.workloads == given.workloads
+    assert not given.traces
+    assert len(loaded.traces) == 3
+    ops = [[node.op for node in trace.nodes] for trace in loaded.traces]
+    assert ops[0] == ops[1] == ops[2]
+    assert "aten.exp.default" in ops[0]
+    for name in ("M", "N"):
+        assert len({a.value for trace in loaded.traces for a in trace.arguments if a.name == name}) == 3
+
+
+def test_a_reference_that_cannot_be_followed_still_loads(stage: Stage, tmp_path: Path) -> None:
+    text = REFERENCE.replace("return torch.softmax(x, dim=-1)", "return x if x.sum() > 0 else -x")
+    loaded = tasks.load_folder(folder(tmp_path / "t", text, None), *stage)
+    assert loaded.traces == ()
+    assert "tensor's value" in loaded.untraced
+
+
+@pytest.mark.parametrize("name", ["kernel.py", "mine.cpp"])
+def test_a_kernel_of_another_name_is_not_passed_over(stage: Stage, tmp_path: Path, name: str) -> None:
+    path = folder(tmp_path / "t", REFERENCE, None)
+    (path / name).write_text(KERNEL)
+    with pytest.raises(SettingsError, match=rf"{name} and no kernel\.cpp"):
+        tasks.load_folder(path, *stage)
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def reference(x, out, M, N):
 """
 
 
-@pytest.mark.parametrize("verb", [[], ["env"], ["ceilings"], ["check"], ["profile"], ["roofline"], ["judge"], ["bench"], ["sass"]])
+@pytest.mark.parametrize("verb", ["", "env", "ceilings", "check", "profile", "roofline", "diagnose", "judge", "bench", "sass"])
 def test_every_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main([*verb, "--help"])
+        main([*verb.split(), "--help"])
     assert stopped.value.code == 0
     assert "usage: python -m tools" in capsys.readouterr().out
 
@@ -46,6 +46,9 @@ def test_sass_says_whose_machine_code_it_prints(capsys):
         (["check"], "no task is given"),
         (["check", "--task", "/nonexistent"], "/nonexistent"),
         (["check", "--task", "a", "--kernel", "b"], "exclude each other"),
+        (["diagnose", "a", "--kernel", "b"], "exclude each other"),
+        (["roofline", "a", "--task", "b"], "give one"),
+        (["diagnose", "/nonexistent"], "/nonexistent"),
         (["ceilings", "--language", "cobol"], "cobol"),
     ],
 )
@@ -82,9 +85,42 @@ def test_a_float64_kernel_is_held_against_the_float64_roof(tmp_path, capsys):
         "    for (int j = 0; j < N; ++j) sum += out[i * N + j] = std::exp(x[i * N + j] - top);\n"
         "    for (int j = 0; j < N; ++j) out[i * N + j] /= sum;\n  }\n}\n"
     )
-    assert main(["--store", str(tmp_path / "store"), "roofline", "--kernel", str(kernel), "--ref", str(reference)]) == 0
-    (found,) = json.loads(capsys.readouterr().out).values()
+    assert main(["--store", str(tmp_path / "store"), "roofline", "--json", "--kernel", str(kernel), "--ref", str(reference)]) == 0
+    (placed,) = json.loads(capsys.readouterr().out)["workloads"]
+    found = placed["headroom"]
     record = next(r for r in Records(tmp_path / "store") if r.kind == "roof")
     roofs = {roof.metric: roof.value for roof in ceilings.roofs(ceilings.Ceilings.model_validate(record.payload), record.id)}
     expected = roofs["compute_float64"] / roofs["memory_bandwidth"] if "compute_float64" in roofs else None
     assert found["ridge"] == expected
+
+
+def test_why_a_kernel_is_slow_in_words_and_as_json(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "kernel.cpp").write_text(SEED.read_text())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    store = ["--store", str(tmp_path.parent / "store")]
+    assert main([*store, "diagnose", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main([*store, "diagnose", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert said.splitlines()[0] == found["headline"]
+    assert "of the measured roof; the largest lack is " + found["findings"][0]["rule"] in found["headline"]
+    records = {record.id for record in Records(tmp_path.parent / "store")}
+    for finding in found["findings"]:
+        assert finding["text"] in said
+        assert set(finding["evidence"]) <= records
+    assert "pages --language cpp" in said
+    assert "roofs of" in said
+
+
+def test_a_reference_alone_has_a_roofline_and_nothing_to_diagnose(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    assert main(["roofline", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "There is no kernel, so nothing was timed" in said
+    assert "N/A" in said
+    assert main(["diagnose", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "there is no kernel to look at; add kernel.cpp" in error
+    assert error.count("\n") == 1

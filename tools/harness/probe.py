@@ -41,6 +41,10 @@ def probe(request: dict) -> dict:
                 "unique_bytes": size_of(args),
             }
         )
+    if request["trace"]:
+        import trace
+
+        answer |= trace.traces(contract, [dims for _, dims, _ in workloads], answer["dims_range"], roles)
     return answer | {"inferred": inferred}
 
 

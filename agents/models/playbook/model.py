@@ -19,6 +19,7 @@ from agents.artifacts import (
     Review,
 )
 from agents.models.base import Answered, Model, Request
+from agents.models.playbook.first.writing import first_draft
 from agents.models.playbook.planning import SEVERITY, plan
 from agents.models.playbook.writing import write
 from tools.artifacts import Axis, Headroom
@@ -65,7 +66,7 @@ def answer(brief: Brief) -> Answer:
         case PlannerBrief():
             return plan(brief)
         case CoderBrief():
-            return write(brief)
+            return first_draft(brief) if brief.first else write(brief)
         case GatekeeperBrief():
             return review(brief)
 

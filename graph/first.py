@@ -1,0 +1,66 @@
+"""v0 of a task that gives only PyTorch logic: the coder writes it, the judge says whether it is right (mission E4)."""
+
+from __future__ import annotations
+
+from agents import coder
+from agents.base import Agent
+from agents.workbench import told
+from graph.services import Services
+from tools import evidence
+from tools.artifacts import Candidate, Failed, Task, Unmeasured
+from tools.errors import SettingsError
+from tools.languages.base import Language
+from tools.task import Loaded
+
+
+def written(loaded: Loaded, services: Services) -> Loaded:
+    """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
+
+    A language model is told what was wrong and tries again, `search.fix_rounds` times. SettingsError, in one sentence, where no v0 comes
+    of it.
+    """
+    agent = services.agents["coder"]
+    failures: tuple[str, ...] = ()
+    tries = 1 if agent.model.reads == "brief" else 1 + services.settings.search.fix_rounds
+    for _ in range(tries):
+        made = coder.first(agent, loaded.task, loaded.traces, loaded.untraced, services.language.suffix, failures)
+        fault = _fault(made, services)
+        if fault is None:
+            return with_kernel(loaded, made, agent)
+        failures = (*failures, told("the first version", fault, made.source))
+    raise SettingsError(
+        f"{loaded.task.name}: no kernel is given, and the one that the coder ({agent.model.provider}) wrote from reference.py is refused: "
+        f"{fault.reason.rstrip('.') if fault else ''}; give a kernel"
+    )
+
+
+def with_kernel(loaded: Loaded, made: Candidate, agent: Agent) -> Loaded:
+    """The task with `made` as its v0, and the sentence that says where it comes from."""
+    said = f"No kernel was given: v0 was written from reference.py by the coder ({agent.model.provider})."
+    task = loaded.task.model_copy(update={"baseline": made.source, "inferred": (*loaded.task.inferred, said)})
+    return loaded.model_copy(update={"task": task})
+
+
+def misfit(made: Candidate, task: Task, language: Language) -> str | None:
+    """How the kernel's parameters differ from the task's arguments, in one sentence."""
+    try:
+        taken = language.parameters(made.source)
+    except SettingsError as error:
+        return str(error)
+    wanted = [(a.dtype, a.role != "scalar") for a in task.arguments]
+    if all(p.pointer is None for p in taken) or [(p.dtype, p.pointer) for p in taken] == wanted:
+        return None
+    listed = ", ".join(f"{a.dtype}{'*' if a.role != 'scalar' else ''} {a.name}" for a in task.arguments)
+    return f"the kernel must take ({listed}), in this order."
+
+
+def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
+    judge = services.judge
+    refused = judge.screened(made)
+    if refused is not None:
+        return refused
+    differs = misfit(made, services.task, services.language)
+    if differs is not None:
+        return Failed(candidate=made.id, stage="build", reason=differs)
+    failed = evidence.build_failure(judge.build(made))
+    return failed or evidence.correctness_failure(judge.correctness(made, None, "baseline"))

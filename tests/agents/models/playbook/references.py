@@ -1,0 +1,194 @@
+"""References of many styles, as users write them: body of `reference`, its arguments, and what sizes they have."""
+
+from __future__ import annotations
+
+HEAD = """
+import math
+
+import torch
+import torch.nn.functional as F
+
+outputs = {outputs}
+workloads = ({dims},)
+{extra}
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    {names}, = dims.values()
+    return {{{arguments}}}
+
+
+def reference({parameters}):
+{body}
+"""
+
+
+def source(body: str, arguments: dict[str, str], dims: dict[str, int | float], outputs: tuple[str, ...] = ("out",), extra: str = "") -> str:
+    """The text of a reference.py; `arguments`: name -> how make_inputs makes it."""
+    return HEAD.format(
+        outputs=outputs,
+        dims=dims,
+        extra=extra,
+        names=", ".join(dims),
+        arguments=", ".join(f'"{name}": {made}' for name, made in arguments.items()),
+        parameters=", ".join(arguments),
+        body="\n".join(f"    {line}" for line in body.strip().splitlines()),
+    )
+
+
+def randn(*shape: str) -> str:
+    return f"torch.randn({', '.join(shape)}, generator=g)"
+
+
+def empty(*shape: str, dtype: str = "float32") -> str:
+    return f"torch.empty({', '.join(shape)}, dtype=torch.{dtype})" if shape else f"torch.empty((), dtype=torch.{dtype})"
+
+
+MN = {"M": "M", "N": "N"}
+SIZES: dict[str, int | float] = {"M": 48, "N": 72}
+
+REFERENCES: dict[str, str] = {
+    "bias_gelu": source("return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
+    "gated_by_hand": source(
+        "gate = x / (1 + torch.exp(-x))\nout.copy_(gate * y * s)",
+        {"x": randn("M", "N"), "y": randn("M", "1"), "s": "0.7", "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
+    "softmax": source("return F.softmax(x, -1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "log_softmax_of_columns": source("return F.log_softmax(x, 0)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "softmax_by_hand": source(
+        "x = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, keepdim=True)",
+        {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
+    "layer_norm": source(
+        "return F.layer_norm(x, (x.shape[-1],), w, b, eps)",
+        {"x": randn("M", "N"), "w": randn("N"), "b": randn("N"), "eps": "eps", "out": empty("M", "N"), **MN},
+        {**SIZES, "eps": 1e-5},
+    ),
+    "layer_norm_by_hand": source(
+        "mean = x.mean(-1, keepdim=True)\nvar = ((x - mean) ** 2).sum(-1, keepdim=True) / N\n"
+        "return (x - mean) * torch.rsqrt(var + 1e-5) * w",
+        {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
+    "rms_norm": source("return F.rms_norm(x, (N,), w, 1e-6)", {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
+    "rms_norm_float64": source(
+        "return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
+        {"x": "torch.randn(M, N, generator=g, dtype=torch.float64)", "out": empty("M", "N", dtype="float64"), **MN},
+        SIZES,
+    ),
+    "linear_relu": source(
+        "return F.relu(F.linear(x, w, b))",
+        {"x": randn("M", "K"), "w": randn("N", "K"), "b": randn("N"), "out": empty("M", "N"), **MN, "K": "K"},
+        {**SIZES, "K": 40},
+    ),
+    "bmm_scaled": source(
+        "return torch.bmm(a, b.transpose(1, 2)) / math.sqrt(D)",
+        {"a": randn("B", "M", "D"), "b": randn("B", "N", "D"), "out": empty("B", "M", "N"), "B": "B", **MN, "D": "D"},
+        {"B": 3, **SIZES, "D": 16},
+    ),
+    "einsum": source(
+        'return torch.einsum("bmk,kn->bnm", a, b)',
+        {"a": randn("B", "M", "K"), "b": randn("K", "N"), "out": empty("B", "N", "M"), "B": "B", **MN, "K": "K"},
+        {"B": 2, **SIZES, "K": 24},
+    ),
+    "attention": source(
+        "q, k, v = (t.view(S, H, D).transpose(0, 1) for t in (q, k, v))\n"
+        "o = F.scaled_dot_product_attention(q, k, v, is_causal=True)\nreturn o.transpose(0, 1).reshape(S, H * D)",
+        {**{n: randn("S", "H * D") for n in "qkv"}, "out": empty("S", "H * D"), "S": "S", "H": "H", "D": "D"},
+        {"S": 40, "H": 3, "D": 16},
+    ),
+    "attention_by_hand": source(
+        "s = q @ k.T * (D ** -0.5)\ni = torch.arange(S)\ns = s.masked_fill(i[None, :] > i[:, None], float('-inf'))\n"
+        "return torch.softmax(s, -1) @ v",
+        {**{n: randn("S", "D") for n in "qkv"}, "out": empty("S", "D"), "S": "S", "D": "D"},
+        {"S": 48, "D": 16},
+    ),
+    "column_statistics": source(
+        "return x.mean(0), x.var(0)",
+        {"x": randn("M", "N"), "mean": empty("N"), "var": empty("N"), **MN},
+        SIZES,
+        ("mean", "var"),
+    ),
+    "argmax_and_max": source(
+        "v, i = torch.max(x, dim=-1)\nreturn v, i",
+        {"x": randn("M", "N"), "best": empty("M"), "where": empty("M", dtype="int64"), **MN},
+        SIZES,
+        ("best", "where"),
+    ),
+    "integers": source(
+        "y = x // 3 + x % 5\nreturn torch.where(y > t, y, -y), (y > t).sum(1)",
+        {
+            "x": "torch.randint(-50, 50, (M, N), generator=g, dtype=torch.int32)",
+            "t": "4",
+            "out": empty("M", "N", dtype="int32"),
+            "count": empty("M", dtype="int64"),
+            **MN,
+        },
+        SIZES,
+        ("out", "count"),
+    ),
+    "total": source(
+        "return ((x - y) ** 2).mean()",
+        {"x": randn("M", "N"), "y": randn("M", "N"), "out": "torch.empty(())", **MN},
+        SIZES,
+    ),
+    "transposed_clamped": source(
+        "return torch.clamp(x.t().reshape(N, M), -1.0, 1.0).tanh()", {"x": randn("M", "N"), "out": empty("N", "M"), **MN}, SIZES
+    ),
+    "rotary": source(
+        "x1, x2 = x.chunk(2, dim=-1)\nreturn torch.cat((x1 * c - x2 * s, x2 * c + x1 * s), dim=-1)",
+        {"x": randn("M", "2 * N"), "c": randn("M", "N"), "s": randn("M", "N"), "out": empty("M", "2 * N"), **MN},
+        SIZES,
+    ),
+    "rows_looked_up": source(
+        "return F.embedding(i, w) * a",
+        {"i": "torch.randint(0, V, (M,), generator=g)", "w": randn("V", "N"), "a": "1.5", "out": empty("M", "N"), **MN, "V": "V"},
+        {**SIZES, "V": 30},
+    ),
+    "cross_entropy": source(
+        "return F.cross_entropy(x, t, reduction='none')",
+        {"x": randn("M", "N"), "t": "torch.randint(0, N, (M,), generator=g)", "out": empty("M"), **MN},
+        SIZES,
+    ),
+    "running_sum": source("return torch.cumsum(x, dim=1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "differences": source("out[:, 0] = 0\nout[:, 1:] = x[:, 1:] - x[:, :-1]", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "blur": source(
+        "p = F.pad(x, (1, 1, 1, 1))\nreturn (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] + p[1:-1, 1:-1]) / 5",
+        {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
+    "residual_norm_of_two": source(
+        "h = x + y\nn = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + eps)\nreturn h, n * w",
+        {"x": randn("M", "N"), "y": randn("M", "N"), "w": randn("N"), "h": empty("M", "N"), "out": empty("M", "N"), "eps": "1e-5", **MN},
+        SIZES,
+        ("h", "out"),
+    ),
+    "group_norm": source(
+        "return F.group_norm(x, G, w, b)",
+        {
+            "x": randn("B", "4 * G", "N"),
+            "w": randn("4 * G"),
+            "b": randn("4 * G"),
+            "out": empty("B", "4 * G", "N"),
+            "B": "B",
+            "G": "G",
+            "N": "N",
+        },
+        {"B": 3, "G": 2, "N": 36},
+    ),
+    "mlp": source(
+        "return F.silu(x @ w1) * (x @ w3) @ w2",
+        {
+            "x": randn("M", "N"),
+            "w1": randn("N", "K"),
+            "w3": randn("N", "K"),
+            "w2": randn("K", "N"),
+            "out": empty("M", "N"),
+            **MN,
+            "K": "K",
+        },
+        {"M": 20, "N": 24, "K": 40},
+    ),
+}

@@ -1,0 +1,149 @@
+"""First kernels from references alone: right by the judge in many styles, and refused in one sentence where there is no C++."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import CoderBrief, Plan
+from agents.models.playbook.first.sizes import Scalars
+from agents.models.playbook.first.writing import first_draft
+from tests.agents.models.playbook.references import REFERENCES, SIZES, empty, randn, source
+from tools import evidence
+from tools import task as tasks
+from tools.artifacts import Candidate
+from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.judge import Judge, Policy
+from tools.languages.cpp import Cpp
+from tools.records import Records
+from tools.task import Loaded
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Records]]:
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "scratch").mkdir()
+    records = Records(folder)
+    with Local(records.blobs, folder / "scratch") as executor:
+        yield executor, records
+
+
+def load(text: str, folder: Path, stage: tuple[Local, Records]) -> Loaded:
+    (folder / "reference.py").write_text(text)
+    return tasks.load_folder(folder, stage[0], stage[1].blobs)
+
+
+def draft(loaded: Loaded) -> tuple[str | None, str]:
+    """(source, why there is none)."""
+    plan = Plan(methods=(), variants=1)
+    brief = CoderBrief(task=loaded.task, source="", plan=plan, pages=(), tried=(), traces=loaded.traces, untraced=loaded.untraced)
+    answer = first_draft(brief)
+    return (answer.drafts[0].source if answer.drafts else None), "".join(answer.skipped.values())
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+def test_first_kernel_passes_the_judge(name: str, tmp_path: Path, stage: tuple[Local, Records]) -> None:
+    loaded = load(REFERENCES[name], tmp_path, stage)
+    text, why = draft(loaded)
+    assert text is not None, why
+    kernel = Candidate(language="cpp", files={"kernel.cpp": text})
+    executor, records = stage
+    judge = Judge(
+        loaded.task,
+        Cpp(),
+        executor,
+        records,
+        environment="",
+        device="cpu",
+        secret=bytes(32),
+        policy=Policy(),
+        emit=lambda event, fields: None,
+    )
+    refused = judge.screened(kernel)
+    assert refused is None, f"{refused}\n{text}"
+    failed = evidence.build_failure(judge.build(kernel)) or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+    assert failed is None, f"{failed.reason}\n{failed.log}\n{text}"
+
+
+X = {"x": randn("M", "N"), "out": empty("M", "N"), "M": "M", "N": "N"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (source("return x.sort(-1).values", X, SIZES), ["torch's sort", "give a kernel", "language model"]),
+        (source("return x if x.sum() > 0 else -x", X, SIZES), ["looks at a tensor's value", "line", "torch.where"]),
+        (source("return x.relu() if M > 20 else x", X, SIZES), ["other operations at other sizes"]),
+        (source("return x.relu()", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), ["axis 0 of `x`", "scalar"]),
+        (source("return x * torch.tensor([1.0, 2.0])[M % 2]", X, SIZES), ["table of numbers"]),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(text: str, words: list[str], tmp_path: Path, stage: tuple[Local, Records]) -> None:
+    made, why = draft(load(text, tmp_path, stage))
+    assert made is None
+    assert all(word in why for word in words), why
+    assert "\n" not in why
+
+
+def test_a_first_kernel_takes_its_sizes_and_numbers_from_its_scalars(tmp_path: Path, stage: tuple[Local, Records]) -> None:
+    text, why = draft(load(source("return x * s * k / (M * N)", {**X, "s": "0.5", "k": "3"}, SIZES), tmp_path, stage))
+    assert text is not None, why
+    body = text[text.index("{") :]
+    assert "float(s)" in body or "* s" in body
+    assert "float(k)" in body
+    assert "48" not in text
+    assert "72" not in text
+    assert " 3" not in body
+
+
+def test_rows_share_one_loop_and_need_no_array(tmp_path: Path, stage: tuple[Local, Records]) -> None:
+    text, _ = draft(load(REFERENCES["softmax"], tmp_path, stage))
+    assert text is not None
+    assert text.count("for (int64_t i0") == 1
+    assert "vector" not in text
+
+
+def test_other_languages_are_left_to_models(tmp_path: Path, stage: tuple[Local, Records]) -> None:
+    loaded = load(REFERENCES["softmax"], tmp_path, stage)
+    _, why = draft(loaded.model_copy(update={"task": loaded.task.model_copy(update={"language": "triton"})}))
+    assert "C++ alone" in why
+    assert "triton" in why
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((5, 9, 13), "M"),
+        ((7, 7, 7), "7"),
+        ((20, 54, 143), "int64_t(M) * N"),
+        ((10, 18, 26), "2 * M"),
+        ((3, 5, 10), "N - 1"),
+        ((9, 15, 24), "M + N"),
+        ((2, 3, 2), None),
+    ],
+)
+def test_sizes_are_told_by_the_simplest_formula(values: tuple[int, ...], text: str | None) -> None:
+    scalars = Scalars({"M": (5, 9, 13), "N": (4, 6, 11)}, {})
+    if text is not None:
+        assert scalars.size(values, "x").text == text
+        return
+    with pytest.raises(SettingsError, match="the size of x follows none"):
+        scalars.size(values, "x")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((1e-5, 2e-5, 3e-5), "double(eps)"),
+        ((0.25, 1 / 16, 1 / 64), "(1.0 / double(N))"),
+        ((2.0, 4.0, 8.0), "std::sqrt(double(N))"),
+        ((0.5, 0.5, 0.5), "0.5"),
+        ((math.inf,) * 3, "INFINITY"),
+    ],
+)
+def test_numbers_are_told_from_constants(values: tuple[float, ...], text: str) -> None:
+    assert Scalars({"N": (4, 16, 64)}, {"eps": (1e-5, 2e-5, 3e-5)}).number(values, "x") == text

@@ -1,0 +1,105 @@
+"""A task that is PyTorch logic alone, from its first kernel to its report; and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph.__main__ import main
+from tests.graph.conftest import QUICK, TASK
+
+REFERENCE = (TASK / "reference.py").read_text()
+
+
+def config(folder: Path, reference: str, **more: object) -> Path:
+    task = folder / "logic"
+    task.mkdir()
+    (task / "reference.py").write_text(reference)
+    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}}
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({"name": "logic", "task": str(task), "workspaces": str(folder / "workspaces"), **quick, **more}))
+    return path
+
+
+def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config(tmp_path, REFERENCE)
+    assert main(["check", str(path)]) == 0
+    assert "v0 was written from reference.py" in capsys.readouterr().out
+    assert main(["run", str(path), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    root = Path(summary["workspace"])
+    kernel = (root / "task" / "kernel.cpp").read_text()
+    assert 'extern "C" void solve(const float* values, float* result, int rows, int columns)' in kernel
+    assert json.loads((root / "task" / "task.json").read_text())["task"]["baseline"] == kernel
+    report = (root / "baseline_report.md").read_text()
+    assert "v0 was written from reference.py by the coder" in report
+    assert "Correct against the float64 reference" in report
+    assert summary["baseline_s"] > 0
+    assert list(summary["verdicts"]) == ["v1"]
+
+
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values"))
+    assert main([verb, str(path)]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said
+    assert "torch's sort" in said
+    assert "give a kernel" in said
+    assert not list((tmp_path / "workspaces").glob("*"))
+
+
+CODER = """
+import json, re, sys
+
+prompt = sys.stdin.read()
+if "No kernel was given" not in prompt:
+    print(json.dumps({"drafts": [], "skipped": {"any": "one kernel is all that this program writes"}}))
+    sys.exit()
+# Told what was wrong, it mends it.
+total = "total" if "failed at correctness" in prompt else "(total + 1)"
+source = r'''
+#include <cmath>
+
+extern "C" void solve(const float* values, float* result, int rows, int columns) {
+  for (int r = 0; r < rows; r++) {
+    float total = 0;
+    for (int c = 0; c < columns; c++) total += expf(values[r * columns + c]);
+    for (int c = 0; c < columns; c++) result[r * columns + c] = expf(values[r * columns + c]) / TOTAL;
+  }
+}
+'''.replace("TOTAL", total)
+print(json.dumps({"drafts": [{"source": source, "methods": [], "note": "plain"}]}))
+"""
+
+
+def test_a_model_is_told_what_is_wrong_with_its_first_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "coder.py"
+    program.write_text(CODER)
+    models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": [sys.executable, str(program)]}}
+    # What the playbook cannot follow, a model can still write.
+    logic = REFERENCE.replace("    exponentials =", "    assert values.sum() < 1e9\n    exponentials =")
+    path = config(tmp_path, logic, models=models, search={"iterations": 1, "variants": 1})
+    assert main(["check", str(path)]) == 0
+    assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
+    assert main(["run", str(path), "--json"]) == 0
+    root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
+    assert "expf(values[r * columns + c]) / total;" in (root / "kernel.cpp").read_text()
+
+
+def test_a_model_that_never_gets_it_right_is_refused_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "coder.py"
+    program.write_text(CODER.replace("failed at correctness", "no such words"))
+    models = {"coder": {"provider": "command", "argv": [sys.executable, str(program)]}}
+    path = config(tmp_path, REFERENCE, models=models, search={"iterations": 1, "fix_rounds": 0})
+    assert main(["run", str(path)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "the one that the coder (Command) wrote from reference.py is refused" in said
+    assert "give a kernel" in said
+    assert not list((tmp_path / "workspaces").glob("*"))

@@ -1,0 +1,63 @@
+"""What is made of times, roofs and findings: by hand, with known figures."""
+
+from tools import diagnosis
+from tools.artifacts import Device, Profile, Quantity, Remark, Roof, Task, Workload
+from tools.protocol import SeenWorkload
+
+ROOFS = (
+    Roof(metric="memory_bandwidth", value=100.0, unit="B/s", origin="measured", source="r1"),
+    Roof(metric="compute_float32", value=1000.0, unit="op/s", origin="measured", source="r1"),
+)
+DEVICE = Device(kind="cpu", name="a CPU", units=4)
+
+
+def seen(name, flops=100.0, unique_bytes=1000, weight=1.0):
+    return SeenWorkload(name=name, dims={}, weight=weight, arguments=(), flops=flops, unique_bytes=unique_bytes)
+
+
+def task(*names):
+    return Task(name="t", language="cpp", arguments=(), reference="", workloads=tuple(Workload(name=n, dims={}) for n in names))
+
+
+def profile(**metrics):
+    remark = Remark(tool="gcc", line=7, kind="missed", text="loop not vectorized: why")
+    named = {name.replace("__", "."): Quantity(value=value) for name, value in metrics.items()}
+    return Profile(tool="static", launch="static", source="k", metrics=named, remarks=(remark,))
+
+
+def test_the_whole_is_weighted_by_time():
+    placed = diagnosis.place(task("a", "b"), [seen("a"), seen("b")], {"a": 20.0, "b": 80.0}, ROOFS, DEVICE)
+    found = diagnosis.diagnose(placed, [], {}, DEVICE)
+    # Each takes 10 s at the roof: gaps of 0.5 and 0.875, in 20 and 80 of 100 s.
+    assert abs(found.headroom.total - (0.2 * 0.5 + 0.8 * 0.875)) < 1e-9
+    assert "20.0 % of the measured roof" in found.headline
+
+
+def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
+    placed = diagnosis.place(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
+    found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
+    assert "the largest lack is loop_not_vectorised: " in found.headline
+    told = diagnosis.text(found, "cpp", kept=False)
+    assert "evidence: record rec" in told
+    assert "gcc, line 7: loop not vectorized: why" in told
+    assert "ncu: N/A, not here" in told
+    assert "--store" in told
+    assert "--store" not in diagnosis.text(found, "cpp", kept=True)
+
+
+def test_what_is_not_known_is_said():
+    placed = diagnosis.place(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
+    assert placed.workloads[0].roof_s is None
+    told = diagnosis.roofline_text(placed)
+    assert "nothing was timed" in told
+    assert "could not be counted" in told
+    assert "none is known here" in told
+    timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
+    assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
+
+
+def test_at_the_roof_memory_is_what_binds():
+    placed = diagnosis.place(task("a"), [seen("a")], {"a": 11.0}, ROOFS, DEVICE)
+    found = diagnosis.diagnose(placed, [], {}, DEVICE)
+    assert found.bottleneck == "memory"
+    assert found.headline.startswith("t: memory-bound, 90.9 % of the measured roof")
