@@ -52,8 +52,9 @@ def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, su
     """
     plan = Plan(methods=(), variants=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
-    answer = agent.ask(brief, Drafts, partial(faults, brief=brief))
-    made = next(iter(_distinct(answer, brief, "", suffix).values()), None)
+    # Handlers know shapes of sources, and there is none.
+    answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=()))
+    made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)
     if made is None:
         why = next(iter(answer.skipped.values()), "the coder gave no usable draft; give a kernel").rstrip(".")
         raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {why}")
