@@ -58,7 +58,8 @@ def contract(brief: Brief, most: int | None) -> Content | None:
     # What the judge draws in secret never stands in a Task; a flag that says so is believed even here.
     rows += ["visible workloads (timed, and weighed so):"]
     visible = [w for w in task.workloads if not w.hidden]
-    rows += [f"  {w.name}: {' '.join(f'{k}={v}' for k, v in w.dims.items())}, weight {w.weight:g}" for w in visible]
+    own = {name: f", may become slower by {100 * margin:.3g} % at most" for name, margin in task.margins.items()}
+    rows += [f"  {w.name}: {' '.join(f'{k}={v}' for k, v in w.dims.items())}, weight {w.weight:g}{own.get(w.name, '')}" for w in visible]
     rows += [f"further sizes that must be right are drawn from: {', '.join(ranges) or 'nothing'}"]
     rows += [f"precision {numeric.precision}; error of outputs: {', '.join(floors) or 'exact'}"]
     rows += [f"build flags: {' '.join(task.build_flags)}"] if task.build_flags else []

@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     show = verbs.add_parser("show", help="where a run stands")
-    report = verbs.add_parser("report", help="render report.md again from the records")
+    report = verbs.add_parser("report", help="render report.md and report.html again from the records")
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")

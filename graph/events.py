@@ -73,6 +73,15 @@ def interval(speedup: Interval | None) -> dict[str, str]:
     return figures(speedup=speedup.estimate, **ends)
 
 
+def wall_s(log: Sequence[Event]) -> float:
+    """Wall seconds of the run by the last event: what the run's clock said in the last event that carries it, and the time since."""
+    for event in reversed(log):
+        clock = event.details.get("at" if event.kind == "job" else "wall_s" if event.kind == "start" else "")
+        if clock is not None:
+            return float(clock) + log[-1].seconds - event.seconds
+    return 0.0
+
+
 def device_s(log: Sequence[Event], wall_s: float) -> dict[str, float]:
     """Kind of device -> seconds that jobs took there.
 

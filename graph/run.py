@@ -143,14 +143,14 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
 
 
 def write_report(path: Path) -> str:
-    """Render report.md again from the records; returns a sentence."""
+    """Render report.md and report.html again from the records; returns a sentence."""
     with opened(path, reading=True) as services:
         state = stored_state(services.workspace)
         if "profile" not in state:
             raise WorkspaceError(f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on")
-        text = final.report(state, services)
-        services.workspace.write("report.md", text)
-        return f"{path}/report.md is written from {len(versions(services.workspace.root))} versions"
+        for name, text in final.reports(state, services).items():
+            services.workspace.write(name, text)
+        return f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from {len(versions(services.workspace.root))} versions"
 
 
 @contextmanager
@@ -411,7 +411,7 @@ def reconcile(services: Services) -> None:
 def _under_way(services: Services) -> tuple[str, ...]:
     """What gate and finalise may have written when they were killed before their commit; they write it again."""
     closed = int(services.workspace.repository.show("HEAD", gate.POINTER).decode().strip() or 0)
-    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, "report.md", "benchmark.md")
+    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, *final.FILES)
 
 
 def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:

@@ -247,6 +247,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         task_at_start=claim.task.identity(),
         task_now=claim.task.identity(),
         workloads=tuple(w.name for w in claim.task.workloads),
+        margins=claim.task.margins,
         cases=evidence.cases(trial, records),
         floors=tuple(
             gate.Floor(workload=w.name, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, roofs))

@@ -10,6 +10,7 @@ from graph import run as runs
 from graph import workspace as workspaces
 from graph.artifacts import VersionMemory
 from graph.events import Observer
+from graph.report import final
 from graph.services import Ask, open_language
 from graph.settings import Settings, parse
 from graph.workspace import Workspace
@@ -25,7 +26,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
     try:
         repository = workspace.repository
         relative = _memory(workspace, version)
-        others = repository.drift((relative, "report.md"))
+        others = repository.drift((relative, final.MARKDOWN, final.HTML))
         if others:
             raise WorkspaceError(f"{workspace.root}: {', '.join(others[:3])} changed outside the run; restore it, or resume the run first")
         # What HEAD says counts: a kill may have left the file written and not committed. Every step below can be done again.
@@ -35,7 +36,9 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             changed = memory.model_copy(update={"masked": masked, "attempts": attempts})
             workspace.write(relative, changed.model_dump_json(indent=1) + "\n")
             word = "mask" if masked else "unmask"
-            repository.commit([relative, "report.md"], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head())
+            repository.commit(
+                [relative, final.MARKDOWN, final.HTML], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head()
+            )
         experience = Experience(None)
         for attempt in attempts:
             experience.add(attempt)

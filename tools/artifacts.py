@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Role = Literal["input", "output", "scalar"]
 DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -56,6 +56,16 @@ class Workload(Artifact):
     """Its share in the objective (relative call count)."""
     hidden: bool = False
     """Drawn by the judge from the run's secret; never in a file that a prompt can contain."""
+    margin: float | None = None
+    """How much longer a call may take than the incumbent's before the gate refuses, relative; None: `judge.workload_margin`."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, rest: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Without a margin of its own a workload is written as it was before there were any, so that old tasks keep their identity."""
+        written: dict[str, object] = rest(self)
+        if self.margin is None:
+            del written["margin"]
+        return written
 
 
 class NumericPolicy(Artifact):
@@ -100,6 +110,11 @@ class Task(Artifact):
     def identity(self) -> str:
         """sha256 over the canonical JSON of the task."""
         return digest(self.model_dump_json())
+
+    @property
+    def margins(self) -> dict[str, float]:
+        """Of the visible workloads that have one of their own."""
+        return {w.name: w.margin for w in self.workloads if w.margin is not None}
 
     @property
     def tensors(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ can only take away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools import contests
@@ -96,6 +96,8 @@ class Evidence(Artifact):
     """Task.identity() of what lies in the workspace."""
     workloads: tuple[str, ...]
     """Names of the visible workloads."""
+    margins: dict[str, float] = {}
+    """Workload -> its own margin, in place of the policy's."""
     screen: tuple[str, ...] = ()
     """Sentences of the screen on the champion's files."""
     veto: Veto | None = None
@@ -193,7 +195,7 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         yield from _possible(evidence, trial)
         yield _faster(evidence, trial, policy)
         yield _confirmed(evidence, policy)
-        yield _no_regression(trial, policy)
+        yield _no_regression(trial, evidence.margins, policy)
         if evidence.unseen is not None:
             yield _unprofiled(evidence.unseen, policy)
 
@@ -312,22 +314,29 @@ def _unprofiled(why: str, policy: Policy) -> Check:
     return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
 
 
-def _no_regression(trial: Passed, policy: Policy) -> Check:
+def _no_regression(trial: Passed, margins: Mapping[str, float], policy: Policy) -> Check:
     """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
-    margin = f"the margin of {policy.workload_margin:.0%}"
     cited = _cited(trial.records)
-    for measured in trial.measurements:
-        if slower_than(measured.speedup, policy.workload_margin):
-            return "reject_perf", f"Workload {measured.workload} became slower by more than {margin}: {_interval(measured.speedup)}{cited}."
-    for measured in trial.measurements:
-        if seems_slower(measured.speedup, policy.workload_margin):
-            shown = f"{_interval(measured.speedup)}{cited}"
-            return "inconclusive", f"Workload {measured.workload} may be slower by more than {margin}, the noise hides it: {shown}."
-    worst = min(trial.measurements, key=lambda m: m.speedup.low)
-    least = f"{_interval(worst.speedup)} on {worst.workload}"
-    if worst.speedup.low < 1.0 / (1.0 + policy.workload_margin):
-        return None, f"No workload was seen slower by more than {margin}, though the noise does not exclude it; the worst is {least}."
-    return None, f"No workload is slower by more than {margin}; the worst is {least}."
+    held = [(m, margins.get(m.workload, policy.workload_margin)) for m in trial.measurements]
+    for measured, margin in held:
+        if slower_than(measured.speedup, margin):
+            slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, margins)}"
+            return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
+    for measured, margin in held:
+        if seems_slower(measured.speedup, margin):
+            slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, margins)}"
+            return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
+    # The nearest to its own margin: with margins of their own that need not be the slowest.
+    worst, margin = min(held, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
+    allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not margins else "its margin"
+    least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if margins else "")
+    if worst.speedup.low < 1.0 / (1.0 + margin):
+        return None, f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is {least}."
+    return None, f"No workload is slower by more than {allowed}; the worst is {least}."
+
+
+def _margin(workload: str, margin: float, margins: Mapping[str, float]) -> str:
+    return f"{'its own' if workload in margins else 'the'} margin of {100 * margin:.3g}%"
 
 
 def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:

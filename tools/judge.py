@@ -72,7 +72,7 @@ class Policy(Artifact):
     min_effect: float = Field(default=0.02, ge=0.0)
     """Relative gain below which nothing is accepted."""
     workload_margin: float = Field(default=0.05, ge=0.0)
-    """A single workload may not become slower by more than this."""
+    """A single workload without a margin of its own may not become slower by more than this, relative."""
     unprofiled: Literal["accept", "inconclusive"] = "inconclusive"
     """The verdict where no profiler works on a GPU, so that nobody saw whether the kernels it executed were the candidate's own."""
     call_limit_s: float = Field(default=30.0, gt=0.0)

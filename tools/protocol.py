@@ -73,6 +73,8 @@ class SeenWorkload(Artifact):
     name: str
     dims: Dims
     weight: float
+    margin: float | None = None
+    """As in Workload."""
     arguments: tuple[SeenArgument, ...]
     flops: float | None
     """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element); None: not counted."""

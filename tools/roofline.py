@@ -46,7 +46,7 @@ def headroom(
     """
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, not {seconds}")
-    bandwidth, peak = best(roofs, "memory_bandwidth"), _peak(roofs, precision)
+    bandwidth, compute = best(roofs, "memory_bandwidth"), peak(roofs, precision)
     t_m, t_c, t_l = _times(flops, unique_bytes, roofs, precision)
     known = [t for t in (t_m, t_c) if t is not None]
     roof_s, bound = roof_time(flops, unique_bytes, roofs, precision)
@@ -58,7 +58,7 @@ def headroom(
         roof_s=roof_s,
         bound=bound,
         intensity=flops / unique_bytes if flops is not None and unique_bytes else None,
-        ridge=peak.value / bandwidth.value if peak and bandwidth else None,
+        ridge=compute.value / bandwidth.value if compute and bandwidth else None,
     )
 
 
@@ -73,9 +73,9 @@ def roof_time(
 
 def _times(flops: float | None, unique_bytes: int, roofs: Sequence[Roof], precision: Precision) -> tuple[float | None, float | None, float]:
     """Seconds that memory, arithmetic and a launch take at their roofs."""
-    bandwidth, peak, launch = best(roofs, "memory_bandwidth"), _peak(roofs, precision), best(roofs, "launch_latency")
+    bandwidth, compute, launch = best(roofs, "memory_bandwidth"), peak(roofs, precision), best(roofs, "launch_latency")
     t_m = unique_bytes / bandwidth.value if bandwidth else None
-    t_c = flops / peak.value if peak and flops is not None else None
+    t_c = flops / compute.value if compute and flops is not None else None
     return t_m, t_c, launch.value if launch else 0.0
 
 
@@ -195,7 +195,7 @@ def target(
     if not roof_times or any(roof_s is None for _, roof_s in roof_times):
         return Target(description=f"{fraction:.0%} of the roof: UNKNOWN, no roof is known", seconds=None)
     bounds = {headroom.bound for _, headroom in workloads}
-    roof = (None if bounds == {"compute"} else best(roofs, "memory_bandwidth")) or _peak(roofs, precision)
+    roof = (None if bounds == {"compute"} else best(roofs, "memory_bandwidth")) or peak(roofs, precision)
     seconds = sum(weight * roof_s for weight, roof_s in roof_times if roof_s is not None) / fraction
     origin = roof.origin if roof else "known"
     return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)
@@ -241,7 +241,7 @@ def traffic(metrics: Mapping[str, Quantity], input_bytes: int, unique_bytes: int
     }
 
 
-def _peak(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
+def peak(roofs: Sequence[Roof], precision: Precision) -> Roof | None:
     """The compute roof of `precision`; float32's where the device has none of its own for a narrower type."""
     own = best(roofs, f"compute_{precision}")
     return own if own or precision == "float64" else best(roofs, "compute_float32")

@@ -11,7 +11,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -62,6 +62,8 @@ class Declared(Artifact):
     """Replace the language's optimisation flags, for baseline and candidates alike."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Workload -> its share in the objective, instead of the reference's own."""
+    margins: dict[str, float] = Field(default_factory=dict)
+    """Workload -> how much slower it may become, relative, instead of the reference's own."""
 
 
 class Frozen(Artifact):
@@ -191,15 +193,14 @@ def infer(
     ranges, about_ranges = contract.dims_range(seen, files)
     outputs = [a for a in arguments if a.role == "output"]
     policy, about_numbers = contract.numeric(seen, outputs, NumericPolicy(precision=declared.precision))
-    weights = _weights(declared, seen)
-    workloads = tuple(w.model_copy(update={"weight": weights[w.name]}) for w in seen.workloads)
+    workloads = _weighted(declared, seen)
     task = Task(
         name=name,
         language=language.name,
         arguments=arguments,
         reference=logic,
         baseline=source,
-        workloads=tuple(Workload(name=w.name, dims=w.dims, weight=w.weight) for w in workloads),
+        workloads=tuple(Workload(name=w.name, dims=w.dims, weight=w.weight, margin=w.margin) for w in workloads),
         dims_range=ranges,
         numeric=policy,
         build_flags=declared.build_flags,
@@ -210,15 +211,20 @@ def infer(
     return Loaded(task=task, workloads=workloads)
 
 
-def _weights(declared: Declared, seen: ProbeResult) -> Mapping[str, float]:
-    weights = {w.name: w.weight for w in seen.workloads}
-    for name, weight in declared.weights.items():
-        if name not in weights:
-            raise SettingsError(f"task.yaml: weights names the workload {name!r}; the reference has {', '.join(weights)}")
-        if not 0 < weight < float("inf"):
-            raise SettingsError(f"task.yaml: weights.{name} is {weight:g}; it must be above 0")
-        weights[name] = weight
-    return weights
+def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
+    """The probed workloads with the weights and margins that task.yaml gives some of them."""
+    for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 or more, 0.05 for 5 %")):
+        for name, value in said.items():
+            if name not in {w.name for w in seen.workloads}:
+                raise SettingsError(
+                    f"task.yaml: {key} names the workload {name!r}; the reference has {', '.join(w.name for w in seen.workloads)}"
+                )
+            if not (0 <= value < float("inf")) or (key == "weights" and value == 0):
+                raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
+    return tuple(
+        w.model_copy(update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)})
+        for w in seen.workloads
+    )
 
 
 def _parameters(language: Language, source: str, files: Sources) -> tuple[Parameter, ...]:

@@ -92,6 +92,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         task_at_start=services.task.identity(),
         task_now=tasks.thaw(services.workspace.task_folder).identity(),
         workloads=tuple(w.name for w in services.task.workloads),
+        margins=services.task.margins,
         screen=_screened(champion, services),
         veto=veto,
         unconfirmed=unconfirmed,

@@ -33,7 +33,7 @@ def finalise(state: State, services: Services) -> State:
     benchmark = standings(measured, services)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
-    texts = {"benchmark.md": final.benchmark(benchmark, measured.id), "report.md": final.report(ended, services)}
+    texts = {final.BENCHMARK: final.benchmark(benchmark, measured.id), **final.reports(ended, services)}
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     shown = gain(benchmark.objective_s["baseline"], benchmark.objective_s[benchmark.best], benchmark.overall.get("baseline"))

@@ -1,4 +1,4 @@
-"""Jinja over templates/: an undefined name is an error, numbers are formatted in one place."""
+"""Jinja over templates/: an undefined name is an error, numbers are formatted in one place, what goes into HTML is escaped."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def dims(value: dict[str, int | float]) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # Markdown, not HTML: escaping would corrupt code and operators.
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        # Not in Markdown: escaping would corrupt code and operators.
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
     environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "si": si, "dims": dims, "dollars": dollars})
     return environment

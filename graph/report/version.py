@@ -112,6 +112,7 @@ def render_baseline(
         name: baseline.source,
         "README.md": render(
             "README.md",
+            margin=settings.judge.workload_margin,
             task=services.task,
             seen=services.seen,
             sheet=sheet,

@@ -275,6 +275,16 @@ def test_hidden_sizes_stand_in_no_prompt(key: tuple[str, str]) -> None:
     assert shown == rendered(one), "a hidden workload changes the prompt"
 
 
+def test_a_margin_of_its_own_is_told_beside_the_workload() -> None:
+    one = LAST["cpp", "coder"]
+    assert isinstance(one.brief, CoderBrief)
+    first, *others = one.brief.task.workloads
+    task = one.brief.task.model_copy(update={"workloads": (first.model_copy(update={"margin": 0.02}), *others)})
+    shown = rendered(one, one.brief.model_copy(update={"task": task}))
+    assert f"{first.name}: M=4096 N=1024, weight 1, may become slower by 2 % at most\n" in shown
+    assert "may become slower by" not in rendered(one).partition("visible workloads (")[2].partition("further sizes")[0]
+
+
 @pytest.mark.parametrize("path", sorted(PROMPTS.rglob("*.md")), ids=lambda path: path.relative_to(PROMPTS).as_posix())
 def test_no_text_states_a_figure_of_hardware(path: Any) -> None:
     assert not [one.figure for one in uncited(path.read_text(encoding="utf-8"), Sources())]

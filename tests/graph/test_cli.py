@@ -131,13 +131,14 @@ def test_a_report_needs_no_device(copied: Path, capsys: pytest.CaptureFixture[st
 def test_a_benchmark_below_what_the_verdicts_say_is_said_to_be(copied: Path) -> None:
     with runs.opened(copied, reading=True) as services:
         state = stored_state(services.workspace)
-        assert "Less than the verdicts say" not in final.report(state, services)
+        assert "Less than the verdicts say" not in final.reports(state, services)["report.md"]
         kept = services.records.get(state["report"])
         found = FinalBenchmark.model_validate(kept.payload)
         less = found.model_copy(update={"overall": {**found.overall, "baseline": Interval(estimate=1.05, low=1.04, high=1.06)}})
         doctored = services.keep("final", less, parents=kept.parents, best="doctored")
-        text = final.report({**state, "report": doctored.id}, services)
-    assert "**Less than the verdicts say**" in text and "1.05×" in text
+        texts = final.reports({**state, "report": doctored.id}, services)
+    assert "**Less than the verdicts say**" in texts["report.md"] and "<strong>Less than the verdicts say</strong>" in texts["report.html"]
+    assert all("1.05×" in text for text in texts.values())
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,16 @@ def test_layout(finished: FinishedRun) -> None:
     root = finished.root
     readme = (root / "README.md").read_text()
     assert all(f"## {title}" in readme for title in ("Hardware Spec", "Roofline", "Stop Conditions"))
-    for name in ("env_check.md", "baseline_report.md", "report.md", "benchmark.md", "settings.yaml", "task/reference.py", "task/task.json"):
+    for name in (
+        "env_check.md",
+        "baseline_report.md",
+        "report.md",
+        "report.html",
+        "benchmark.md",
+        "settings.yaml",
+        "task/reference.py",
+        "task/task.json",
+    ):
         assert (root / name).read_text().strip(), name
     assert (root / "task" / "kernel.cpp").read_text() == (TASK / "kernel.cpp").read_text()
     assert Repository(root).is_clean()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Roof, Unmeasured
-from tools.evidence import recomputed
+from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Record, Roof, Unmeasured
+from tools.evidence import Timing, measurements, recomputed, speedup
 from tools.gate import ARTIFACTS, BASELINE_ARTIFACTS, POINTER, Evidence, Floor, Policy, Veto, audit, decide
-from tools.protocol import Case, CaseResult
+from tools.protocol import Case, CaseResult, Telemetry, TimedPair, TimingOfWorkload, TimingResult
 from tools.roofline import headroom, memory_floor
 from tools.statistics import corrected
 
@@ -133,6 +133,54 @@ def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome
     assert answer.outcome == outcome
     assert len(answer.reasons) == 1
     assert piece in answer.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("small", "margins", "outcome", "piece"),
+    [
+        (0.8, {"small": 0.3}, "accept", "No workload is slower by more than its margin"),
+        (0.8, {"large": 0.3}, "reject_perf", "small became slower by more than the margin of 5%"),
+        (0.97, {"small": 0.0}, "inconclusive", "small may be slower by more than its own margin of 0%"),
+        (0.96, {"small": 0.0}, "reject_perf", "small became slower by more than its own margin of 0%"),
+        (0.98, {"large": 0.0}, "accept", "though the noise does not exclude it; the worst is 0.980x [0.950, 1.010] at"),
+    ],
+)
+def test_a_workloads_own_margin_overrides_the_policys(small: float, margins: dict[str, float], outcome: Outcome, piece: str):
+    answer = verdict(trial=trial(small=small, half=0.03), margins=margins)
+    assert answer.outcome == outcome
+    assert any(piece in reason for reason in answer.reasons), answer.reasons
+
+
+def timed(weights: dict[str, float]) -> Passed:
+    """A trial as a timing record makes it: 1 ms won on one workload, 0.5 ms lost on the other."""
+    found = tuple(
+        TimingOfWorkload(
+            workload=name,
+            pairs=tuple(TimedPair(incumbent_s=2e-3 + n * 1e-9, candidate_s=candidate_s, candidate_first=n % 2 == 0) for n in range(20)),
+        )
+        for name, candidate_s in (("small", 1e-3), ("large", 2.5e-3))
+    )
+    calm = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
+    result = TimingResult(workloads=found, telemetry=calm)
+    kept = Timing(candidate="cand", incumbent="inc", batch=0, attempt=0, weights=weights, result=result)
+    records = (Record(kind="timing", key="t", payload=kept.model_dump(mode="json")),)
+    return Passed(
+        candidate="cand",
+        measurements=measurements(records, {}, CONFIDENCE),
+        speedup=speedup(records, "total_time", CONFIDENCE),
+        records=(records[0].id,),
+    )
+
+
+@pytest.mark.parametrize(("weights", "outcome"), [({"small": 1.0, "large": 1.0}, "accept"), ({"small": 1.0, "large": 4.0}, "reject_perf")])
+def test_what_decides_is_the_weighted_sum_of_medians(weights: dict[str, float], outcome: Outcome):
+    found = timed(weights)
+    before, after = (
+        sum(weights[m.workload] * s for m, s in zip(found.measurements, times, strict=True)) for times in ((2e-3, 2e-3), (1e-3, 2.5e-3))
+    )
+    assert found.speedup.estimate == pytest.approx(before / after, rel=1e-4)
+    # The same times are accepted or refused by their weights alone.
+    assert verdict(trial=found, margins={"large": 0.3}, floors=()).outcome == outcome
 
 
 # Launches make both kernels' wall time alike.

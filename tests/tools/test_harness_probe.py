@@ -75,6 +75,13 @@ def test_a_reference_with_make_inputs(asker: Asker) -> None:
     assert seen.dims_range == {"M": (1, 64)} and seen.rtol == 1e-3 and seen.atol is None
 
 
+def test_a_margin_stands_beside_dims_and_is_a_dim_where_there_are_none(asker: Asker) -> None:
+    own = MADE.replace('"weight": 2.0', '"margin": 0.02').replace('{"M": 16,', '{"margin": 0.5, "M": 16,')
+    small, other = asker.probe(own).workloads
+    assert (small.margin, "margin" in small.dims) == (0.02, False)
+    assert (other.margin, other.dims["margin"]) == (None, 0.5)
+
+
 def test_the_dims_given_win_and_scalars_take_the_kernels_types(asker: Asker) -> None:
     parameters = (pointer("a"), pointer("b"), pointer("c"), scalar("M", "int64"), scalar("alpha", "float64"))
     seen = asker.probe(MADE, {"M": 3, "K": 2, "N": 5}, parameters=parameters)
@@ -125,6 +132,11 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         (MADE.replace("workloads =", "wl ="), ["--dims"]),
         (MADE.replace('(1, 64)', '(0, 64)'), ["dims_range", "'M'"]),
         (MADE.replace('"M": 8, ', '"M": 10**9, '), ["memory"]),
+        (MADE.replace('"weight": 2.0', '"weight": 0'), ["workload small", "weight is 0"]),
+        (MADE.replace('"weight": 2.0', '"weight": "big"'), ["workload small", "weight must be a number", "'big'"]),
+        (MADE.replace('"weight": 2.0', '"weight": float("nan")'), ["workload small", "weight must be a number"]),
+        (MADE.replace('"weight": 2.0', '"margin": -0.1'), ["workload small", "margin must be a number of 0 or more", "-0.1"]),
+        (MADE.replace('"weight": 2.0', '"margin": True'), ["workload small", "margin must be a number"]),
     ],
 )  # fmt: skip
 def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list[str]) -> None:

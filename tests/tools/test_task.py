@@ -32,9 +32,11 @@ def scalar(name: str, dtype: DType = "int32") -> SeenArgument:
     return SeenArgument(name=name, role="scalar", dtype=dtype, shape=())
 
 
-def workload(m: int, n: int, *arguments: SeenArgument, weight: float = 1.0) -> SeenWorkload:
+def workload(m: int, n: int, *arguments: SeenArgument, weight: float = 1.0, margin: float | None = None) -> SeenWorkload:
     seen = arguments or (tensor("x", m, n), tensor("out", m, n, role="output"), scalar("M"), scalar("N"))
-    return SeenWorkload(name=f"{m}x{n}", dims={"M": m, "N": n}, weight=weight, arguments=seen, flops=5.0 * m * n, unique_bytes=8 * m * n)
+    dims: Dims = {"M": m, "N": n}
+    figures = {"flops": 5.0 * m * n, "unique_bytes": 8 * m * n}
+    return SeenWorkload(name=f"{m}x{n}", dims=dims, weight=weight, margin=margin, arguments=seen, **figures)
 
 
 def infer(probe: ProbeResult, kernel: str = KERNEL, declared: Declared | None = None) -> Loaded:
@@ -183,6 +185,29 @@ def test_weights_of_task_yaml_replace_the_references() -> None:
     for weights, word in (({"9x9": 1.0}, "'9x9'"), ({"8x4": 0.0}, "above 0")):
         with pytest.raises(SettingsError, match=word):
             infer(probe, declared=Declared(weights=weights))
+
+
+def test_a_margin_of_task_yaml_replaces_the_references() -> None:
+    probe = probed(workload(8, 4, margin=0.2), workload(16, 4), workload(32, 4))
+    loaded = infer(probe, declared=Declared(margins={"16x4": 0.0}))
+    assert [w.margin for w in loaded.task.workloads] == [w.margin for w in loaded.workloads] == [0.2, 0.0, None]
+    assert loaded.task.margins == {"8x4": 0.2, "16x4": 0.0}
+    for margins, words in (
+        ({"9x9": 0.1}, "margins names the workload '9x9'"),
+        ({"8x4": -0.1}, "margins.8x4 is -0.1; it must be 0 or more"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            infer(probe, declared=Declared(margins=margins))
+
+
+def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path: Path) -> None:
+    task = infer(probed(workload(8, 4))).task
+    own = infer(probed(workload(8, 4, margin=0.05))).task
+    assert own.identity() != task.identity() != infer(probed(workload(8, 4, margin=0.06))).task.identity() != own.identity()
+    # A task that was frozen before there were margins has none written down.
+    assert "margin" not in task.model_dump_json()
+    tasks.freeze(own, tmp_path)
+    assert tasks.thaw(tmp_path).margins == {"8x4": 0.05}
 
 
 # ---------------------------------------------------------------- freezing

@@ -22,7 +22,7 @@ def probe(request: dict) -> dict:
     }
     inferred: list[str] = []
     roles: dict[str, str] = {}
-    for at, (name, dims, weight) in enumerate(workloads):
+    for at, (name, dims, weight, margin) in enumerate(workloads):
         args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
         contract.check_call(args)
         room(args, dims, request["memory_bytes"])
@@ -36,6 +36,7 @@ def probe(request: dict) -> dict:
                 "name": name,
                 "dims": dims,
                 "weight": weight,
+                "margin": margin,
                 "arguments": [seen(a, compared.get(a.name)) for a in args],
                 "flops": flops,
                 "unique_bytes": size_of(args),
@@ -54,9 +55,10 @@ def seen(a: Arg, compared: int | None) -> dict:
     return told | {"value": a.value if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value)) else None}
 
 
-def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float]]:
+def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None]]:
+    """Name, dims, weight and margin of each workload."""
     if request["dims"]:
-        return [(label(dims), dims, 1.0) for dims in request["dims"]]
+        return [(label(dims), dims, 1.0, None) for dims in request["dims"]]
     listed = contract.get("workloads")
     if not listed:
         raise ContractError("no dims: give --dims (for example M=4096 N=1024), or define `workloads` in reference.py")
@@ -64,13 +66,26 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float]]:
     for entry in listed:
         if not isinstance(entry, dict):
             raise ContractError("reference.py: `workloads` must be a list of dicts such as {'dims': {'M': 4096}, 'weight': 1.0}")
+        # Without `dims` all else is a dim, `margin` too: losses have a scalar of that name.
         dims = entry.get("dims", {k: v for k, v in entry.items() if k not in ("name", "weight")})
         if not dims or not all(isinstance(v, (int, float)) for v in dims.values()):
             raise ContractError(f"reference.py: a workload's dims must be numbers by name, not {dims!r}")
-        found.append((str(entry.get("name", label(dims))), dict(dims), float(entry.get("weight", 1.0))))
-    if len({name for name, _, _ in found}) != len(found):
+        name = str(entry.get("name", label(dims)))
+        weight = amount(name, "weight", entry.get("weight", 1.0))
+        if weight == 0:
+            raise ContractError(f"reference.py: workload {name}: its weight is 0; give one above 0, or leave the workload out")
+        margin = amount(name, "margin", entry["margin"]) if "dims" in entry and entry.get("margin") is not None else None
+        found.append((name, dict(dims), weight, margin))
+    if len({name for name, *_ in found}) != len(found):
         raise ContractError("reference.py: two workloads have the same name; give each its own")
     return found
+
+
+def amount(workload: str, key: str, value: object) -> float:
+    """A number that is finite and not negative."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ContractError(f"reference.py: workload {workload}: its {key} must be a number of 0 or more, not {value!r}")
+    return float(value)
 
 
 def label(dims: dict) -> str:
