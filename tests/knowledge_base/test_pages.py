@@ -45,6 +45,11 @@ RECIPES = {
     "branch-to-select": "branch_to_select",
     "unroll-accumulators": "unroll_accumulators",
     "tile-loops": "tile",
+    "register-tile-product": "register_tile",
+    "index-pointers": "index_pointers",
+    "split-borders": "split_borders",
+    "split-at-diagonal": "split_at",
+    "unswitch-loops": "unswitch_loops",
 }
 PLAIN = """
 extern "C" void solve(const float* x, float* y, int n) {
@@ -188,7 +193,7 @@ def test_streaming_stores_and_register_tiles_compute_what_the_plain_loops_do(tmp
         assert np.array_equal(y[skip:], np.float32(3.0) * x[: x.size - skip])
     tile = ctypes.CDLL(str(build(tmp_path / "tile", code["register-tile-product"])))
     for m, n, k in ((8, 32, 7), (5, 19, 33), (1, 1, 1)):
-        a, b = draw.standard_normal((m, k)).astype(np.float32), draw.standard_normal((k, n)).astype(np.float32)
+        a, b = draw.standard_normal((m, k)).astype(np.float32), draw.standard_normal((n, k)).astype(np.float32)
         c = np.full((m, n), np.nan, np.float32)
         tile.solve(*(v.ctypes.data_as(ctypes.c_void_p) for v in (a, b, c)), ctypes.c_int(m), ctypes.c_int(n), ctypes.c_int(k))
-        assert np.allclose(c, a.astype(np.float64) @ b, atol=1e-5)
+        assert np.allclose(c, a.astype(np.float64) @ b.T, atol=1e-5)

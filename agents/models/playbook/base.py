@@ -14,12 +14,17 @@ from tools.registry import load
 
 RECIPES = {
     "restrict_pointers": "agents.models.playbook.restrict:RestrictPointers",
+    "index_pointers": "agents.models.playbook.pointers:IndexPointers",
+    "split_at": "agents.models.playbook.diagonal:SplitAt",
+    "split_borders": "agents.models.playbook.borders:SplitBorders",
     "branch_to_select": "agents.models.playbook.select:BranchToSelect",
     "vector_exp": "agents.models.playbook.vector_math:VectorExp",
     "fuse_passes": "agents.models.playbook.fusion:FusePasses",
     "hoist_invariants": "agents.models.playbook.hoist:HoistInvariants",
     "interchange": "agents.models.playbook.interchange:Interchange",
+    "register_tile": "agents.models.playbook.dots:RegisterTile",
     "tile": "agents.models.playbook.tile:Tile",
+    "unswitch_loops": "agents.models.playbook.unswitch:UnswitchLoops",
     "unroll_accumulators": "agents.models.playbook.unroll:UnrollAccumulators",
     "simd_reduction": "agents.models.playbook.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.simd:SimdLoop",

@@ -8,14 +8,19 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.effects import Access, read
+from agents.models.playbook.effects import Access, Reader, read
 from agents.models.playbook.polynomial import Monomial, Poly
 from agents.models.playbook.reductions import Reduction, find_reductions
+from agents.models.playbook.subscripts import apart
 from agents.models.playbook.syntax import Loop, Unit, contains, statements, strip, walk
 from agents.models.playbook.values import Range
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+MAX_LOOPS = 6
+"""Variables of inner loops in an index, above which no order of them is tried."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,13 @@ def independence(unit: Unit, loop: Loop) -> Independence:
     private, reductions, problem = _scalars(unit, loop)
     if problem:
         return Independence(problem)
-    reader = read(unit, loop.body)
+    found = _arrays(unit, loop, private, reductions, sizes=False)
+    return found or _arrays(unit, loop, private, reductions, sizes=True) or found
+
+
+def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool) -> Independence:
+    """Whether elements are apart, with computed lengths written out, or as `sizes` of their own."""
+    reader = read(unit, loop.body, sizes)
     own = reader.range(loop, {})
     if reader.effects.problem or own is None:
         return Independence(reader.effects.problem or "the loop's bounds are not understood")
@@ -54,9 +65,26 @@ def independence(unit: Unit, loop: Loop) -> Independence:
     for root, group in groups.items():
         if not any(a.write for a in group) or _declared_inside(unit, loop, root):
             continue
-        if not _distinct(group, own, step):
+        if not _distinct(group, own, step) and not apart(group, own, _around(unit, loop, reader), _counters(unit, loop)):
             return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
     return Independence("", private, reductions, tuple(reader.effects.accesses))
+
+
+def _around(unit: Unit, loop: Loop, reader: Reader) -> list[Range]:
+    """Ranges of the loops around, as far as they are understood."""
+    found = []
+    current = loop.node.parent
+    while current is not None and current.type != "function_definition":
+        outer = unit.loop(current) if current.type == "for_statement" else None
+        own = reader.range(outer, {}) if outer is not None else None
+        if own is not None:
+            found.append(own)
+        current = current.parent
+    return found
+
+
+def _counters(unit: Unit, loop: Loop) -> frozenset[str]:
+    return frozenset(one.symbol for one in unit.loops(unit.function_of(loop.node)))
 
 
 def _escapes(unit: Unit, loop: Loop) -> str:
@@ -166,10 +194,13 @@ def _distinct(group: Sequence[Access], own: Range, step: Poly) -> bool:
 
 
 def _distinct_in(group: Sequence[Access], indices: Sequence[Poly], own: Range, step: Poly) -> bool:
-    inner = sorted({r.symbol for a in group for r in a.ranges} & {s for p in indices for s in p.symbols})
-    if len(inner) > 6:
+    symbols = {r.symbol for a in group for r in a.ranges} & {s for p in indices for s in p.symbols}
+    # Loops over the same variable go together: copies of a nest (a full strip, a ragged one) walk alike.
+    inner = sorted({s.split("@")[0] for s in symbols})
+    if len(inner) > MAX_LOOPS:
         return False
-    return any(_split_works(group, indices, own, step, set(high)) for size in range(len(inner) + 1) for high in combinations(inner, size))
+    choices = (high for size in range(len(inner) + 1) for high in combinations(inner, size))
+    return any(_split_works(group, indices, own, step, {s for s in symbols if s.split("@")[0] in high}) for high in choices)
 
 
 def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, step: Poly, high: set[str]) -> bool:
@@ -247,6 +278,11 @@ def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[P
                     following.append((low.without(found.symbol) + down * lows, high.without(found.symbol) + up * highs))
         states = list(dict.fromkeys(following))[:64]
     return [(low, high) for low, high in states if forbidden not in low.symbols | high.symbols]
+
+
+def value_bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[Poly, Poly]]:
+    """Alternative (minimum, maximum) pairs of `part` over loops, outer first; `forbidden` may not occur in them."""
+    return _bounds(*_normalise(part, ranges), forbidden)
 
 
 def _fit(windows: Sequence[list[tuple[Poly, Poly]]], stride: Poly, group: Sequence[Access], plausible: bool = True) -> bool:

@@ -99,8 +99,8 @@ class Effects:
 class Reader(Values):
     """Reads the effects of one region (a loop's body)."""
 
-    def __init__(self, unit: Unit, region: Node) -> None:
-        super().__init__(unit, region)
+    def __init__(self, unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> None:
+        super().__init__(unit, region, sizes, unclamped)
         self.effects = Effects()
         for statement in statements(region):
             self._visit(statement, (), {})
@@ -241,6 +241,6 @@ class Reader(Values):
 
 
 @lru_cache(maxsize=256)
-def read(unit: Unit, region: Node) -> Reader:
+def read(unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> Reader:
     """The effects of a region; several recipes ask for the same ones."""
-    return Reader(unit, region)
+    return Reader(unit, region, sizes, unclamped)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FLOAT_FUNCTIONS = frozenset(
     ["expf", "exp2f", "logf", "log2f", "tanhf", "sqrtf", "fmaxf", "fminf", "fabsf", "powf", "fmaf", "sinf", "cosf", "erff", "kw_rsqrt"]
 )
-SAME_TYPE = frozenset(["exp", "log", "tanh", "sqrt", "max", "min", "abs", "fabs", "fmax", "fmin", "kw_exp", "kw_log", "kw_tanh"])
+SAME_TYPE = frozenset(["exp", "log", "tanh", "sqrt", "max", "min", "abs", "fabs", "fmax", "fmin", "clamp", "kw_exp", "kw_log", "kw_tanh"])
 INTEGER_TYPES = frozenset(
     [
         "int",

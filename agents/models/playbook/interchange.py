@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.borders import is_border
 from agents.models.playbook.dependence import Independence, independence, is_innermost
-from agents.models.playbook.effects import Access
+from agents.models.playbook.effects import Access, read
 from agents.models.playbook.lanes import Lanes
 from agents.models.playbook.syntax import Edit, Loop, Unit, contains, pragma_before, walk
-from agents.models.playbook.tile import counter_type, nested
+from agents.models.playbook.tile import counter_type, nested, uncollapsed
 
 if TYPE_CHECKING:
     pass
+
+PART = 16
+"""Lanes of a piece of a strip that is not full: a whole vector of floats on the widest machines."""
 
 
 class Interchange(Recipe):
@@ -28,7 +32,7 @@ class Interchange(Recipe):
         for function in unit.reachable:
             body = function.child_by_field_name("body")
             for loop in unit.loops(body) if body is not None else []:
-                if loop.step is not None or unit.text(loop.lower).endswith("_strip"):
+                if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")) or is_border(unit, loop):
                     continue
                 found = independence(unit, loop)
                 if not found or found.reductions:
@@ -36,7 +40,7 @@ class Interchange(Recipe):
                 swap = self._swap(unit, loop, found)
                 if swap:
                     yield swap
-                elif gains_from_lanes(unit, loop, found):
+                elif gains_from_lanes(unit, loop):
                     yield from self._strips(unit, loop, found, knobs)
 
     def _swap(self, unit: Unit, outer: Loop, found: Independence) -> list[Edit]:
@@ -54,38 +58,64 @@ class Interchange(Recipe):
         return [Edit(headers[0][1].start, headers[0][1].end, texts[1]), Edit(headers[1][1].start, headers[1][1].end, texts[0])]
 
     def _strips(self, unit: Unit, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> Iterator[list[Edit]]:
-        rows = int(self.value(knobs, "ROWS"))
-        around = enclosing(unit, loop)
-        if rows > 1 and around is not None and around.step is None and nested(unit, around) is not None:
-            whole = independence(unit, around)
-            if whole and not whole.reductions and pragma_before(unit, loop.node) is None:
+        if int(self.value(knobs, "ROWS")) > 1 and pragma_before(unit, loop.node) is None:
+            for around, whole in _row_loops(unit, loop):
                 yield self._render(unit, around, loop, whole, knobs)
         yield self._render(unit, None, loop, found, knobs)
 
     def _render(self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> list[Edit]:
-        """Replace the loop (and the one around it, when rows go together) by strips with a remainder."""
+        """Replace the loop (and the nest around it from `rows` on, when rows go together) by strips with a remainder."""
         outer = rows or loop
         indent = unit.indent(outer.node)
         tile, count = self.constant(unit, "TILE"), self.constant(unit, "ROWS")
-        if any(f"{one.variable}_{word}" in unit.text(outer.node) for one in (outer, loop) for word in ("strip", "end", "lanes")):
+        taken = [f"{one.variable}_{word}" for one in (outer, loop) for word in ("strip", "end", "part", "last", "lanes")]
+        if any(word in unit.text(outer.node) for word in taken):
             return []
-        lanes = Lanes(unit, loop, tile, rows, count, found.private)
-        body = lanes.body()
-        if body is None:
+        lanes = Lanes(unit, loop, rows, count, found.private)
+        whole, part, ragged = lanes.body(tile), lanes.body(str(PART), "part"), lanes.body(str(PART), "part", ragged=True)
+        if whole is None or part is None or ragged is None:
             return []
-        text = strip_nest(unit, rows, loop, tile, count, body)
+        text = strip_nest(unit, rows, loop, tile, count, (whole, part, ragged))
         constants = [f"constexpr int {tile} = {self.value(knobs, 'TILE')};"]
         if rows is not None:
             constants.append(f"constexpr int {count} = {self.value(knobs, 'ROWS')};")
         first = pragma_before(unit, outer.node)
-        if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
-            start = first or outer.node
+        if first is not None and "simd" in unit.text(first):
+            return []
+        top = outer
+        while (around := enclosing(unit, top)) is not None and nested(unit, around) is top:
+            top = around
+        if top.node.parent is not None and top.node.parent.type == "compound_statement":
+            # In front of the whole nest, which stays perfect.
+            start = pragma_before(unit, top.node) or top.node
             edits = [Edit(start.start_byte, start.start_byte, f"\n{indent}".join([*constants, ""]))]
-            if first is not None and "simd" in unit.text(first):
-                return []
-            return [*edits, Edit(outer.node.start_byte, outer.node.end_byte, _indented(text, indent))]
-        whole = "\n".join(["{", *(f"  {c}" for c in constants), _indented(text, "  "), "}"])
-        return [Edit(outer.node.start_byte, outer.node.end_byte, _indented(whole, indent))]
+            return [*edits, *uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(text, indent))]
+        block = "\n".join(["{", *(f"  {c}" for c in constants), indented(text, "  "), "}"])
+        return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(block, indent))]
+
+
+def _row_loops(unit: Unit, loop: Loop) -> list[tuple[Loop, Independence]]:
+    """Loops around a loop, in a perfect nest of independent ones, whose iterations can go together; first those that share what the
+    lanes load."""
+    found: list[tuple[Loop, Independence]] = []
+    accesses = [a for a in read(unit, loop.body, sizes=True, unclamped=True).effects.accesses if not a.write and _along(a, loop) == 1]
+    around = enclosing(unit, loop)
+    while around is not None and around.step is None and nested(unit, around) is not None:
+        whole = independence(unit, around)
+        pragma = pragma_before(unit, around.node)
+        if not whole or whole.reductions or (pragma is not None and "simd" in unit.text(pragma)):
+            break
+        found.append((around, whole))
+        if pragma is not None:
+            break
+        around = enclosing(unit, around)
+    shared = [one for one in found if any(_still(a, one[0]) for a in accesses)]
+    return [*shared, *(one for one in found[:1] if one not in shared)]
+
+
+def _still(access: Access, loop: Loop) -> bool:
+    """The access is to the same element whatever the loop's turn."""
+    return all(loop.symbol not in p.symbols for p in access.index or ())
 
 
 def enclosing(unit: Unit, loop: Loop) -> Loop | None:
@@ -96,29 +126,33 @@ def enclosing(unit: Unit, loop: Loop) -> Loop | None:
     return unit.loop(current) if current is not None and current.type == "for_statement" else None
 
 
-def strip_nest(unit: Unit, rows: Loop | None, loop: Loop, tile: str, count: str, body: str) -> str:
-    """Strips of the loop (inside strips of rows), full ones by `body`, ragged ones by the loop as it was."""
-    original = unit.text(loop.body)
+def strip_nest(unit: Unit, rows: Loop | None, loop: Loop, tile: str, count: str, bodies: tuple[str, str, str]) -> str:
+    """Strips of the loop (inside strips of rows): a full one by the first of `bodies`, others in parts of PART lanes and what is left."""
+    whole, part, ragged = bodies
+    lines = strip_head(unit, loop, tile)
     j, tj = loop.variable, counter_type(unit, loop)
-    end_j = bound(unit, loop)
-    lines = [
-        f"for ({tj} {j}_strip = {unit.text(loop.lower)}; {j}_strip < {end_j}; {j}_strip += {tile}) {{",
-        f"  const {tj} {j}_end = {j}_strip + {tile} < {end_j} ? {j}_strip + {tile} : {end_j};",
-    ]
+    guard = f"{rows.variable}_end - {rows.variable}_strip == {count} && " if rows is not None else ""
+    lines += [f"  if ({guard}{j}_end - {j}_strip == {tile}) {{", indented(whole, "    ", True), "  } else {"]
+    lines += [f"    for ({tj} {j}_part = {j}_strip; {j}_part < {j}_end; {j}_part += {PART}) {{"]
+    lines += [f"      const {tj} {j}_last = {j}_part + {PART} < {j}_end ? {j}_part + {PART} : {j}_end;"]
+    lines += [f"      if ({guard}{j}_last - {j}_part == {PART}) {{", indented(part, "        ", True), "      } else {"]
+    lines += [indented(ragged, "        ", True), "      }", "    }", "  }", "}"]
     if rows is None:
-        lines += [f"  if ({j}_end - {j}_strip == {tile}) {{", _indented(body, "    ", True), "  } else {"]
-        lines += [f"    for ({tj} {j} = {j}_strip; {j} < {j}_end; ++{j}) {_indented(original, '    ')}", "  }", "}"]
         return "\n".join(lines)
-    i, ti = rows.variable, counter_type(unit, rows)
-    end_i = bound(unit, rows)
-    head = [
-        f"for ({ti} {i}_strip = {unit.text(rows.lower)}; {i}_strip < {end_i}; {i}_strip += {count}) {{",
-        f"  const {ti} {i}_end = {i}_strip + {count} < {end_i} ? {i}_strip + {count} : {end_i};",
+    between = enclosing(unit, loop)
+    while between is not None and between is not rows:
+        head = unit.code[between.node.start_byte : between.body.start_byte].decode().rstrip()
+        lines = [f"{head} {{", *(indented(line, "  ", True) for line in lines), "}"]
+        between = enclosing(unit, between)
+    return "\n".join([*strip_head(unit, rows, count), *(indented(line, "  ", True) for line in lines), "}"])
+
+
+def strip_head(unit: Unit, loop: Loop, length: str) -> list[str]:
+    v, kind, end = loop.variable, counter_type(unit, loop), bound(unit, loop)
+    return [
+        f"for ({kind} {v}_strip = {unit.text(loop.lower)}; {v}_strip < {end}; {v}_strip += {length}) {{",
+        f"  const {kind} {v}_end = {v}_strip + {length} < {end} ? {v}_strip + {length} : {end};",
     ]
-    lines += [f"  if ({i}_end - {i}_strip == {count} && {j}_end - {j}_strip == {tile}) {{", _indented(body, "    ", True), "  } else {"]
-    lines += [f"    for ({ti} {i} = {i}_strip; {i} < {i}_end; ++{i})"]
-    lines += [f"      for ({tj} {j} = {j}_strip; {j} < {j}_end; ++{j}) {_indented(original, '      ')}", "  }", "}"]
-    return "\n".join([*head, *(_indented(line, "  ", True) for line in lines), "}"])
 
 
 def bound(unit: Unit, loop: Loop) -> str:
@@ -132,17 +166,17 @@ def _along(access: Access, loop: Loop) -> int | None:
     return factor.value if factor is not None else None
 
 
-def gains_from_lanes(unit: Unit, loop: Loop, found: Independence) -> bool:
-    """Inside, some loop strides through memory in which `loop` runs along; and every access is along `loop` or does not move with it."""
+def gains_from_lanes(unit: Unit, loop: Loop) -> bool:
+    """Inside, some loop strides through memory in which `loop` runs along, or slides along with it (a window); and every access is along
+    `loop` or does not move with it."""
     inner = [one for one in unit.loops(loop.body) if one.step is None]
-    if not inner or any(a.index is None or not a.index or _along(a, loop) not in (0, 1) for a in found.accesses if not _local(loop, a)):
+    accesses = read(unit, loop.body, sizes=True, unclamped=True).effects.accesses
+    if not inner or any(not a.index or _along(a, loop) not in (0, 1) for a in accesses if not _local(loop, a)):
         return False
-    if any(n.type in ("break_statement", "continue_statement", "while_statement") for n in walk(loop.body)):
+    if any(n.type in ("while_statement", "do_statement", "lambda_expression") for n in walk(loop.body)):
         return False
     return any(
-        _along(access, loop) == 1 and _along(access, one) not in (0, 1) and contains(one.node, access.node)
-        for one in inner
-        for access in found.accesses
+        _along(access, loop) == 1 and _along(access, one) != 0 and contains(one.node, access.node) for one in inner for access in accesses
     )
 
 
@@ -151,7 +185,7 @@ def _local(loop: Loop, access: Access) -> bool:
     return loop.body.start_byte <= start < loop.body.end_byte
 
 
-def _indented(text: str, indent: str, first: bool = False) -> str:
+def indented(text: str, indent: str, first: bool = False) -> str:
     """`text` with its lines moved right, the first one only on request."""
     moved = text.replace("\n", f"\n{indent}")
     return indent + moved if first else moved

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import Independence, independence, outermost
-from agents.models.playbook.syntax import Edit, Loop, Unit, contains, pragma_before, strip, walk
+from agents.models.playbook.private import own_scratch
+from agents.models.playbook.syntax import Edit, Loop, Unit, contains, parsed, pragma_before, strip, walk
+from agents.models.playbook.tile import nested, stores_along
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 MIN_WORK = 1 << 14
 """Loop iterations below which waking the threads costs more than it gives."""
+MIN_WORK_INSIDE = 1 << 18
+"""The same where the threads are woken in every turn of a loop around."""
 TYPICAL_LENGTH = "64"
 """Stands for the length of a loop whose bound cannot be named outside."""
 MAX_HELPERS = 4
@@ -36,9 +40,12 @@ class ParallelOuter(Recipe):
             existing = unit.text(previous) if previous is not None else ""
             if "parallel" in existing or (existing and "omp simd" not in existing):
                 continue
+            scratch: list[Edit] = []
             found = independence(unit, loop)
+            if "same element" in found.problem:
+                found, scratch = _with_scratch(unit, loop, found)
             if found and not any("omp parallel" in unit.text(n) for n in walk(loop.body) if n.type == "preproc_call"):
-                yield self._edit(unit, loop, found, previous, schedule)
+                yield [*self._edit(unit, loop, found, previous, schedule), *scratch]
             elif not found:
                 waiting.extend(
                     inner for inner in unit.loops(loop.body) if _depth(inner.node) == _depth(loop.node) + 1 and _long(unit, inner)
@@ -47,6 +54,8 @@ class ParallelOuter(Recipe):
     def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[Edit]:
         simd = previous is not None
         clauses = ["#pragma omp parallel for" + (" simd" if simd else "")]
+        if not simd and _pairs(unit, loop, found):
+            clauses.append("collapse(2)")
         private = [p for p in found.private if p != loop.variable]
         if private:
             clauses.append(f"private({', '.join(private)})")
@@ -54,7 +63,8 @@ class ParallelOuter(Recipe):
         clauses.append(f"schedule({schedule})")
         work = _work(unit, loop)
         if work:
-            clauses.append(f"if({'parallel: ' if simd else ''}{work} >= {MIN_WORK})")
+            least = MIN_WORK if _depth(loop.node) == 0 else MIN_WORK_INSIDE
+            clauses.append(f"if({'parallel: ' if simd else ''}{work} >= {least})")
         return insert_pragma(unit, loop.node, " ".join(clauses), previous)
 
     def present(self, source: str) -> dict[str, str]:
@@ -65,6 +75,32 @@ class ParallelOuter(Recipe):
         if "SCHEDULE" not in knobs:
             return source
         return re.sub(r"(#pragma omp parallel for\b.*\bschedule\()\w+(\))", rf"\g<1>{knobs['SCHEDULE']}\g<2>", source)
+
+
+def _with_scratch(unit: Unit, loop: Loop, found: Independence) -> tuple[Independence, list[Edit]]:
+    """The loop's independence once each iteration has scratch arrays of its own, and the edits that give it those."""
+    edits = own_scratch(unit, loop)
+    if not edits:
+        return found, []
+    # Nothing moves but a declaration from in front of the loop into it: it stays the same loop in document order.
+    changed = parsed(unit.apply(edits))
+    place = unit.loops(unit.root).index(loop)
+    loops = changed.loops(changed.root)
+    own = independence(changed, loops[place]) if place < len(loops) and not changed.broken else found
+    return (own, edits) if own else (found, [])
+
+
+def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
+    """Whether the loop and the one inside can be dealt out together: a first loop over a batch may be short, down to one turn."""
+    inner = nested(unit, loop)
+    if inner is None or not _long(unit, inner) or not (loop.declared_here and inner.declared_here):
+        return False
+    own = independence(unit, inner)
+    # A loop along memory is left to the vectoriser.
+    if stores_along(inner, own.accesses):
+        return False
+    private = found.private or found.reductions or own.private or own.reductions
+    return bool(own) and not private and pragma_before(unit, inner.node) is None
 
 
 def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = None) -> list[Edit]:

@@ -79,11 +79,28 @@ def _from_if(unit: Unit, node: Node) -> str | None:
         sign = ">" if reduction.operator == "max" else "<"
         value = _operand(unit, reduction.value)
         return f"{reduction.name} = {value} {sign} {reduction.name} ? {value} : {reduction.name};"
-    return _from_else(unit, node, condition) if condition is not None else None
+    if condition is None or settled_before(unit, node, condition):
+        return None
+    return _from_else(unit, node, condition)
+
+
+def settled_before(unit: Unit, node: Node, condition: Node) -> bool:
+    """The condition does not change in the loop around it: the compiler makes two loops of it, which costs less than a select."""
+    current = node.parent
+    while current is not None and current.type not in ("for_statement", "function_definition"):
+        current = current.parent
+    loop = unit.loop(current) if current is not None and current.type == "for_statement" else None
+    if loop is None or any(n.type in ("subscript_expression", "pointer_expression") for n in walk(condition)):
+        return False
+    declared = {unit.text(n) for d in walk(loop.body) if d.type == "init_declarator" for n in d.named_children[:1]}
+    changing = {loop.variable, *unit.assigned(loop.body), *declared}
+    return not any(n.type == "identifier" and unit.text(n) in changing for n in walk(condition))
 
 
 def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     then, otherwise = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+    if then is not None and otherwise is None:
+        return _stored_back(unit, then, condition)
     if then is None or otherwise is None or otherwise.named_child_count != 1:
         return None
     yes, no = _assignment(unit, then), _assignment(unit, otherwise.named_children[0])
@@ -93,6 +110,15 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
         if any(n.type in IMPURE for n in walk(value)):
             return None
     return f"{yes[0]} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
+
+
+def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:
+    """`if (x < a[j]) a[j] = x;`: the element was read, so that it may be stored back unchanged."""
+    made = _assignment(unit, then)
+    if made is None or any(n.type in IMPURE for part in (made[1], condition) for n in walk(part)):
+        return None
+    read = any(n.type == "subscript_expression" and unit.text(n) == made[0] for n in walk(condition))
+    return f"{made[0]} = ({unit.text(strip(condition))}) ? ({unit.text(made[1])}) : {made[0]};" if read else None
 
 
 def _assignment(unit: Unit, body: Node) -> tuple[str, Node] | None:

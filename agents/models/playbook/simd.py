@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.borders import is_border
 from agents.models.playbook.dependence import Independence, independence, is_innermost
+from agents.models.playbook.effects import read
 from agents.models.playbook.openmp import insert_pragma
 from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
+
+SHORT = 8
+"""Iterations."""
 
 
 class SimdReduction(Recipe):
@@ -18,7 +23,7 @@ class SimdReduction(Recipe):
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop, found in _candidates(unit):
-            if found.reductions:
+            if found.reductions and not is_short(unit, loop):
                 clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
                 yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)} {clauses}")
 
@@ -33,6 +38,13 @@ class SimdLoop(Recipe):
         for loop, found in _candidates(unit):
             if not found.reductions and not _edge_cases(unit, loop):
                 yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
+
+
+def is_short(unit: Unit, loop: Loop) -> bool:
+    """A window of a few elements, which the compiler unrolls; most of its lanes would be empty."""
+    own = read(unit, loop.body).range(loop, {})
+    lengths = [(upper - own.lower).value for upper in own.uppers] if own is not None else []
+    return any(length is not None and length < SHORT for length in lengths)
 
 
 def _edge_cases(unit: Unit, loop: Loop) -> bool:
@@ -54,7 +66,7 @@ def _candidates(unit: Unit) -> Iterator[tuple[Loop, Independence]]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
         for loop in unit.loops(body) if body is not None else []:
-            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None:
+            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not is_border(unit, loop):
                 found = independence(unit, loop)
                 if found and found.accesses and unit_stride(loop, found):
                     yield loop, found

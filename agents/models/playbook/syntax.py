@@ -259,7 +259,7 @@ class Unit:
             found: Declaration | None = None
             if scope.id not in self._declared:
                 names: dict[str, list[Declaration]] = {}
-                for candidate in self._declared_in(scope):
+                for candidate in self.declared_in(scope):
                     names.setdefault(candidate.name, []).append(candidate)
                 self._declared[scope.id] = names
             for candidate in self._declared[scope.id].get(wanted, ()):
@@ -271,7 +271,7 @@ class Unit:
             scope = scope.parent
         return None
 
-    def _declared_in(self, scope: Node) -> Iterator[Declaration]:
+    def declared_in(self, scope: Node) -> Iterator[Declaration]:
         if scope.type == "function_definition":
             for node in walk(scope.child_by_field_name("declarator"), skip=frozenset({"compound_statement"})):
                 if node.type == "parameter_declaration":
@@ -295,6 +295,8 @@ class Unit:
             form: Literal["value", "pointer", "reference", "array", "object"] = "value"
             if initial is not None and initial.type == "argument_list" and type_node is not None and type_node.type != "primitive_type":
                 form = "object"
+            if type_text.removeprefix("std::").startswith(("vector<", "array<")):
+                form = "object"
             while inner is not None and inner.type != "identifier":
                 if inner.type == "pointer_declarator":
                     form = "pointer"
@@ -310,7 +312,7 @@ class Unit:
 
     def parameters(self, function: Node) -> list[Declaration]:
         """Named parameters of a function definition, in order."""
-        return list(self._declared_in(function))
+        return list(self.declared_in(function))
 
     def function_of(self, node: Node) -> Node:
         """The function definition around `node` (or the root)."""

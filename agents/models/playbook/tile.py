@@ -9,6 +9,8 @@ from agents.models.playbook.dependence import independence, is_innermost, single
 from agents.models.playbook.effects import Access
 from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
 
+COLLAPSE = " collapse(2)"
+
 
 class Tile(Recipe):
     """Blocks of TILE x TILE iterations where one array runs along the outer loop and another along the inner (a transpose)."""
@@ -53,10 +55,26 @@ class Tile(Recipe):
         text = f"\n{indent}".join(lines)
         if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
             return [
+                *uncollapsed(unit, outer),
                 Edit(first.start_byte, first.start_byte, f"{declaration}\n{indent}"),
                 Edit(outer.node.start_byte, outer.node.end_byte, text),
             ]
-        return [Edit(outer.node.start_byte, outer.node.end_byte, f"{{\n{indent}{declaration}\n{indent}{text}\n{indent}}}")]
+        block = f"{{\n{indent}{declaration}\n{indent}{text}\n{indent}}}"
+        return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, block)]
+
+
+def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
+    """Edits that leave a pragma to the first of two loops, where it deals out both and `loop`, one of them, is about to be rewritten."""
+    around = loop.node.parent
+    while around is not None and around.type == "compound_statement":
+        around = around.parent
+    edits = []
+    for node in (loop.node, around):
+        pragma = pragma_before(unit, node) if node is not None and node.type == "for_statement" else None
+        at = unit.text(pragma).encode().find(COLLAPSE.encode()) if pragma is not None else -1
+        if pragma is not None and at >= 0:
+            edits.append(Edit(pragma.start_byte + at, pragma.start_byte + at + len(COLLAPSE), ""))
+    return edits
 
 
 def nested(unit: Unit, outer: Loop) -> Loop | None:

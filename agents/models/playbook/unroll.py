@@ -15,6 +15,9 @@ from agents.models.playbook.tile import counter_type
 
 COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
 
+START = {"+": "0", "*": "1"}
+"""What a partial result starts from; a maximum or minimum from the whole one."""
+
 
 class UnrollAccumulators(Recipe):
     """A reduction loop over LANES partial results in an array, combined at the end."""
@@ -52,7 +55,7 @@ class UnrollAccumulators(Recipe):
         size, part, full = self.constant(unit, "LANES"), fresh(unit, "kw_partial"), fresh(unit, "kw_full")
         j, counter = loop.variable, counter_type(unit, loop)
         statement = renamed(unit, reduction.statement, {j: f"({j} + kw_lane)", reduction.name: f"{part}[kw_lane]"})
-        start = {"+": "0", "*": "1"}.get(reduction.operator, reduction.name)
+        start = START.get(reduction.operator, reduction.name)
         lower, upper = unit.text(loop.lower), unit.text(loop.upper)
         lanes_loop = f"for (int kw_lane = 0; kw_lane < {size}; ++kw_lane)"
         declared = f"{counter} {j}" if loop.declared_here else j

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, strip, walk
+from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,6 +22,7 @@ INTEGERS = frozenset(
 )
 
 
+VARYING = frozenset({"call_expression", "subscript_expression", "pointer_expression", "field_expression"})
 ZERO = Poly()
 
 
@@ -51,9 +52,12 @@ Environment = Mapping[str, Value]
 class Values:
     """Evaluates expressions as seen from a region of code; variables that the region changes have no value."""
 
-    def __init__(self, unit: Unit, region: Node) -> None:
+    def __init__(self, unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> None:
+        """`sizes`: a length computed before all loops (`const int out_h = h - r + 1`) stands for itself and is not written out.
+        `unclamped`: read as though no clamp ever took hold, which tells how memory is walked, and proves nothing."""
         self.unit = unit
         self.regions = [region]
+        self.sizes, self.unclamped = sizes, unclamped
 
     def poly(self, node: Node, env: Environment) -> Poly | None:
         """Value of an integer expression."""
@@ -69,11 +73,35 @@ class Values:
         if node.type == "call_expression" and self.is_cast(node):
             arguments = self.unit.arguments(node)
             return self.poly(arguments[0], env) if len(arguments) == 1 else None
+        if node.type == "call_expression":
+            return self._called(node, env)
+        if node.type == "conditional_expression" and self.unclamped:
+            return self._widest([n for f in ("consequence", "alternative") if (n := node.child_by_field_name(f)) is not None], env)
         if node.type == "unary_expression" and self.unit.text(node).startswith("-"):
             inner = node.child_by_field_name("argument")
             value_of = self.poly(inner, env) if inner is not None else None
             return -value_of if value_of is not None else None
         return self._arithmetic(node, env) if node.type == "binary_expression" else None
+
+    def _called(self, call: Node, env: Environment) -> Poly | None:
+        """Value of `f(i, j)` where f only returns an expression of its parameters."""
+        name = self.unit.callee(call)
+        arguments = self.unit.arguments(call)
+        if self.unclamped and name in ("min", "max", "clamp"):
+            return self._widest(arguments, env)
+        function = self.unit.functions.get(name or "")
+        body = function.child_by_field_name("body") if function is not None else None
+        inner = statements(body) if body is not None else []
+        if function is None or len(inner) != 1 or inner[0].type != "return_statement" or not inner[0].named_children:
+            return None
+        parameters = self.unit.parameters(function)
+        if len(parameters) != len(arguments) or any(p.form != "value" for p in parameters):
+            return None
+        values: dict[str, Value] = {p.symbol: self.poly(a, env) for p, a in zip(parameters, arguments, strict=True)}
+        return self.poly(inner[0].named_children[0], values)
+
+    def _widest(self, nodes: list[Node], env: Environment) -> Poly | None:
+        return max((p for n in nodes if (p := self.poly(n, env)) is not None), key=lambda p: len(p.symbols), default=None)
 
     def _arithmetic(self, node: Node, env: Environment) -> Poly | None:
         operator, left, right = self.unit.binary(node)
@@ -107,14 +135,34 @@ class Values:
         if declaration.symbol in env:
             value = env[declaration.symbol]
             return value if isinstance(value, Poly) else None
-        written = declaration.name in self.unit.assigned(self.unit.function_of(node))
+        written = declaration.name in self.unit.assigned(declaration.scope)
         if declaration.initial is not None and not written and declaration.form == "value":
             value_of = self.poly(declaration.initial, env)
-            if value_of is not None:
+            if value_of is not None and not (self.sizes and len(value_of.terms) > 1 and not _in_loop(declaration.node)):
                 return value_of
         inside = any(contains(region, declaration.node) for region in self.regions)
         changed = any(declaration.name in self.unit.assigned(region) for region in self.regions)
+        if self.unclamped and declaration.initial is not None and inside:
+            return self.poly(declaration.initial, env)
+        if inside and not written and not changed and self._same(declaration, env):
+            return Poly.symbol(declaration.symbol)
         return None if (inside and declaration.kind != "parameter") or changed else Poly.symbol(declaration.symbol)
+
+    def _same(self, declaration: Declaration, env: Environment) -> bool:
+        """A value made of nothing that changes while the function runs."""
+        if declaration.initial is None or declaration.form != "value" or declaration.scope.type == "for_statement":
+            return False
+        for node in walk(declaration.initial):
+            if node.type in VARYING:
+                return False
+            found = self.unit.declaration(node) if node.type == "identifier" else None
+            if found is None:
+                continue
+            if found.name in self.unit.assigned(found.scope) or found.symbol in env:
+                return False
+            if found.kind == "local" and not self._same(found, env):
+                return False
+        return True
 
     def _loop_of(self, node: Node, declaration: Declaration) -> Loop | None:
         """The innermost loop around `node` whose variable this is."""
@@ -177,7 +225,7 @@ class Values:
             return value if isinstance(value, Pointer) else None
         if declaration.form in ("array", "object"):
             return Pointer(declaration.symbol)
-        if declaration.name in self.unit.assigned(self.unit.function_of(node)):
+        if declaration.name in self.unit.assigned(declaration.scope):
             return None
         initial = strip(declaration.initial) if declaration.initial is not None else None
         if declaration.kind == "parameter":
@@ -243,9 +291,10 @@ class Values:
                 return [value, *guarded]
         if node.type == "identifier":
             declaration = self.unit.declaration(node)
-            fixed = declaration is not None and declaration.name not in self.unit.assigned(self.unit.function_of(node))
+            fixed = declaration is not None and declaration.name not in self.unit.assigned(declaration.scope)
             inner = self._uppers(declaration.initial, env) if declaration is not None and declaration.initial is not None and fixed else []
-            return inner or ([value] if value is not None else [])
+            known = [value] if value is not None and (self.sizes or not inner) else []
+            return [*known, *inner]
         if node.type == "call_expression":
             function = node.child_by_field_name("function")
             if function is not None and self.unit.text(function).split("<")[0] in ("std::min", "min"):
@@ -274,3 +323,10 @@ class Values:
                             found += self._uppers(whole, env)
             current = current.parent
         return found
+
+
+def _in_loop(node: Node) -> bool:
+    current = node.parent
+    while current is not None and current.type != "for_statement":
+        current = current.parent
+    return current is not None

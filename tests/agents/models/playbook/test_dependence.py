@@ -39,6 +39,8 @@ def test_polynomials() -> None:
         "for (int i = 0; i < n; i += 8) { const int e = i + 8 < n ? i + 8 : n; for (int j = i; j < e; ++j) b[j] = a[j]; }",
         "for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[i*k + j] = a[i*m + j];",
         "for (int i = 0; i < n; ++i) { float& o = b[i]; o = a[i]; o += 1; }",
+        "for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }",
+        "for (int i = 1; i < n; ++i) for (int j = 0; j < n; ++j) b[i*n + j] += b[j];",
     ],
 )
 def test_independent(body: str) -> None:
@@ -50,6 +52,10 @@ def test_independent(body: str) -> None:
     [
         ("for (int i = 1; i < n; ++i) b[i] = b[i-1];", "same element of b"),
         ("for (int i = 0; i < n; ++i) b[i / 2] = a[i];", "same element of b"),
+        ("for (int i = -n; i < n; ++i) { b[n + i] = a[i + n]; b[n - i] = a[i + n]; }", "same element of b"),
+        ("for (int i = 0; i < n; ++i) for (int j = 0; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }", "same element of b"),
+        ("for (int i = 0; i < n; ++i) for (int j = 0; j < n; ++j) b[i*n + j] += b[j];", "same element of b"),
+        ("for (int i = 0; i < n; ++i) for (int j = 0; j <= n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }", "same element of b"),
         ("for (int i = 0; i < n; ++i) b[i % 4] += a[i];", "same element of b"),
         ("for (int i = 0; i < n; ++i) b[0] = a[i];", "same element of b"),
         ("for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[i + j] = a[i];", "same element of b"),
