@@ -33,8 +33,8 @@ def test_words_and_identifiers_find_their_page_among_the_first_three(query: str,
 
 
 def test_parts_of_an_identifier_find_it():
-    assert INDEX.search("kmpc")[0].path == "methods/openmp-parallel-outer.md"
-    assert INDEX.search("GOMP")[0].path == "methods/openmp-parallel-outer.md"
+    assert "methods/openmp-parallel-outer.md" in [hit.path for hit in INDEX.search("kmpc")[:2]]
+    assert "methods/openmp-parallel-outer.md" in [hit.path for hit in INDEX.search("GOMP")[:2]]
 
 
 def test_a_rule_finds_the_pages_that_answer_it():

@@ -50,6 +50,10 @@ RECIPES = {
     "split-borders": "split_borders",
     "split-at-diagonal": "split_at",
     "unswitch-loops": "unswitch_loops",
+    "simd-scan": "simd_scan",
+    "argmax-two-passes": "split_argmax",
+    "private-histogram": "private_histogram",
+    "float-literals": "float_literals",
 }
 PLAIN = """
 extern "C" void solve(const float* x, float* y, int n) {
@@ -70,7 +74,9 @@ def build(folder: Path, code: str, *flags: str) -> Path:
 
 
 def shows(library: Path, page: Page) -> bool | None:
-    done = subprocess.run(["objdump", "-d", library.name], cwd=library.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library.name], cwd=library.parent, capture_output=True, text=True, check=True
+    )
     return mechanism.check(done.stdout, platform.machine(), page.head.signature).present
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
-from agents.models.playbook.macros import expanded
+from agents.models.playbook.normal_form import normal
 from agents.models.playbook.syntax import Edit, Unit, fresh, parsed
 from tools.registry import load
 
@@ -18,16 +18,20 @@ RECIPES = {
     "split_at": "agents.models.playbook.diagonal:SplitAt",
     "split_borders": "agents.models.playbook.borders:SplitBorders",
     "branch_to_select": "agents.models.playbook.select:BranchToSelect",
-    "vector_exp": "agents.models.playbook.vector_math:VectorExp",
+    "float_literals": "agents.models.playbook.literals:FloatLiterals",
+    "split_argmax": "agents.models.playbook.argmax:SplitArgmax",
     "fuse_passes": "agents.models.playbook.fusion:FusePasses",
     "hoist_invariants": "agents.models.playbook.hoist:HoistInvariants",
+    "vector_exp": "agents.models.playbook.vector_math:VectorExp",
     "interchange": "agents.models.playbook.interchange:Interchange",
     "register_tile": "agents.models.playbook.dots:RegisterTile",
     "tile": "agents.models.playbook.tile:Tile",
     "unswitch_loops": "agents.models.playbook.unswitch:UnswitchLoops",
     "unroll_accumulators": "agents.models.playbook.unroll:UnrollAccumulators",
+    "simd_scan": "agents.models.playbook.scan:SimdScan",
     "simd_reduction": "agents.models.playbook.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.simd:SimdLoop",
+    "private_histogram": "agents.models.playbook.histogram:PrivateHistogram",
     "parallel_outer": "agents.models.playbook.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
     "triton_online_softmax": "agents.models.playbook.triton.online:OnlineSoftmax",
@@ -58,14 +62,14 @@ class Recipe(ABC):
 
     def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
         """Whether the edit would change `source`."""
-        unit = parsed(expanded(source))
+        unit = parsed(normal(source))
         if unit.broken:
             return False
         return self._next(unit, knobs or {}) is not None or self.retune(source, knobs or {}) != source
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
-        start = unit = parsed(expanded(source))
+        start = unit = parsed(normal(source))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):

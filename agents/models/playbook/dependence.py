@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.effects import Access, Reader, read
-from agents.models.playbook.polynomial import Monomial, Poly
+from agents.models.playbook.polynomial import Monomial, Poly, loaded
 from agents.models.playbook.reductions import Reduction, find_reductions
+from agents.models.playbook.scratch import filled_first
 from agents.models.playbook.subscripts import apart
 from agents.models.playbook.syntax import Loop, Unit, contains, statements, strip, walk
 from agents.models.playbook.values import Range
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_LOOPS = 6
 """Variables of inner loops in an index, above which no order of them is tried."""
+_Written = tuple[Poly, tuple[Range, ...]]
+"""An index and the ranges of the inner loops that it is written in."""
 
 
 @dataclass(frozen=True)
@@ -32,42 +35,63 @@ class Independence:
     """Scalars declared outside that each iteration sets before it reads them, and that nobody reads afterwards."""
     reductions: tuple[Reduction, ...] = ()
     accesses: tuple[Access, ...] = ()
+    scratch: tuple[str, ...] = ()
+    """Local arrays and vectors declared outside that each iteration fills before it reads them: to be copied for each thread."""
 
     def __bool__(self) -> bool:
         return not self.problem
 
 
 @lru_cache(maxsize=256)
-def independence(unit: Unit, loop: Loop) -> Independence:
-    """Whether `loop`'s iterations may run in any order, or together, up to its reductions."""
+def independence(unit: Unit, loop: Loop, copies: bool = False) -> Independence:
+    """Whether `loop`'s iterations may run in any order, or together, up to its reductions; with `copies`, given scratch of their own."""
     escape = _escapes(unit, loop)
     if escape:
         return Independence(escape)
     private, reductions, problem = _scalars(unit, loop)
     if problem:
         return Independence(problem)
-    found = _arrays(unit, loop, private, reductions, sizes=False)
-    return found or _arrays(unit, loop, private, reductions, sizes=True) or found
+    found = _arrays(unit, loop, private, reductions, sizes=False, copies=copies)
+    return found or _arrays(unit, loop, private, reductions, sizes=True, copies=copies) or found
 
 
-def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool) -> Independence:
+def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool, copies: bool) -> Independence:
     """Whether elements are apart, with computed lengths written out, or as `sizes` of their own."""
     reader = read(unit, loop.body, sizes)
+    if reader.effects.problem:
+        return Independence(reader.effects.problem)
+    if reader.range(loop, {}) is None or (loop.step is not None and reader.poly(loop.step, {}) is None):
+        return Independence("the loop's bounds or its step are not understood")
+    scratch = []
+    for root, group in _shared(unit, loop, reader).items():
+        if not copies or not filled_first(unit, loop, root, group):
+            return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
+        scratch.append(root.split("@")[0])
+    return Independence("", private, reductions, tuple(reader.effects.accesses), tuple(scratch))
+
+
+def shared_roots(unit: Unit, loop: Loop) -> dict[str, list[Access]]:
+    """Accesses of the buffers of which two iterations may touch the same element, one of them writing."""
+    return _shared(unit, loop, read(unit, loop.body))
+
+
+def _shared(unit: Unit, loop: Loop, reader: Reader) -> dict[str, list[Access]]:
     own = reader.range(loop, {})
-    if reader.effects.problem or own is None:
-        return Independence(reader.effects.problem or "the loop's bounds are not understood")
     step = reader.poly(loop.step, {}) if loop.step is not None else Poly.constant(1)
-    if step is None:
-        return Independence("the loop's step is not understood")
     groups: dict[str, list[Access]] = {}
     for access in reader.effects.accesses:
         groups.setdefault(access.root, []).append(access)
-    for root, group in groups.items():
-        if not any(a.write for a in group) or _declared_inside(unit, loop, root):
-            continue
-        if not _distinct(group, own, step) and not apart(group, own, _around(unit, loop, reader), _counters(unit, loop)):
-            return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
-    return Independence("", private, reductions, tuple(reader.effects.accesses))
+    written = {r: g for r, g in groups.items() if any(a.write for a in g) and not _declared_inside(unit, loop, r)}
+    if own is None or step is None:
+        return written
+    around, counters = _around(unit, loop, reader), _counters(unit, loop)
+    return {r: g for r, g in written.items() if not _distinct(g, own, step) and not apart(g, own, around, counters)}
+
+
+def touches_scalars(unit: Unit, loop: Loop) -> bool:
+    """Whether the loop writes scalars that are declared outside it."""
+    private, reductions, problem = _scalars(unit, loop)
+    return bool(private or reductions or problem)
 
 
 def _around(unit: Unit, loop: Loop, reader: Reader) -> list[Range]:
@@ -190,6 +214,9 @@ def _distinct(group: Sequence[Access], own: Range, step: Poly) -> bool:
     if any(a.index is None for a in group) or len({len(a.index or ()) for a in group}) != 1:
         return False
     dimensions = len(group[0].index or ())
+    moving = [own.symbol, *(r.symbol for a in group for r in a.ranges)]
+    if any(loaded(s, m) for a in group for p in a.index or () for s in p.symbols for m in moving):
+        return False
     return any(_distinct_in(group, [a.index[d] for a in group if a.index is not None], own, step) for d in range(dimensions))
 
 
@@ -213,21 +240,28 @@ def _split_works(group: Sequence[Access], indices: Sequence[Poly], own: Range, s
         if stride is None:
             return False
     low = [_low_part(p, high, own.symbol, stride) for p in indices]
-    strides, windows = [], []
-    for access, part in zip(group, low, strict=True):
-        normal, ranges = _normalise(part, access.ranges)
-        factor = normal.coefficient(own.symbol)
-        rest = _bounds(normal.without(own.symbol), ranges, own.symbol)
-        if factor is None or not factor.terms or not factor.nonnegative or not rest:
-            return False
-        strides.append(factor)
-        windows.append(rest)
-    if len(set(strides)) != 1 or not _fit(windows, strides[0] * step, group):
+    if not any(_separate(group, low, own, step, written) for written in (_normalise, _as_written)):
         return False
     if stride is None:
         return True
     whole = [_bounds(part, (own, *access.ranges), "") for access, part in zip(group, low, strict=True)]
     return all(whole) and _fit(whole, Poly.of({stride[0]: stride[1]}), group, plausible=False)
+
+
+def _separate(group: Sequence[Access], low: Sequence[Poly], own: Range, step: Poly, written: Callable[..., _Written]) -> bool:
+    """Each iteration keeps to a window of its own, narrower than the distance from one to the next."""
+    strides, windows = [], []
+    for access, part in zip(group, low, strict=True):
+        normal, ranges = written(part, access.ranges)
+        factor = normal.coefficient(own.symbol)
+        fixed = normal.without(own.symbol)
+        # Where an inner bound moves with the loop (a triangle), the window that holds all of them.
+        rest = _bounds(fixed, ranges, own.symbol) or _bounds(fixed, (own, *ranges), own.symbol)
+        if factor is None or not factor.terms or not factor.nonnegative or not rest:
+            return False
+        strides.append(factor)
+        windows.append(rest)
+    return len(set(strides)) == 1 and _fit(windows, strides[0] * step, group)
 
 
 def _high_stride(indices: Sequence[Poly], high: set[str]) -> tuple[Monomial, int] | None:
@@ -250,7 +284,7 @@ def _low_part(index: Poly, high: set[str], own: str, stride: tuple[Monomial, int
     return Poly(tuple((m, c) for m, c in index.terms if not is_high(m, c)))
 
 
-def _normalise(part: Poly, ranges: Sequence[Range]) -> tuple[Poly, tuple[Range, ...]]:
+def _normalise(part: Poly, ranges: Sequence[Range]) -> _Written:
     """Each inner variable written as its lower bound plus an offset from 0."""
     replaced: dict[str, Poly] = {}
     offsets = []
@@ -260,6 +294,10 @@ def _normalise(part: Poly, ranges: Sequence[Range]) -> tuple[Poly, tuple[Range, 
         offsets.append(Range(offset, Poly(), tuple(u.substitute(replaced) - lower for u in found.uppers)))
         replaced[found.symbol] = lower + Poly.symbol(offset)
     return part.substitute(replaced), tuple(offsets)
+
+
+def _as_written(part: Poly, ranges: Sequence[Range]) -> _Written:
+    return part, tuple(ranges)
 
 
 def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[Poly, Poly]]:
@@ -277,7 +315,7 @@ def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[P
                 if lows is not None and highs is not None:
                     following.append((low.without(found.symbol) + down * lows, high.without(found.symbol) + up * highs))
         states = list(dict.fromkeys(following))[:64]
-    return [(low, high) for low, high in states if forbidden not in low.symbols | high.symbols]
+    return [(low, high) for low, high in states if not any(s == forbidden or loaded(s, forbidden) for s in low.symbols | high.symbols)]
 
 
 def value_bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[Poly, Poly]]:

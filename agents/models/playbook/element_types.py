@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.reductions import call_name
@@ -10,10 +11,14 @@ from agents.models.playbook.syntax import Unit, strip
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-FLOAT_FUNCTIONS = frozenset(
-    ["expf", "exp2f", "logf", "log2f", "tanhf", "sqrtf", "fmaxf", "fminf", "fabsf", "powf", "fmaf", "sinf", "cosf", "erff", "kw_rsqrt"]
-)
-SAME_TYPE = frozenset(["exp", "log", "tanh", "sqrt", "max", "min", "abs", "fabs", "fmax", "fmin", "clamp", "kw_exp", "kw_log", "kw_tanh"])
+OVERLOADED = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan",
+    "atan2", "erf", "erfc", "sqrt", "cbrt", "pow", "hypot", "fma", "fmax", "fmin", "fabs", "floor", "ceil", "round", "rint", "nearbyint",
+    "trunc", "fmod", "copysign",
+)  # fmt: skip
+FLOAT_FUNCTIONS = frozenset(f"{name}f" for name in OVERLOADED) | {"kw_rsqrt"}
+SAME_TYPE = frozenset({*OVERLOADED, "max", "min", "abs", "clamp"})
+"""Overloaded in <cmath>: float of float."""
 INTEGER_TYPES = frozenset(
     [
         "int",
@@ -79,7 +84,7 @@ def _called(unit: Unit, node: Node) -> str:
     if name in unit.functions:
         kind = unit.functions[name].child_by_field_name("type")
         return _plain(unit, unit.text(kind)) if kind is not None else ""
-    kinds = [floating(unit, a) for a in arguments] if name in SAME_TYPE else []
+    kinds = [floating(unit, a) for a in arguments] if re.sub(r"^kw_|(?<=pow)\d+$", "", name) in SAME_TYPE else []
     found = kinds[0] if kinds else ""
     for other in kinds[1:]:
         found = _wider(found, other)
@@ -87,6 +92,8 @@ def _called(unit: Unit, node: Node) -> str:
 
 
 def _plain(unit: Unit, text: str) -> str:
+    element = re.fullmatch(r"(?:const\s+)?std::(?:vector|array|unique_ptr|span)<\s*([\w:]+)\b.*>", text.strip())
+    text = str(element[1]) if element is not None else text
     words = [w for w in text.replace("*", " ").replace("std::", "").split() if w != "const"]
     if len(words) == 1:
         words = unit.aliases.get(words[0], words[0]).split()

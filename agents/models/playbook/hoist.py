@@ -9,8 +9,9 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import is_innermost
 from agents.models.playbook.effects import PURE, read
 from agents.models.playbook.element_types import floating
+from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, fresh, pragma_before, statements, strip, walk
+from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, contains, fresh, pragma_before, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -116,29 +117,35 @@ def _calls(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
 
 
 def _accumulators(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
-    """`out[i] += ...` where i does not move: kept in a scalar while the loop runs."""
-    inner = statements(loop.body)
-    if len(inner) != 1 or inner[0].type != "expression_statement":
-        return
-    assignment = inner[0].named_children[0]
-    if assignment.type != "assignment_expression":
-        return
-    operator, left, _ = unit.binary(assignment)
-    if operator not in ("+=", "-=", "*=") or left.type != "subscript_expression":
-        return
+    """An element that the loop reads and writes again and again, always the same one, is kept in a scalar while the loop runs."""
     reader = read(unit, loop.body)
-    element = reader.element(left, {})
-    others = [a for a in reader.effects.accesses if element is not None and a.root == element[0] and a.node != left]
-    if element is None or reader.effects.problem or others or any(loop.symbol in p.symbols for p in element[1]):
+    parent, first = loop.node.parent, pragma_before(unit, loop.node)
+    if reader.effects.problem or parent is None or (first is not None and "omp" in unit.text(first)):
         return
-    kind = floating(unit, left)
-    parent = loop.node.parent
-    first = pragma_before(unit, loop.node)
-    if not kind or parent is None or (first is not None and "omp" in unit.text(first)):
+    if any(n.type in ("break_statement", "return_statement", "goto_statement") for n in walk(loop.body)):
         return
-    name, indent, target = fresh(unit, "kw_sum"), unit.indent(loop.node), unit.text(left)
-    yield [
-        Edit(loop.node.start_byte, loop.node.start_byte, f"{{\n{indent}  auto {name} = {target};\n{indent}  "),
-        Edit(left.start_byte, left.end_byte, name),
-        Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}  {target} = {name};\n{indent}}}"),
-    ]
+    elements = [n for n in walk(loop.body, skip=OPAQUE) if n.type in ("subscript_expression", "pointer_expression")]
+    for root in dict.fromkeys(a.root for a in reader.effects.accesses if a.write):
+        mine = [a for a in reader.effects.accesses if a.root == root]
+        index = mine[0].index
+        same = [n for n in elements if (found := reader.element(n, {})) is not None and found == (root, index)]
+        moves = any(n == loop.symbol or loaded(n, loop.symbol) for p in index or () for n in p.symbols)
+        if index is None or moves or any(a.index != index for a in mine) or not all(_fixed(unit, loop, n) for n in same):
+            continue
+        kind = floating(unit, same[0]) if same else ""
+        # All accesses are written in this loop, none in a helper; one that only writes gains nothing.
+        if len(same) < len({a.node.id for a in mine}) or not any(not a.write or not a.plain for a in mine) or not kind:
+            continue
+        name, indent, target = fresh(unit, "kw_sum"), unit.indent(loop.node), unit.text(same[0])
+        yield [
+            Edit(loop.node.start_byte, loop.node.start_byte, f"{{\n{indent}  auto {name} = {target};\n{indent}  "),
+            *(Edit(n.start_byte, n.end_byte, name) for n in same),
+            Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}  {target} = {name};\n{indent}}}"),
+        ]
+
+
+def _fixed(unit: Unit, loop: Loop, element: Node) -> bool:
+    """The same element, under the same name, before and after the loop."""
+    inside = [n for n in walk(element) if n.type == "identifier" and (d := unit.declaration(n)) is not None and contains(loop.node, d.node)]
+    assigned = unit.assigned(loop.body)
+    return not inside and not any(n.type == "identifier" and unit.text(n) in assigned for n in walk(element))

@@ -175,8 +175,12 @@ def gains_from_lanes(unit: Unit, loop: Loop) -> bool:
         return False
     if any(n.type in ("while_statement", "do_statement", "lambda_expression") for n in walk(loop.body)):
         return False
+    # A recurrence (Horner's rule) has no lanes of its own, so that the loop around it must give them.
+    chained = {one.node.id for one in inner if is_innermost(unit, one) and not independence(unit, one)}
     return any(
-        _along(access, loop) == 1 and _along(access, one) != 0 and contains(one.node, access.node) for one in inner for access in accesses
+        _along(access, loop) == 1 and (_along(access, one) != 0 or one.node.id in chained) and contains(one.node, access.node)
+        for one in inner
+        for access in accesses
     )
 
 

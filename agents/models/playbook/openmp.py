@@ -41,7 +41,7 @@ class ParallelOuter(Recipe):
             if "parallel" in existing or (existing and "omp simd" not in existing):
                 continue
             scratch: list[Edit] = []
-            found = independence(unit, loop)
+            found = independence(unit, loop, copies=True)
             if "same element" in found.problem:
                 found, scratch = _with_scratch(unit, loop, found)
             if found and not any("omp parallel" in unit.text(n) for n in walk(loop.body) if n.type == "preproc_call"):
@@ -54,18 +54,21 @@ class ParallelOuter(Recipe):
     def _edit(self, unit: Unit, loop: Loop, found: Independence, previous: Node | None, schedule: str) -> list[Edit]:
         simd = previous is not None
         clauses = ["#pragma omp parallel for" + (" simd" if simd else "")]
-        if not simd and _pairs(unit, loop, found):
+        if not simd and not _uneven(unit, loop) and _pairs(unit, loop, found):
             clauses.append("collapse(2)")
         private = [p for p in found.private if p != loop.variable]
         if private:
             clauses.append(f"private({', '.join(private)})")
+        if found.scratch:
+            clauses.append(f"firstprivate({', '.join(found.scratch)})")
         clauses += [f"reduction({r.operator}:{r.name})" for r in found.reductions]
-        clauses.append(f"schedule({schedule})")
-        work = _work(unit, loop)
-        if work:
+        # A modifier keeps this one out of the search: equal shares of unequal rows would only be tried in vain.
+        clauses.append("schedule(nonmonotonic: dynamic, 4)" if _uneven(unit, loop) else f"schedule({schedule})")
+        amount = work(unit, loop)
+        if amount:
             least = MIN_WORK if _depth(loop.node) == 0 else MIN_WORK_INSIDE
-            clauses.append(f"if({'parallel: ' if simd else ''}{work} >= {least})")
-        return insert_pragma(unit, loop.node, " ".join(clauses), previous)
+            clauses.append(f"if({'parallel: ' if simd else ''}{amount} >= {least})")
+        return [*insert_pragma(unit, loop.node, " ".join(clauses), previous), *_counts_up_from_zero(unit, loop)]
 
     def present(self, source: str) -> dict[str, str]:
         found = re.search(r"#pragma omp parallel for\b.*\bschedule\((\w+)\)", source)
@@ -103,6 +106,21 @@ def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
     return bool(own) and not private and pragma_before(unit, inner.node) is None
 
 
+def _uneven(unit: Unit, loop: Loop) -> bool:
+    """Whether the length of a loop inside depends on where the outer one stands."""
+    bounds = [b for inner in unit.loops(loop.body) for b in (inner.lower, inner.upper)]
+    return any(n.type == "identifier" and unit.text(n) == loop.variable for b in bounds for n in walk(b))
+
+
+def _counts_up_from_zero(unit: Unit, loop: Loop) -> list[Edit]:
+    """GCC splits an uneven loop where the counter, of which a thread knows no bound, changes sign; the halves are not vectorised."""
+    signed = loop.declaration is not None and loop.declaration.type in ("int", "long", "int32_t", "int64_t", "ptrdiff_t")
+    if not signed or not _uneven(unit, loop) or not unit.text(strip(loop.lower)).isdigit() or loop.body.type != "compound_statement":
+        return []
+    at = loop.body.start_byte + 1
+    return [Edit(at, at, f"\n{unit.indent(loop.node)}  if ({loop.variable} < 0) __builtin_unreachable();")]
+
+
 def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = None) -> list[Edit]:
     """Put `pragma` on a line of its own before `node`, in place of the pragma `replaced`."""
     if replaced is not None:
@@ -134,7 +152,7 @@ def _long(unit: Unit, loop: Loop) -> bool:
     return any(n.type == "for_statement" for n in walk(loop.body))
 
 
-def _work(unit: Unit, loop: Loop) -> str:
+def work(unit: Unit, loop: Loop) -> str:
     """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own is not."""
     return " * ".join(["1LL", *_factors(unit, loop, loop.node, {})]) if _visible(unit, strip(loop.upper), loop.node) else ""
 
@@ -182,6 +200,8 @@ def _visible(unit: Unit, bound: Node, at: Node) -> bool:
             "cast_expression",
             "type_descriptor",
             "primitive_type",
-        ):
+            "template_argument_list",
+            "argument_list",
+        ) and not unit.text(node).startswith("static_cast<"):
             return False
     return True

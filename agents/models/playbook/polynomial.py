@@ -74,10 +74,10 @@ class Poly:
         return total
 
     def coefficient(self, symbol: str) -> Poly | None:
-        """What multiplies `symbol`; None when it occurs in a power."""
+        """What multiplies `symbol`; None when it occurs in a power, or in an element that was loaded."""
         found: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
-            if monomial.count(symbol) > 1:
+            if monomial.count(symbol) > 1 or any(loaded(s, symbol) for s in monomial):
                 return None
             if symbol in monomial:
                 rest = list(monomial)
@@ -92,6 +92,17 @@ class Poly:
     def divisible_by(self, monomial: Monomial, factor: int) -> bool:
         """Every term is an integer multiple of factor * monomial."""
         return all(c % factor == 0 and _contains(m, monomial) for m, c in self.terms)
+
+
+def loaded(symbol: str, on: str = "") -> bool:
+    """Whether a symbol is an element of a buffer (whose index depends on the symbol `on`)."""
+    return symbol.startswith("[") and f"<{on}" in symbol and (not on or f"<{on}>" in symbol)
+
+
+def element_symbol(root: str, index: tuple[Poly, ...]) -> str:
+    """Stands for an element of a buffer that is only read: `[root<i@7><n@3>...]`, with all that its index depends on."""
+    inner = sorted({s for p in index for s in p.symbols})
+    return f"[{root}{''.join(f'<{s}>' for s in inner)}:{index}]"
 
 
 def _contains(monomial: Monomial, part: Monomial) -> bool:

@@ -9,7 +9,10 @@ from agents.models.playbook.borders import is_border
 from agents.models.playbook.dependence import Independence, independence, is_innermost
 from agents.models.playbook.effects import read
 from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
+from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, strip, walk
+
+NEAR = 4
+"""Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""
 
 SHORT = 8
 """Iterations."""
@@ -66,14 +69,21 @@ def _candidates(unit: Unit) -> Iterator[tuple[Loop, Independence]]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
         for loop in unit.loops(body) if body is not None else []:
-            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not is_border(unit, loop):
+            left = is_border(unit, loop) or _unrolled(unit, loop)
+            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not left:
                 found = independence(unit, loop)
                 if found and found.accesses and unit_stride(loop, found):
                     yield loop, found
 
 
+def _unrolled(unit: Unit, loop: Loop) -> bool:
+    """So few iterations that the compiler writes them all out, which a pragma would keep it from."""
+    lower, upper = unit.text(strip(loop.lower)), unit.text(strip(loop.upper))
+    return lower.isdigit() and upper.isdigit() and int(upper) - int(lower) <= SHORT
+
+
 def unit_stride(loop: Loop, found: Independence) -> bool:
-    """Neighbouring iterations touch neighbouring elements, or the same one; anything else would gather."""
+    """Neighbouring iterations touch elements close by, or the same one; anything else would gather."""
     for access in found.accesses:
         if access.index is None or not access.index:
             return False
@@ -81,6 +91,6 @@ def unit_stride(loop: Loop, found: Independence) -> bool:
         if any(f is None or f.terms for f in factors[:-1]):
             return False
         last = factors[-1]
-        if last is None or last.value not in (0, 1, -1):
+        if last is None or last.value is None or abs(last.value) > NEAR:
             return False
     return True

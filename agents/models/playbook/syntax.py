@@ -113,7 +113,7 @@ class Unit:
         """Free functions with a body, by name; templates and members are left alone, of overloads none is listed."""
         found: dict[str, list[Node]] = {}
         for node in walk(self.root, skip=OPAQUE):
-            if node.type == "function_definition" and (name := self._function_name(node)):
+            if node.type == "function_definition" and (name := self.function_name(node)):
                 found.setdefault(name, []).append(node)
         return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1}
 
@@ -134,7 +134,7 @@ class Unit:
                 found[self.text(pair[0])] = self.text(pair[1]).strip()
         return found
 
-    def _function_name(self, node: Node) -> str | None:
+    def function_name(self, node: Node) -> str | None:
         declarator = node.child_by_field_name("declarator")
         while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
             declarator = declarator.child_by_field_name("declarator")
@@ -399,3 +399,12 @@ def pragma_before(unit: Unit, node: Node) -> Node | None:
     """The #pragma directly in front of a statement."""
     previous = node.prev_named_sibling
     return previous if previous is not None and previous.type == "preproc_call" else None
+
+
+def single_store(unit: Unit, body: Node) -> tuple[Node, Node] | None:
+    """Target and value of a body that is one plain assignment."""
+    inner = statements(body)
+    store = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "expression_statement" and inner[0].named_children else None
+    if store is None or store.type != "assignment_expression" or unit.binary(store)[0] != "=":
+        return None
+    return unit.binary(store)[1], unit.binary(store)[2]

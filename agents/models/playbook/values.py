@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.polynomial import Poly, element_symbol, loaded
 from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, statements, strip, walk
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Values:
             inner = node.child_by_field_name("argument")
             value_of = self.poly(inner, env) if inner is not None else None
             return -value_of if value_of is not None else None
+        if node.type in ("subscript_expression", "pointer_expression"):
+            return self._loaded(node, env)
         return self._arithmetic(node, env) if node.type == "binary_expression" else None
 
     def _called(self, call: Node, env: Environment) -> Poly | None:
@@ -103,6 +105,15 @@ class Values:
     def _widest(self, nodes: list[Node], env: Environment) -> Poly | None:
         return max((p for n in nodes if (p := self.poly(n, env)) is not None), key=lambda p: len(p.symbols), default=None)
 
+    def _loaded(self, node: Node, env: Environment) -> Poly | None:
+        """An element of a parameter that the function only reads: the same wherever its index is the same."""
+        found = self.element(node, env)
+        if found is None:
+            return None
+        function = self.unit.function_of(self.regions[0])
+        constant = any(p.symbol == found[0] and p.form == "pointer" and _only_read(self.unit, p) for p in self.unit.parameters(function))
+        return Poly.symbol(element_symbol(*found)) if constant else None
+
     def _arithmetic(self, node: Node, env: Environment) -> Poly | None:
         operator, left, right = self.unit.binary(node)
         a, b = self.poly(left, env), self.poly(right, env)
@@ -110,7 +121,7 @@ class Values:
             return None
         if operator in "+-*":
             return a + b if operator == "+" else a - b if operator == "-" else a * b
-        if operator == "/" and not any(s in a.symbols | b.symbols for s in self._moving(node)):
+        if operator == "/" and not any(s in self._moving(node) or loaded(s) for s in a.symbols | b.symbols):
             return Poly.symbol(f"?{self.unit.text(node)}")
         return None
 
@@ -330,3 +341,9 @@ def _in_loop(node: Node) -> bool:
     while current is not None and current.type != "for_statement":
         current = current.parent
     return current is not None
+
+
+def _only_read(unit: Unit, parameter: Declaration) -> bool:
+    """Declared to point at something constant, by a kernel that casts nothing away."""
+    text = unit.text(parameter.node).split("*")[0]
+    return "const" in text.split() and "const_cast" not in unit.source

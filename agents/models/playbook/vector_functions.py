@@ -27,7 +27,7 @@ LOG_FLOAT = (
 TANH_FLOAT = ("-3.333328119e-01f", "1.333142040e-01f", "-5.373779912e-02f", "2.063254943e-02f", "-5.697387129e-03f")
 
 
-def _horner(coefficients: Sequence[str], variable: str) -> str:
+def horner(coefficients: Sequence[str], variable: str) -> str:
     text = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         text = f"({text}) * {variable} + {coefficient}"
@@ -36,14 +36,21 @@ def _horner(coefficients: Sequence[str], variable: str) -> str:
 
 def exp_polynomial(degree: str) -> str:
     """The part of kw_exp(float) that a degree changes."""
-    return _horner(EXP_FLOAT[degree], "r")
+    return horner(EXP_FLOAT[degree], "r")
 
 
 def exp_float(degree: str) -> str:
     """kw_exp(float): about 1 ulp at degree 6 and 7, 2 ulp at 5."""
-    return f"""static inline float kw_exp(float x) {{
-  // n = round(x / ln 2) by the carry into the last bits of 1.5 * 2^23; comparisons are written so that NaN passes through.
-  const float c = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+    return f"""static inline __attribute__((always_inline)) float kw_exp(float x) {{
+  // |x| clamped to 104 on the bits (NaN stays): a clamp by comparisons is folded apart, and what is left is no vector loop.
+  unsigned all;
+  __builtin_memcpy(&all, &x, 4);
+  const unsigned size = all & 0x7fffffffu;
+  const unsigned kept = size - 0x42d00001u <= 0x3cafffffu ? 0x42d00000u : size;
+  all = (all & 0x80000000u) | kept;
+  float c;
+  __builtin_memcpy(&c, &all, 4);
+  // n = round(x / ln 2) by the carry into the last bits of 1.5 * 2^23.
   const float shifted = c * 1.44269504f + 12582912.0f;
   const float n = shifted - 12582912.0f;
   const float r = (c - n * 0.69140625f) - n * 1.7409305599e-03f;
@@ -65,12 +72,19 @@ def exp_float(degree: str) -> str:
 
 def exp_double() -> str:
     """kw_exp(double)."""
-    return f"""static inline double kw_exp(double x) {{
-  const double c = x < -746.0 ? -746.0 : (x > 710.0 ? 710.0 : x);
+    return f"""static inline __attribute__((always_inline)) double kw_exp(double x) {{
+  // |x| clamped to 746 on the bits (NaN stays): a clamp by comparisons is folded apart where x comes from a float.
+  unsigned long long all;
+  __builtin_memcpy(&all, &x, 8);
+  const unsigned long long size = all & 0x7fffffffffffffffull;
+  const unsigned long long kept = size - 0x4087500000000001ull <= 0x3f68afffffffffffull ? 0x4087500000000000ull : size;
+  all = (all & 0x8000000000000000ull) | kept;
+  double c;
+  __builtin_memcpy(&c, &all, 8);
   const double shifted = c * 1.4426950408889634 + 6755399441055744.0;
   const double n = shifted - 6755399441055744.0;
   const double r = (c - n * 0.6931467056274414) - n * 4.749325039031672e-07;
-  const double q = {_horner(EXP_DOUBLE, "r")};
+  const double q = {horner(EXP_DOUBLE, "r")};
   const double p = (q * r) * r + r + 1.0;
   unsigned long long bits;
   __builtin_memcpy(&bits, &shifted, 8);
@@ -87,7 +101,7 @@ def exp_double() -> str:
 
 def log_float() -> str:
     """kw_log(float): about 2 ulp."""
-    return f"""static inline float kw_log(float x) {{
+    return f"""static inline __attribute__((always_inline)) float kw_log(float x) {{
   // A subnormal is scaled by 2^23; one select only, since gcc makes two on the same condition a branch.
   const unsigned shift = x < 1.17549435e-38f ? 23u : 0u;
   const unsigned power = (shift + 127u) << 23;
@@ -103,7 +117,7 @@ def log_float() -> str:
   __builtin_memcpy(&m, &mantissa, 4);
   const float f = m - 1.0f;
   const float k = (float)(e - (int)shift);
-  const float q = {_horner(LOG_FLOAT, "f")};
+  const float q = {horner(LOG_FLOAT, "f")};
   const float small = (f * f * f) * q - 0.5f * (f * f);
   // ln 2 in two parts, the first exact in k * part; what is special is added, so that no branch can skip the polynomial.
   const float y = k * 0.693359375f + (f + (small - k * 2.12194440e-04f));
@@ -117,10 +131,10 @@ def log_float() -> str:
 
 def tanh_float() -> str:
     """kw_tanh(float): about 2 ulp; needs kw_exp(float)."""
-    return f"""static inline float kw_tanh(float x) {{
+    return f"""static inline __attribute__((always_inline)) float kw_tanh(float x) {{
   const float a = x < 0.0f ? -x : x;
   const float z = x * x;
-  const float q = {_horner(TANH_FLOAT, "z")};
+  const float q = {horner(TANH_FLOAT, "z")};
   const float near = (q * z) * x + x;
   const float far = 1.0f - 2.0f / (kw_exp(2.0f * a) + 1.0f);
   return a < 0.625f ? near : (x < 0.0f ? -far : far);

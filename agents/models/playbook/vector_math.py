@@ -2,41 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook import vector_functions
+from agents.models.playbook import vector_functions, vector_special
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.dependence import independence
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit, walk
+from agents.models.playbook.syntax import Edit, Unit, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-REPLACED = {"exp": "kw_exp", "log": "kw_log", "tanh": "kw_tanh"}
+Key = tuple[str, str]
+"""Function and element type."""
+MAKERS: dict[Key, Callable[[], str]] = {
+    ("exp", "double"): vector_functions.exp_double,
+    ("log", "float"): vector_functions.log_float,
+    ("log", "double"): vector_special.log_double,
+    ("tanh", "float"): vector_functions.tanh_float,
+    ("sqrt", "float"): vector_special.sqrt_float,
+    ("sqrt", "double"): vector_special.sqrt_double,
+    ("erf", "float"): vector_special.erf_float,
+    ("erfc", "float"): vector_special.erfc_float,
+    ("erfc", "double"): vector_special.erfc_double,
+    ("erf", "double"): vector_special.erf_double,
+    ("expm1", "float"): vector_special.expm1_float,
+    ("log1p", "float"): vector_special.log1p_float,
+    ("exp2", "float"): vector_special.exp2_float,
+    ("log2", "float"): lambda: vector_special.scaled_log("log2", "1.44269504f"),
+    ("log10", "float"): lambda: vector_special.scaled_log("log10", "0.434294482f"),
+    ("sin", "float"): lambda: vector_special.angle_float("sin", "0u"),
+    ("cos", "float"): lambda: vector_special.angle_float("cos", "1u"),
+    ("pow", "float"): vector_special.pow_float,
+    ("floor", "float"): lambda: vector_special.whole_float("floor", "s - (s > x ? 1.0f : 0.0f)"),
+    ("ceil", "float"): lambda: vector_special.whole_float("ceil", "s + (s < x ? 1.0f : 0.0f)"),
+    ("trunc", "float"): lambda: vector_special.whole_float("trunc", "s - (m > a ? (x < 0.0f ? -1.0f : 1.0f) : 0.0f)"),
+}
+"""In an order in which each comes after what it needs; exp of float stands before all, for its degree is a knob."""
+NEEDS: dict[Key, tuple[Key, ...]] = {
+    ("tanh", "float"): (("exp", "float"),),
+    ("erf", "float"): (("exp", "float"),),
+    ("erfc", "float"): (("exp", "float"),),
+    ("erfc", "double"): (("exp", "double"),),
+    ("erf", "double"): (("erfc", "double"), ("exp", "double")),
+    ("expm1", "float"): (("exp", "float"),),
+    ("exp2", "float"): (("exp", "float"),),
+    ("log1p", "float"): (("log", "float"),),
+    ("log2", "float"): (("log", "float"),),
+    ("log10", "float"): (("log", "float"),),
+    ("pow", "float"): (("exp", "double"), ("log", "double")),
+}
+NAMES = frozenset(name for name, _ in MAKERS) | {"exp"}
+IN_LOOPS = frozenset({"sqrt", "floor", "ceil", "trunc"})
+"""One such instruction is cheaper than the polynomial; only the vector loop gains."""
+MAX_POWER = 16
 
 
 class VectorExp(Recipe):
-    """exp, log and tanh of float (and exp of double) as inlinable polynomials, everywhere in what `solve` reaches."""
+    """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches; small whole powers
+    as products."""
 
     name = "vector_exp"
     knobs = {"DEGREE": ("6", "5", "7")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         calls: list[Edit] = []
-        needed: set[tuple[str, str]] = set()
+        needed: set[Key] = set()
         for function in unit.reachable:
-            if unit.text(function).startswith("static inline") and "kw_" in unit.text(function).split("(")[0]:
+            if "kw_" in unit.text(function).split("(")[0]:
                 continue
+            before = len(calls)
             for node in walk(function.child_by_field_name("body")):
-                callee = node.child_by_field_name("function") if node.type == "call_expression" else None
-                kind = self._kind(unit, node) if callee is not None else None
-                if kind is not None and callee is not None:
+                if node.type != "call_expression":
+                    continue
+                power = _power(unit, node)
+                if power is not None:
+                    key, base, text = power
+                    needed.add(key)
+                    calls += [
+                        Edit(node.start_byte, base.start_byte, f"{text}("),
+                        Edit(base.end_byte, node.end_byte, ")"),
+                    ]
+                    continue
+                kind, callee = self._kind(unit, node), node.child_by_field_name("function")
+                if kind is not None and callee is not None and (kind[0] not in IN_LOOPS or _innermost(unit, node)):
                     needed.add(kind)
-                    calls.append(Edit(callee.start_byte, callee.end_byte, REPLACED[kind[0]]))
+                    calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{kind[0]}"))
+            if len(calls) > before:
+                calls += _inlined(unit, function)
         if calls:
-            yield [*_definitions(unit, needed, self.value(knobs, "DEGREE")), *calls]
+            # Of insertions at one place the last stands first.
+            yield [*calls, *_definitions(unit, needed, self.value(knobs, "DEGREE"))]
 
     def present(self, source: str) -> dict[str, str]:
         degrees = [degree for degree in vector_functions.EXP_FLOAT if vector_functions.exp_polynomial(degree) in source]
@@ -48,31 +107,75 @@ class VectorExp(Recipe):
             return source
         return source.replace(vector_functions.exp_polynomial(now), vector_functions.exp_polynomial(wanted))
 
-    def _kind(self, unit: Unit, call: Node) -> tuple[str, str] | None:
+    def _kind(self, unit: Unit, call: Node) -> Key | None:
         """Function and element type, where there is a replacement."""
         name = call_name(unit, call)
         arguments = unit.arguments(call)
-        base = name.removesuffix("f")
-        if base not in REPLACED or len(arguments) != 1 or name in unit.functions:
+        base = name if name in NAMES else name.removesuffix("f")
+        if base not in NAMES or len(arguments) != (2 if base == "pow" else 1) or name in unit.functions:
             return None
-        kind = "float" if name.endswith("f") else floating(unit, arguments[0])
-        if kind == "float" or (kind == "double" and base == "exp"):
-            return base, kind
+        if all(strip(a).type == "number_literal" for a in arguments):
+            return None
+        kinds = {floating(unit, a) for a in arguments} - ({"int"} if base == "pow" else set())
+        kind = "float" if name != base else kinds.pop() if len(kinds) == 1 else ""
+        if base == "pow" and name == base and any(floating(unit, a) == "int" for a in arguments):
+            return None
+        return (base, kind) if (base, kind) in MAKERS or (base, kind) == ("exp", "float") else None
+
+
+def _power(unit: Unit, call: Node) -> tuple[Key, Node, str] | None:
+    """Key, base and function for `pow(x, 3)` and the like."""
+    arguments = unit.arguments(call)
+    if call_name(unit, call) not in ("pow", "powf") or len(arguments) != 2 or any(n.type == "call_expression" for n in walk(arguments[0])):
         return None
+    exponent, kind = strip(arguments[1]), floating(unit, arguments[0])
+    found = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(exponent)) if exponent.type == "number_literal" else None
+    if found is None or kind not in ("float", "double") or not 2 <= int(found[1]) <= MAX_POWER:
+        return None
+    return ("pow" + found[1], kind), arguments[0], f"kw_pow{found[1]}"
 
 
-def _definitions(unit: Unit, needed: set[tuple[str, str]], degree: str) -> list[Edit]:
-    if ("tanh", "float") in needed:
-        needed = needed | {("exp", "float")}
-    makers = {
-        ("exp", "float"): lambda: vector_functions.exp_float(degree if degree in vector_functions.EXP_FLOAT else "6"),
-        ("exp", "double"): vector_functions.exp_double,
-        ("log", "float"): vector_functions.log_float,
-        ("tanh", "float"): vector_functions.tanh_float,
-    }
-    texts = [make() for key, make in makers.items() if key in needed and f"kw_{key[0]}({key[1]} x)" not in unit.source]
+def _inlined(unit: Unit, function: Node) -> list[Edit]:
+    """A small helper that has grown is not inlined by itself, and a loop that calls is not vectorised."""
+    head = unit.text(function).split("(")[0]
+    if unit.functions.get("solve") == function or "always_inline" in unit.text(function) or _loops(function):
+        return []
+    words = "__attribute__((always_inline)) " + ("" if re.search(r"\binline\b", head) else "inline ")
+    return [Edit(function.start_byte, function.start_byte, words)]
+
+
+def _loops(node: Node | None) -> bool:
+    return any(n.type in ("for_statement", "while_statement", "do_statement") for n in walk(node))
+
+
+def _innermost(unit: Unit, call: Node) -> bool:
+    """Directly in a loop that holds no other and has independent iterations, or in a function without loops."""
+    current, function = call.parent, unit.function_of(call)
+    while current is not None and current != function:
+        if current.type in ("for_statement", "while_statement", "do_statement"):
+            loop = unit.loop(current) if current.type == "for_statement" else None
+            return loop is not None and not _loops(loop.body) and bool(independence(unit, loop))
+        current = current.parent
+    return unit.functions.get("solve") != function and not _loops(function)
+
+
+def _definitions(unit: Unit, needed: set[Key], degree: str) -> list[Edit]:
+    for key in list(needed):
+        needed = needed | set(NEEDS.get(key, ()))
+    degree = degree if degree in vector_functions.EXP_FLOAT else "6"
+    makers = {("exp", "float"): lambda: vector_functions.exp_float(degree), **MAKERS}
+    texts = [make() for key, make in makers.items() if key in needed and not _defined(unit, key)]
+    texts += [
+        vector_special.power(int(name[3:]), kind)
+        for name, kind in sorted(needed)
+        if re.fullmatch(r"pow\d+", name) and not _defined(unit, (name, kind))
+    ]
     place = insertion_point(unit)
     return [Edit(place, place, "\n" + "\n".join(texts) + "\n")] if texts else []
+
+
+def _defined(unit: Unit, key: Key) -> bool:
+    return f"{key[1]} kw_{key[0]}({key[1]} x" in unit.source
 
 
 def insertion_point(unit: Unit) -> int:

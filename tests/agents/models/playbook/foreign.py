@@ -437,6 +437,243 @@ extern "C" void solve(const double* A, const double* x, double* y, long nb, long
     ("double-in:3x600", "double-in:3x30", "double-out:3x20", 3, 20, 30),
 )
 
+SILU_WALK = Foreign(
+    """
+#include <math.h>
+extern "C" void solve(const float* x, float* y, long n) {
+  const float* end = x + n;
+  while (x != end) {
+    float v = *x++;
+    *y++ = v / (1.0 + exp(-v));
+  }
+}
+""",
+    ("in:5003", "out:5003", 5003),
+)
+SWIGLU_LAMBDA = Foreign(
+    """
+#include <cmath>
+extern "C" void solve(const float* x, float* out, int M, int N) {
+  const float shift = 0.25f;
+  auto gate_of = [&](float v) { return 1.0 / (1.0 + exp(-(v + shift))); };
+  for (int m = 0; m < M; m++) {
+    const float* gate = &x[m * 2 * N];
+    const float* up = &x[m * 2 * N + N];
+    for (int n = 0; n < N; n++) out[m * N + n] = gate[n] * gate_of(gate[n]) * up[n];
+  }
+}
+""",
+    ("in:31x154", "out:31x77", 31, 77),
+)
+SOFTMAX_ALGORITHMS = Foreign(
+    """
+#include <algorithm>
+#include <cmath>
+extern "C" void solve(const float* x, float* y, int rows, int d) {
+  for (int r = 0; r < rows; ++r) {
+    const float* in = x + r * d;
+    float* out = y + r * d;
+    float m = *std::max_element(in, in + d);
+    float sum = 0.f;
+    std::transform(in, in + d, out, [m, &sum](float v) { float e = std::exp(v - m); sum += e; return e; });
+    std::for_each(out, out + d, [sum](float& v) { v /= sum; });
+  }
+}
+""",
+    ("in:33x131", "out:33x131", 33, 131),
+)
+RMS_ACCUMULATE = Foreign(
+    """
+#include <cmath>
+#include <numeric>
+extern "C" void solve(const float* x, const float* weight, float* out, int M, int N) {
+  for (int row = 0; row < M; ++row, x += N, out += N) {
+    const double squares = std::accumulate(x, x + N, 0.0, [](double sum, float v) { return sum + double(v) * v; });
+    const float rms = std::sqrt(squares / N + 1e-6);
+    for (int i = 0; i < N; ++i) out[i] = x[i] / rms * weight[i];
+  }
+}
+""",
+    ("in:31x99", "in:99", "out:31x99", 31, 99),
+)
+DISTANCE_TEMPLATE = Foreign(
+    """
+#include <cmath>
+template <typename T>
+static T squared_distance(const T* p, const T* q, int dimensions) {
+  T sum = T(0);
+  while (dimensions-- > 0) {
+    const T difference = *p++ - *q++;
+    sum += difference * difference;
+  }
+  return sum;
+}
+extern "C" void solve(const float* X, const float* Y, float* distance, int M, int N, int D) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) distance[i * N + j] = std::sqrt(squared_distance(X + i * D, Y + j * D, D));
+}
+""",
+    ("in:37x51", "in:29x51", "out:37x29", 37, 29, 51),
+)
+HORNER = Foreign(
+    """
+extern "C" void solve(const float* x, const float* c, float* y, int n, int degree) {
+  for (int i = 0; i < n; ++i) {
+    y[i] = c[degree];
+    for (int k = degree - 1; k >= 0; --k) y[i] = y[i] * x[i] + c[k];
+  }
+}
+""",
+    ("in:3001", "in:6", "out:3001", 3001, 5),
+)
+ARGMAX = Foreign(
+    """
+extern "C" void solve(const float* x, float* where, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    int best = 0;
+    for (int c = 1; c < cols; ++c)
+      if (x[r * cols + c] > x[r * cols + best]) best = c;
+    where[r] = best;
+  }
+}
+""",
+    ("in:67x301", "out:67", 67, 301),
+)
+ARGMIN_VALUE = Foreign(
+    """
+#include <cfloat>
+extern "C" void solve(const double* x, double* where, double* least, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    const double* row = x + (long)r * cols;
+    double low = DBL_MAX; long at = -1;
+    for (long c = 0; c < cols; ++c) {
+      if (row[c] < low) { low = row[c]; at = c; }
+    }
+    where[r] = at;
+    least[r] = low;
+  }
+}
+""",
+    ("double-in:41x77", "double-out:41", "double-out:41", 41, 77),
+)
+ARGMAX_ELEMENT = Foreign(
+    """
+#include <algorithm>
+extern "C" void solve(const float* x, float* where, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    const float* row = x + r * cols;
+    where[r] = std::max_element(row, row + cols) - row;
+  }
+}
+""",
+    ("in:67x301", "out:67", 67, 301),
+)
+BLACK_SCHOLES = Foreign(
+    """
+#include <cmath>
+double normal_cdf(double z) { return 0.5 * erfc(-z / sqrt(2.0)); }
+extern "C" void solve(const float* a, const float* b, float* call, int n) {
+  for (int i = 0; i < n; i++) {
+    double S = exp(0.2 * a[i]), K = exp(0.1 * b[i]), T = 0.5 + fabs(a[i]);
+    double d1 = (log(S / K) + 0.05 * T) / (0.3 * sqrt(T));
+    call[i] = S * normal_cdf(d1) - K * exp(-0.02 * T) * normal_cdf(d1 - 0.3 * sqrt(T));
+  }
+}
+""",
+    ("in:2003", "in:2003", "out:2003", 2003),
+)
+GELU_BIAS = Foreign(
+    """
+#include <cmath>
+template <typename T> inline T gelu(T x) { return T(0.5) * x * (T(1) + std::erf(x / std::sqrt(T(2)))); }
+extern "C" void solve(const float* x, const float* bias, float* y, int rows, int cols) {
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < cols; ++c) y[r * cols + c] = gelu<float>(x[r * cols + c] + bias[c]) + 0.01 * std::pow(bias[c], 3);
+}
+""",
+    ("in:43x91", "in:91", "out:43x91", 43, 91),
+)
+EMBEDDING_BAG = Foreign(
+    """
+extern "C" void solve(const float* table, const int* ids, float* out, int n, int bag, int dim) {
+  for (int i = 0; i < n; i++)
+    for (int d = 0; d < dim; d++) {
+      float s = 0;
+      for (int k = 0; k < bag; k++) s += table[ids[i * bag + k] * dim + d];
+      out[i * dim + d] = s / bag;
+    }
+}
+""",
+    ("in:64x75", "index:67x9", "out:67x75", 67, 9, 75),
+)
+CROSS_ENTROPY = Foreign(
+    """
+#include <algorithm>
+#include <cmath>
+#include <vector>
+static void log_softmax(const float* logits, float* result, int classes) {
+  const float peak = *std::max_element(logits, logits + classes);
+  double total = 0.0;
+  for (int c = 0; c < classes; ++c) total += std::exp(logits[c] - peak);
+  const float log_total = static_cast<float>(std::log(total));
+  for (int c = 0; c < classes; ++c) result[c] = logits[c] - peak - log_total;
+}
+extern "C" void solve(const float* logits, const int* target, float* loss, int rows, int classes) {
+  std::vector<float> log_probability(classes);
+  for (int r = 0; r < rows; ++r) {
+    log_softmax(logits + static_cast<std::size_t>(r) * classes, log_probability.data(), classes);
+    loss[r] = -log_probability[target[r]];
+  }
+}
+""",
+    ("in:301x70", "index:301", "out:301", 301, 70),
+)
+CAUSAL_SOFTMAX = Foreign(
+    """
+#include <cmath>
+extern "C" void solve(const float* s, float* p, int n) {
+  for (int i = 0; i < n; i++) {
+    float m = -1e30f;
+    for (int j = 0; j <= i; j++) m = std::fmax(m, s[i*n+j]);
+    float z = 0;
+    for (int j = 0; j <= i; j++) { p[i*n+j] = std::exp(s[i*n+j] - m); z += p[i*n+j]; }
+    for (int j = 0; j <= i; j++) p[i*n+j] /= z;
+    for (int j = i + 1; j < n; j++) p[i*n+j] = 0;
+  }
+}
+""",
+    ("in:301x301", "out:301x301", 301),
+)
+N_BODY = Foreign(
+    """
+#include <math.h>
+extern "C" void solve(const float *x, const float *m, float *ax, float *ay, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ax[i] = ay[i] = 0.0f;
+        for (int j = 0; j < n; j++) {
+            float dx = x[j] - x[i];
+            float inv = 1.0f / sqrtf(dx * dx + 1e-1f);
+            ax[i] += m[j] * inv * dx;
+            ay[i] += m[j] * inv * inv;
+        }
+    }
+}
+""",
+    ("in:203", "in:203", "out:203", "out:203", 203),
+)
+ROW_SCAN = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  for (int r = 0; r < rows; r++) {
+    double acc = 0;
+    for (int c = 0; c < cols; c++) { acc += x[r*cols+c]; y[r*cols+c] = acc; }
+  }
+}
+""",
+    ("in:151x131", "out:151x131", 151, 131),
+)
+
 PREFIX_SUM = Foreign(
     """
 extern "C" void solve(const float* x, float* y, int n) {
@@ -502,6 +739,39 @@ extern "C" void solve(const float* x, float* y, int n) {
 """,
     ("in:300", "out:300", 300),
 )
+EXCLUSIVE_SCAN = Foreign(
+    """
+extern "C" void solve(const float* x, float* y, int n) {
+  float t = 1;
+  for (int i = 0; i < n; i++) { y[i] = t; t += x[i]; }
+}
+""",
+    ("in:900", "out:900", 900),
+)
+COUNTS = Foreign(
+    """
+#include <cstring>
+extern "C" void solve(const int* values, int* counts, float* out, int n, int bins) {
+  memset(counts, 0, bins * sizeof(int));
+  for (const int* p = values; p != values + n; ++p) counts[*p]++;
+  for (int b = 0; b < bins; ++b) out[b] = counts[b];
+}
+""",
+    ("index:60001", "index:64", "out:64", 60001, 64),
+)
+SEGMENT_ADD = Foreign(
+    """
+#include <algorithm>
+extern "C" void solve(const float* values, const int* segment, float* sums, int N, int D, int S) {
+  std::fill(sums, sums + static_cast<long>(S) * D, 0.0f);
+  for (long n = 0; n < N; ++n) {
+    float* target = sums + segment[n] * D;
+    for (long d = 0; d < D; ++d) target[d] += values[n * D + d];
+  }
+}
+""",
+    ("in:3001x17", "index:3001", "out:64x17", 3001, 17, 64),
+)
 EARLY_EXIT = Foreign(
     """
 extern "C" void solve(const float* x, float* y, int n) {
@@ -518,7 +788,11 @@ DEPENDENT = {
     "HISTOGRAM": HISTOGRAM,
     "RECURRENCE": RECURRENCE,
     "OVERLAP_ADD": OVERLAP_ADD,
-    "POINTER_WALK": POINTER_WALK,
+    "EXCLUSIVE_SCAN": EXCLUSIVE_SCAN,
     "EARLY_EXIT": EARLY_EXIT,
 }
-INDEPENDENT = {name: value for name, value in dict(globals()).items() if isinstance(value, Foreign) and name not in DEPENDENT}
+SCATTERED = {"COUNTS": COUNTS, "SEGMENT_ADD": SEGMENT_ADD}
+"""Wrong as a plain parallel loop, right with a copy for each thread."""
+INDEPENDENT = {
+    name: value for name, value in dict(globals()).items() if isinstance(value, Foreign) and name not in {**DEPENDENT, **SCATTERED}
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agents.models.playbook.base import recipe
 from agents.models.playbook.dependence import independence, outermost
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.syntax import Unit
@@ -83,3 +84,35 @@ def test_helpers_are_read_through() -> None:
     assert "same element" in verdicts("for (int i = 0; i < n; ++i) row(b + i*m, b + (i+1)*m, m);", before=helper)[0]
     counter = "static int calls = 0; static float next(float v) { calls += 1; return v; }"
     assert "calls" in verdicts("for (int i = 0; i < n; ++i) b[i] = next(a[i]);", before=counter)[0]
+
+
+SCRATCH = """
+#include <vector>
+extern "C" void solve(const float* x, float* y, int rows, int n) {{
+  std::vector<float> scratch(n);
+  {before}
+  for (int r = 0; r < rows; r++) {{
+    {body}
+  }}
+  {after}
+}}
+"""
+FILL = "for (int i = 0; i < n; i++) scratch[i] = x[r*n+i] * 2.0f;"
+STORE = "for (int i = 0; i < n; i++) y[r*n+i] = scratch[n-1-i];"
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "after", "copied"),
+    [
+        ("", FILL + STORE, "", True),
+        ("", STORE + FILL, "", False),
+        ("", "if (x[r] > 0) " + FILL + STORE, "", False),
+        ("", FILL.replace("< n", "< n - 1") + STORE, "", False),
+        ("", FILL + STORE, "y[0] = scratch[0];", False),
+        ("float* p = scratch.data();", FILL.replace("scratch", "p") + STORE, "", False),
+    ],
+)
+def test_scratch_is_copied_for_threads_only_where_each_iteration_fills_it(before: str, body: str, after: str, copied: bool) -> None:
+    source = SCRATCH.format(before=before, body=body, after=after)
+    assert ("firstprivate(scratch)" in recipe("parallel_outer").edit(source, {})) is copied
+    assert copied or "#pragma omp parallel for" not in recipe("parallel_outer").edit(source, {})

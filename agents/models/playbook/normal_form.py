@@ -1,0 +1,33 @@
+"""The form in which every recipe reads a kernel: no macros of its own, plain functions, counted loops over indices.
+
+What is rewritten means the same; what is not understood stays as it was written.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from agents.models.playbook.algorithms import written_out
+from agents.models.playbook.callables import concrete_templates, inline_lambdas
+from agents.models.playbook.macros import expanded
+from agents.models.playbook.syntax import parsed
+from agents.models.playbook.walking import counted_up
+
+MAX_ROUNDS = 200
+
+
+@lru_cache(maxsize=16)
+def normal(source: str) -> str:
+    """`source` in normal form; as it was where the parser does not understand it, or no end is in sight."""
+    unit = parsed(expanded(source))
+    if unit.broken:
+        return source
+    for _ in range(MAX_ROUNDS):
+        edits = concrete_templates(unit) or written_out(unit) or inline_lambdas(unit) or counted_up(unit)
+        if not edits:
+            return unit.source
+        changed = parsed(unit.apply(edits))
+        if changed.broken or changed.source == unit.source:
+            return unit.source
+        unit = changed
+    return source
