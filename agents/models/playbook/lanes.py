@@ -63,9 +63,6 @@ class Lanes:
         for node in nodes:
             if node.type == "preproc_call":
                 continue
-            if self._uniform(node):
-                parts += [*self._flush(simple), self.unit.text(node)]
-                continue
             if node.type == "compound_statement":
                 parts += self._flush(simple)
                 block = self._block(statements(node))
