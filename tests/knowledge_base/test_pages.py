@@ -46,7 +46,6 @@ RECIPES = {
     "unroll-accumulators": "unroll_accumulators",
     "tile-loops": "tile",
     "register-tile-product": "register_tile",
-    "index-pointers": "index_pointers",
     "split-borders": "split_borders",
     "split-at-diagonal": "split_at",
     "unswitch-loops": "unswitch_loops",

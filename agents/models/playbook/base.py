@@ -14,7 +14,6 @@ from tools.registry import load
 
 RECIPES = {
     "restrict_pointers": "agents.models.playbook.restrict:RestrictPointers",
-    "index_pointers": "agents.models.playbook.pointers:IndexPointers",
     "split_at": "agents.models.playbook.diagonal:SplitAt",
     "split_borders": "agents.models.playbook.borders:SplitBorders",
     "branch_to_select": "agents.models.playbook.select:BranchToSelect",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.syntax import Edit, Loop, Unit, statements, walk
+from agents.models.playbook.syntax import Edit, Loop, Unit, statements, strip, walk
 from agents.models.playbook.tile import counter_type
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ class Lanes:
         for declarator in node.children_by_field_name("declarator"):
             name = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
             value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
-            pointer = name is not None and name.type == "pointer_declarator"
-            name = name.child_by_field_name("declarator") if name is not None and pointer else name
+            pointer = name is not None and (name.type == "pointer_declarator" or (value is not None and self._points(value)))
+            name = name.child_by_field_name("declarator") if name is not None and name.type == "pointer_declarator" else name
             if name is None or name.type != "identifier" or (value is not None and value.type == "initializer_list"):
                 return None
             if pointer and (value is None or not self._settled(name)):
@@ -193,6 +193,17 @@ class Lanes:
             if text:
                 made.append(f"{self.scalars[self.unit.text(name)]} = {text};")
         return made
+
+    def _points(self, value: Node) -> bool:
+        """A pointer, or one that is moved by something."""
+        value = strip(value)
+        if value.type == "binary_expression":
+            operator, left, right = self.unit.binary(value)
+            return operator in ("+", "-") and (self._points(left) or self._points(right))
+        declaration = self.unit.declaration(value) if value.type == "identifier" else None
+        if declaration is None or declaration.form == "pointer":
+            return declaration is not None
+        return declaration.type == "auto" and declaration.initial is not None and self._points(declaration.initial)
 
     def _settled(self, name: Node) -> bool:
         """Declared once and never written again; no function or element is behind it that another statement could change."""

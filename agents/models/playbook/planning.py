@@ -25,7 +25,6 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "hoist_invariants": (0.9, 0.5),
     "split_borders": (0.6, 0.5),
     "split_at": (0.5, 0.5),
-    "index_pointers": (0.7, 0.3),
     "register_tile": (0.5, 0.6),
     "unswitch_loops": (0.7, 0.4),
     "branch_to_select": (0.7, 0.5),
