@@ -44,7 +44,9 @@ def tree() -> str:
                 depth, name = relative.count("/"), path.name
             lines.append(f"{'  ' * depth}{name:<{28 - 2 * depth}} {_first(path)}".rstrip())
         if package == "knowledge_base":
-            lines.append(f"  {'wiki/':<26} the bundled gpu-wiki: hardware, methods, skills, operators, conventions (Markdown)")
+            lines.append(
+                f"  {'wiki/':<26} the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown)"
+            )
     lines += [f"{name:<28} {what}" for name, what in OTHERS.items()]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import platform
+import posixpath
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from knowledge_base.artifacts import Page
-from knowledge_base.lint import lint
+from knowledge_base.lint import CODE, lint
 from knowledge_base.wiki import Wiki, rows
 from tools import mechanism, rules
 
@@ -81,6 +82,19 @@ def shows(library: Path, page: Page) -> bool | None:
 
 def test_the_bundled_wiki_passes_its_lint():
     assert [str(problem) for problem in lint(WIKI, frozenset(rule.id for rule in RULES))] == []
+
+
+def test_every_guide_and_operator_is_reached_from_the_first_page():
+    reached, ahead = set(), ["README.md"]
+    while ahead:
+        path = ahead.pop()
+        if path not in reached:
+            reached.add(path)
+            text = CODE.sub("", (WIKI.root / path).read_text(encoding="utf-8"))
+            ahead += [
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in re.findall(r"\]\(([^)#:\s]+\.md)", text)
+            ]
+    assert {page.path for page in WIKI.pages if page.head.type in ("guide", "operator")} - reached == set()
 
 
 def test_each_recipe_has_its_method_and_each_method_a_block_of_code():
@@ -202,3 +216,33 @@ def test_streaming_stores_and_register_tiles_compute_what_the_plain_loops_do(tmp
         c = np.full((m, n), np.nan, np.float32)
         tile.solve(*(v.ctypes.data_as(ctypes.c_void_p) for v in (a, b, c)), ctypes.c_int(m), ctypes.c_int(n), ctypes.c_int(k))
         assert np.allclose(c, a.astype(np.float64) @ b.T, atol=1e-5)
+
+
+@needs_compiler
+def test_the_operators_compute_what_their_pages_say(tmp_path: Path):
+    code = {page.head.id: code for page, code in BLOCKS if page.head.type == "operator"}
+    draw = np.random.default_rng(7)
+
+    def solve(name: str, x: np.ndarray, shape: tuple[int, ...], *sizes: int) -> np.ndarray:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        library = ctypes.CDLL(str(folder / "kernel.so" if (folder / "kernel.so").exists() else build(folder, code[name])))
+        y = np.full(shape, np.nan, np.float32)
+        library.solve(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), *map(ctypes.c_int, sizes))
+        return y
+
+    assert set(code) == {"transpose", "stencil", "scan", "pooling"}
+    for m, n in ((1, 1), (5, 33), (40, 16), (17, 64)):
+        x = draw.standard_normal((m, n)).astype(np.float32)
+        assert np.array_equal(solve("transpose", x, (n, m), m, n), x.T)
+    for m, n in ((2, 2), (3, 7), (20, 41)):
+        x = draw.standard_normal((m, n)).astype(np.float32)
+        expected = x.copy()
+        expected[1:-1, 1:-1] = 0.2 * (x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1])
+        assert np.allclose(solve("stencil", x, (m, n), m, n), expected, atol=1e-6)
+    for n in (1, 2, 1003):
+        x = draw.standard_normal(n).astype(np.float32)
+        assert np.allclose(solve("scan", x, (n,), n), np.cumsum(x.astype(np.float64)), atol=1e-4)
+    for p, h, w in ((1, 2, 2), (3, 6, 10)):
+        x = draw.standard_normal((p, h, w)).astype(np.float32)
+        assert np.array_equal(solve("pooling", x, (p, h // 2, w // 2), p, h, w), x.reshape(p, h // 2, 2, w // 2, 2).max(axis=(2, 4)))
