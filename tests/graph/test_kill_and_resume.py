@@ -28,7 +28,7 @@ INSIDE = (
     "commit written report",
     "judge build",
     "judge correctness",
-    "judge timing 1",
+    "judge timing",
     "record verdict",
     "record timing",
     "record confirmation",
