@@ -107,6 +107,8 @@ class Dossier(Artifact):
     """Method pages whose rules fired or whose triggers hold, priority first."""
     attempts: tuple[Attempt, ...]
     """Past outcomes in like conditions."""
+    shortfall: str = ""
+    """Why passages were found by their words alone; empty where vectors had a say."""
 
 
 class Review(Artifact):

@@ -7,7 +7,8 @@ import re
 from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
 from tools.uncited import Sources, Uncited, uncited
 
-WIKI = re.compile(r"<gpu-wiki>/([^\s:`]+):(\d+)")
+WIKI = re.compile(r"(?:<gpu-wiki>/|(?=<reference>/))([^\s:`]+):(\d+)")
+"""A line of the wiki or of a reference project."""
 LEFT_OUT = "The model's text is left out: it states a figure of the hardware without a source."
 
 

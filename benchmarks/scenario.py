@@ -185,7 +185,7 @@ class Scenario:
         findings = self.findings(version)
         asked = answer(RetrieverBrief(task=self.task, findings=findings, bottleneck="memory"))
         assert isinstance(asked, Queries)
-        found = {(p.path, p.first_line): p for query in asked.queries for p in self.index.search(query.text)[:4]}
+        found = {(p.path, p.first_line): p for query in asked.queries for p in self.index.search(query.text, language=self.language)[:4]}
         methods = self.wiki.methods(self.language, [finding.rule for finding in findings], self.metrics(version))
         return Dossier(queries=asked.queries, passages=tuple(found.values()), methods=methods, attempts=())
 

@@ -23,7 +23,7 @@ from graph.metering import Metered
 from graph.nodes.commits import own_history
 from graph.report import final
 from graph.report.summary import stored_state, versions
-from graph.services import Ask, Services, open_agents, open_executor, open_language, open_ledger, open_profilers
+from graph.services import Ask, Services, open_agents, open_executor, open_index, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
@@ -246,7 +246,7 @@ def assemble(
         judge=judge,
         wiki=wiki,
         guide=guide,
-        index=Index(guide),
+        index=Index(guide) if reading else open_index(settings, guide, loaded.task.language),
         experience=Experience(None),
         ledger=ledger,
         agents=agents,

@@ -198,6 +198,19 @@ def open_profilers(names: tuple[str, ...] | None, language: Language) -> dict[st
     return {name: load(PROFILERS, name, Profiler, key="profilers")() for name in names}  # type: ignore[type-abstract]
 
 
+def open_index(settings: Settings, guide: Wiki, language: str) -> Index:
+    """Search over the wiki and the reference projects that the settings name, for a kernel in `language`."""
+    return Index.open(
+        guide,
+        reference=Path(settings.reference_projects) if settings.reference_projects else None,
+        embedder=settings.embedder,
+        server=settings.chroma,
+        # Outcomes reach the dossier by their conditions, not by their words.
+        outcomes=False,
+        languages=(language,),
+    )
+
+
 def open_ledger(settings: Settings, records: Records) -> Ledger:
     """The account of a run's exchanges with models, under its caps and prices."""
     return Ledger(records, settings.budget, {**prices.published(), **settings.prices})

@@ -154,6 +154,12 @@ class Settings(Section):
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
+    reference_projects: str | None = None
+    """Folder of projects that retrieval searches beside the wiki, e.g. clones of kernel libraries; only read."""
+    embedder: str | None = None
+    """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where it is installed."""
+    chroma: str | None = None
+    """URL of a Chroma server that keeps the vectors; default: an index of its own under $KERNELWRIGHT_HOME."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
     """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops where nobody does."""
     workspaces: str = "workspaces"
@@ -221,7 +227,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
         settings = Settings.model_validate(data)
     except ValidationError as error:
         raise SettingsError(f"{origin}: {sentence(error, Settings)}") from None
-    paths = {"task", "kernel", "reference", "gpu_wiki_path"}
+    paths = {"task", "kernel", "reference", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
     models = {role: choice.below(base) for role, choice in settings.models.items()}

@@ -16,21 +16,32 @@ from tools.errors import InfrastructureError, SettingsError
 
 
 def query(arguments: argparse.Namespace) -> int:
-    """Search the wiki."""
+    """Search the wiki, past outcomes and reference projects."""
     from knowledge_base.index import Index
 
     if arguments.k < 1:
         raise SettingsError(f"-k: {arguments.k} passages cannot be shown; give 1 or more")
-    index = Index(Wiki.open(arguments.wiki))
-    found = index.search(arguments.text, arguments.k, kind=arguments.kind, language=arguments.language)
-    why_not = "" if found else index.explain(arguments.text, kind=arguments.kind, language=arguments.language)
+    index = Index.open(
+        Wiki.open(arguments.wiki),
+        home=arguments.home,
+        reference=arguments.reference_folder,
+        embedder=arguments.embedder,
+        server=arguments.chroma,
+    )
+    filters = {"kind": arguments.kind, "language": arguments.language, "arch": arguments.arch}
+    found = index.search(arguments.text, arguments.k, **filters)
+    note = index.shortfall and f"words alone were compared: {index.shortfall}"
+    why_not = "" if found else index.explain(arguments.text, **filters)
     if arguments.json:
-        print(json.dumps({"passages": [passage.model_dump() for passage in found], "explain": why_not}, indent=1))
-    elif not found:
+        print(json.dumps({"passages": [passage.model_dump() for passage in found], "explain": why_not, "note": note}, indent=1))
+        return 0 if found else 1
+    if not found:
         print(f"nothing found: {why_not}")
-    for passage in found if not arguments.json else ():
+    for passage in found:
         print(f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}")
-        print(f"    {passage.kind}, score {passage.score:.2f}: {passage.why}")
+        print(f"    {passage.kind}, score {passage.score:.4f}: {passage.why}")
+    if note:
+        print(f"note: {note}", file=sys.stderr)
     return 0 if found else 1
 
 
@@ -144,11 +155,19 @@ def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(add_help=False)
     out.add_argument("--json", action="store_true", help="print one JSON object")
 
-    verb = verbs.add_parser("query", parents=[wiki, out], help="search the wiki", description=query.__doc__)
+    about = "search the wiki, past outcomes and reference projects"
+    verb = verbs.add_parser("query", parents=[wiki, out], help=about, description=query.__doc__)
     verb.add_argument("text", help="words, identifiers, anything")
     verb.add_argument("-k", type=int, default=8, help="passages wanted (default 8)")
-    verb.add_argument("--kind", help="only pages of this type: hardware, method, skill, guide, operator, meta")
-    verb.add_argument("--language", help="only pages about this kernel language, or about all")
+    verb.add_argument("--kind", help="only this kind: hardware, method, skill, guide, operator, meta, outcome, reference")
+    verb.add_argument("--language", help="only what is about this kernel language, or about all")
+    verb.add_argument("--arch", help="only what is about this architecture (hopper, sm_90, H100, cpu), or about all")
+    verb.add_argument("--reference-folder", type=Path, metavar="DIR", help="folder of projects to search, too")
+    verb.add_argument(
+        "--embedder", help="hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"
+    )
+    verb.add_argument("--chroma", metavar="URL", help="a Chroma server instead of the index on disk (default: $KERNELWRIGHT_CHROMA)")
+    verb.add_argument("--home", type=Path, help="folder that holds index/ and experience/ (default: $KERNELWRIGHT_HOME)")
     verb.set_defaults(run=query)
 
     verb = verbs.add_parser("pages", parents=[wiki, out], help="pages that answer findings of a profile", description=pages.__doc__)

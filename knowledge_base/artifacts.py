@@ -9,6 +9,8 @@ from pydantic import Field
 from tools.artifacts import Artifact, Axis, Bound, Citation, DType, Interval, Outcome
 
 PageType = Literal["hardware", "method", "skill", "guide", "operator", "meta"]
+PassageKind = PageType | Literal["outcome", "reference"]
+"""Of what a query finds: a page's type, a past outcome, a piece of a reference project."""
 Direction = Literal["<", "<=", ">", ">=", "=="]
 
 
@@ -67,18 +69,19 @@ class Signal(Artifact):
 
 
 class Passage(Artifact):
-    """A piece of a page that can be cited."""
+    """A piece of a page, of the experience log or of a reference project; it can be cited."""
 
     path: str
+    """Relative to the wiki's root; outside the wiki it begins with `<experience>/` or `<reference>/`."""
     heading: tuple[str, ...]
     """Headings from the page's title down."""
     first_line: int
     last_line: int
     text: str
-    kind: PageType
+    kind: PassageKind
     score: float = 0.0
     why: str = ""
-    """The terms that matched."""
+    """What of the query matched."""
     citation: Citation
     """Of its first line."""
 

@@ -88,8 +88,10 @@ def _files(workspace: Path) -> list[Path]:
 
 def _citations(name: str, text: str) -> Iterator[Cited]:
     for match in STORED.finditer(text):
-        # Passages and other things have a path and a line, too; only a Citation has a hash behind them.
-        yield Cited(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
+        # Passages and other things have a path and a line, too; only a Citation has a hash behind them. A reference project's stands in the
+        # dossier with its text, and the project may be gone.
+        if not match[1].startswith("<"):
+            yield Cited(name, text.count("\n", 0, match.start()) + 1, match[1], int(match[2]), match[3])
     for number, line in enumerate(lines_of(text), 1):
         for match in TEXT.finditer(line):
             yield Cited(name, number, match[1], int(match[2]), "")

@@ -1,113 +1,277 @@
-"""Full-text search over the wiki's passages: SQLite FTS5 in memory, Porter stems, identifiers kept whole and in parts."""
+"""Search over wiki passages, past outcomes and reference projects: words and vectors, fused by reciprocal rank; filters are hard."""
 
 from __future__ import annotations
 
-import re
-import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from knowledge_base import embed
 from knowledge_base.artifacts import Passage
+from knowledge_base.citations import holds
+from knowledge_base.entries import EXPERIENCE, Architectures, Entry, fits, kinds_of, languages_of, of_experience, of_wiki
+from knowledge_base.experience import Experience, home_folder
+from knowledge_base.glossary import Glossary
+from knowledge_base.lexical import WORD, Hit, Lexical, terms
+from knowledge_base.reference import PREFIX, Reference
+from knowledge_base.vectors import FOLDER, Near, Unavailable, Vectors, facet
 from knowledge_base.wiki import Wiki
-from tools.errors import InfrastructureError
+from tools.artifacts import Citation, digest
 
-WORD = re.compile(r"\w+")
-PARTS = re.compile(r"[A-Z]*[^\W_A-Z]+|[A-Z]+")
-STOP = frozenset(
-    WORD.findall(
-        "a an and are as at be but by can do does for from get has have how i if in into is it its make me my no not of on or so than that "
-        "the their then there these this to too use was what when where which why will with you"
-    )
-)
-COLUMNS = {"title": 4.0, "tags": 1.5, "heading": 2.5, "body": 1.0, "parts": 0.4}
-"""Columns and their weights in the ranking (bm25); tags are what the front matter says the page is about."""
+RANK = 60
+"""Of reciprocal rank fusion: 1 / (RANK + rank) for each list that an entry stands in."""
+DEEP = 60
+"""Entries of each list that are fused."""
+PER_PAGE = 2
+"""Passages shown of one page; whoever wants more opens it."""
+ALIKE = 0.85
+"""Share of words that two passages have in common of which only the better is shown."""
+
+
+class Filters(NamedTuple):
+    """What a result must be; None: anything."""
+
+    kind: str | None = None
+    language: str | None = None
+    arch: str | None = None
+
+
+class Stock(NamedTuple):
+    """What there is to search, as it was on disk at one moment."""
+
+    mark: int
+    entries: tuple[Entry, ...]
+    """Pieces of reference projects last."""
+    lexical: Lexical
+    embedded: tuple[Entry, ...]
+    """Those that vectors are made of: all, or all but reference projects, where these are too many."""
 
 
 class Index:
-    """Search over one wiki; built in memory in some milliseconds, so that there is nothing on disk to go stale."""
+    """Search; `Index(wiki)` alone looks for words in the wiki, `Index.open` finds everything there is."""
 
-    def __init__(self, wiki: Wiki) -> None:
-        self._passages = wiki.passages()
-        tags = {page.path: " ".join((page.head.id, *page.head.applies_to, *page.head.rules, page.head.recipe or "")) for page in wiki.pages}
-        self._languages = {page.path: page.head.languages for page in wiki.pages}
-        self._all_languages = sorted({language for languages in self._languages.values() for language in languages})
-        # The graph asks from whichever thread runs the node; the table is only read after this.
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        try:
-            self._db.execute(f"CREATE VIRTUAL TABLE p USING fts5({', '.join(COLUMNS)}, tokenize=\"porter unicode61 tokenchars '_'\")")
-        except sqlite3.OperationalError as error:
-            raise InfrastructureError(f"this Python's SQLite has no FTS5 ({error}); use a CPython built with it") from error
-        filled = ((number, *_row(passage, tags[passage.path])) for number, passage in enumerate(self._passages))
-        self._db.executemany(f"INSERT INTO p(rowid, {', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)", filled)
+    def __init__(
+        self,
+        wiki: Wiki,
+        *,
+        experience: Experience | None = None,
+        reference: Path | None = None,
+        vectors: Vectors | None = None,
+        glossary: Glossary | None = None,
+        languages: Collection[str] = (),
+        recheck_s: float = 1.0,
+    ) -> None:
+        """`glossary`: None for ours. `languages`: known ones besides those that there are pages about.
 
-    def search(self, query: str, k: int = 8, *, kind: str | None = None, language: str | None = None) -> tuple[Passage, ...]:
-        """The `k` best passages for `query` (any text), each with score and the terms that matched; empty when nothing does.
-
-        `kind` and `language` are hard filters; pages without languages are about all of them. `explain` says why nothing was found.
+        `recheck_s`: how long what was read counts as current; after that a search looks whether a file has changed since.
         """
-        terms = _terms(query)
-        if not terms:
-            return ()
-        weights = ", ".join(map(str, COLUMNS.values()))
-        match = " OR ".join(map(_quoted, terms))
-        ranked = self._db.execute(f"SELECT rowid, -bm25(p, {weights}) FROM p WHERE p MATCH ?", (match,)).fetchall()
-        by_term = {term: self._rows(term) for term in terms}
-        found = []
-        for row, score in ranked:
-            if self._fits(self._passages[row], kind, language):
-                matched = [term for term in terms if row in by_term[term]]
-                # bm25 favours short passages; one that covers the whole question should beat one that repeats a word of it.
-                found.append((score * len(matched) / len(terms), row, ", ".join(matched)))
-        found.sort(key=lambda hit: (-hit[0], hit[1]))
-        return tuple(self._passages[row].model_copy(update={"score": round(score, 4), "why": why}) for score, row, why in found[:k])
+        self._wiki = wiki
+        self._experience = experience
+        self._reference = Reference(reference) if reference else None
+        self._vectors = vectors
+        self._languages = frozenset(languages)
+        self._recheck_s = recheck_s
+        self._glossary = glossary or Glossary.open()
+        self._architectures = Architectures(wiki)
+        self._lock = threading.Lock()
+        self._looked = time.monotonic()
+        self._stock = self._read(self._mark())
+        self.shortfall = ""
+        """Why the last search had words alone to go by; empty when it had vectors, too, or was not to have any."""
 
-    def explain(self, query: str, *, kind: str | None = None, language: str | None = None) -> str:
+    @classmethod
+    def open(
+        cls,
+        wiki: Wiki,
+        *,
+        home: Path | None = None,
+        reference: Path | None = None,
+        embedder: str | None = None,
+        server: str | None = None,
+        outcomes: bool = True,
+        languages: Collection[str] = (),
+    ) -> Index:
+        """With past outcomes (unless not wanted), the reference projects in a folder, and vectors under `home` (None: `home_folder()`)."""
+        vectors = Vectors((home or home_folder()) / FOLDER, embed.opened(embedder), server)
+        experience = Experience(home) if outcomes else None
+        return cls(wiki, experience=experience, reference=reference, vectors=vectors, languages=languages)
+
+    # ------------------------------------------------------------ what there is
+
+    def _mark(self) -> int:
+        log = sorted(self._experience.folder.glob("*.jsonl")) if self._experience else []
+        logs = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in log)
+        return hash((self._wiki.marked(), logs, self._reference.marked() if self._reference else 0))
+
+    def _read(self, mark: int) -> Stock:
+        own = [*of_wiki(self._wiki, self._architectures)]
+        own += of_experience(self._experience, self._architectures) if self._experience else ()
+        entries = (*own, *(self._reference.entries() if self._reference else ()))
+        few = self._vectors is None or len(entries) <= self._vectors.embedder.most
+        return Stock(mark, entries, Lexical(entries, self._glossary), entries if few else tuple(own))
+
+    def _current(self) -> Stock:
+        """What is on disk now, read again where a file changed."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= self._recheck_s:
+                self._looked = now
+                mark = self._mark()
+                if mark != self._stock.mark:
+                    self._wiki = self._wiki.again()
+                    self._architectures = Architectures(self._wiki)
+                    self._stock = self._read(mark)
+            return self._stock
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything that can be found now."""
+        return self._current().entries
+
+    # ------------------------------------------------------------ asking
+
+    def search(
+        self, query: str, k: int = 8, *, kind: str | None = None, language: str | None = None, arch: str | None = None
+    ) -> tuple[Passage, ...]:
+        """The `k` best passages for `query` (any text), each with its score and why it was found; empty when nothing fits.
+
+        At most PER_PAGE are of one page, and none says nearly the same as a better one. `kind`, `language` and `arch` are hard filters;
+        what names no language or architecture is about all of them. `explain` says why nothing was found.
+        """
+        self.shortfall = ""
+        stock, filters = self._current(), Filters(kind, language, arch)
+        fit = self._fitting(stock, filters)
+        if not fit or not terms(query):
+            return ()
+        hits = [hit for hit in stock.lexical.ranked(query) if hit.row in fit][:DEEP]
+        near = self._near(stock, query, fit, filters != Filters(), bool(hits))
+        by_row = {hit.row: hit for hit in hits}
+        similar = {one.row: one.similarity for one in near}
+        weight = self._vectors.embedder.weight if self._vectors else 0.0
+        scores = _fused(stock.entries, [({hit.row: hit.score for hit in hits}, 1.0), (similar, weight)])
+        for hit in hits:
+            # Whoever types the name of a counter or an instruction wants the page that has it.
+            scores[hit.row] += hit.exact
+        order = sorted(scores, key=lambda row: (-scores[row], row))
+        return tuple(
+            stock.entries[row].passage.model_copy(
+                update={"score": round(scores[row], 5), "why": _why(by_row.get(row), similar.get(row), twins)}
+            )
+            for row, twins in _distinct(stock.entries, order, k)
+        )
+
+    def _near(self, stock: Stock, query: str, fit: frozenset[int], filtered: bool, words: bool) -> list[Near]:
+        """By vectors; where no word matched, only what is near enough to mean something."""
+        if self._vectors is None:
+            return []
+        facets = sorted({facet(stock.entries[row]) for row in fit}) if filtered else None
+        try:
+            found = self._vectors.nearest(stock.embedded, query, DEEP, facets)
+        except Unavailable as error:
+            self.shortfall = str(error)
+            return []
+        if len(stock.embedded) < len(stock.entries):
+            pieces = len(stock.entries) - len(stock.embedded)
+            self.shortfall = f"{pieces} pieces of reference projects are too many for {self._vectors.embedder.id.partition(':')[0]}"
+        floor = 0.0 if words else self._vectors.embedder.floor
+        return [one for one in found if one.row in fit and one.similarity >= floor]
+
+    def _fitting(self, stock: Stock, filters: Filters) -> frozenset[int]:
+        """Rows that pass the filters; none where a filter names what nobody has heard of."""
+        targets = None if filters.arch is None else self._architectures.named(filters.arch)
+        if targets == frozenset() or (filters.language is not None and filters.language not in self._known(stock)):
+            return frozenset()
+        return frozenset(row for row, entry in enumerate(stock.entries) if fits(entry, filters.kind, filters.language, targets))
+
+    def _known(self, stock: Stock) -> list[str]:
+        return sorted(self._languages.union(languages_of(stock.entries)))
+
+    def explain(self, query: str, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> str:
         """Why `search` with the same arguments finds nothing, in one sentence; empty when it does find something."""
-        if self.search(query, 1, kind=kind, language=language):
+        if self.search(query, 1, kind=kind, language=language, arch=arch):
             return ""
-        terms = _terms(query)
-        if not self._passages:
+        stock = self._current()
+        if not stock.entries:
             return "the wiki has no pages"
-        if not terms:
+        if not terms(query):
             return f"the query {query!r} has no word to search for"
-        kinds = sorted({passage.kind for passage in self._passages})
+        kinds, languages = kinds_of(stock.entries), self._known(stock)
         if kind is not None and kind not in kinds:
             return f"no page is of kind {kind!r}; there are {', '.join(kinds)}"
-        if language is not None and language not in self._all_languages:
-            return f"no page is about language {language!r}; there are {', '.join(self._all_languages)}"
-        unfiltered = len(set().union(*(self._rows(term) for term in terms)))
+        if language is not None and language not in languages:
+            return f"no page is about language {language!r}; there are {', '.join(languages)}"
+        if arch is not None and not self._architectures.named(arch):
+            return f"no architecture is called {arch!r}; there are {', '.join(sorted(self._architectures.targets))}"
+        unfiltered = len(stock.lexical.matching(query))
         if unfiltered:
-            return f"{unfiltered} passages match, but none within kind={kind or 'any'} and language={language or 'any'}"
-        return f"none of the words {', '.join(terms)} occurs in the wiki"
+            asked = " and ".join(f"{name}={value or 'any'}" for name, value in Filters(kind, language, arch)._asdict().items())
+            return f"{unfiltered} passages match, but none within {asked}"
+        return f"none of the words {', '.join(terms(query))} occurs in the wiki"
 
-    def _fits(self, passage: Passage, kind: str | None, language: str | None) -> bool:
-        if kind is not None and passage.kind != kind:
-            return False
-        languages = self._languages[passage.path]
-        return language is None or language in languages or (not languages and language in self._all_languages)
-
-    def _rows(self, term: str) -> set[int]:
-        return {row for (row,) in self._db.execute("SELECT rowid FROM p WHERE p MATCH ?", (_quoted(term),))}
-
-
-def _row(passage: Passage, tags: str) -> tuple[str, str, str, str, str]:
-    parts = {part for word in WORD.findall(f"{tags} {passage.text}") for part in _parts(word)}
-    return passage.heading[0], tags, " ".join(passage.heading[1:]), passage.text, " ".join(sorted(parts))
+    def holds(self, citation: Citation) -> bool:
+        """Whether a cited line, opened now, still says the same, wherever it lies."""
+        root, _, name = citation.path.partition("/")
+        if root not in (PREFIX, EXPERIENCE):
+            return holds(citation, self._wiki)
+        if root == PREFIX:
+            line = self._reference.line(name, citation.line) if self._reference else None
+        else:
+            line = Wiki(self._experience.folder, (), ()).line(name, citation.line) if self._experience else None
+        return line is not None and digest(line) == citation.sha256
 
 
-def _parts(word: str) -> list[str]:
-    """What an identifier is made of (snake_case, camelCase); nothing for a plain word."""
-    found = PARTS.findall(word)
-    return [part for part in found if len(part) > 1] if len(found) > 1 or "_" in word else []
+def _fused(entries: Sequence[Entry], lists: Sequence[tuple[Mapping[int, float], float]]) -> dict[int, float]:
+    """Row -> score by reciprocal rank over lists of (row -> points, weight), best row first.
+
+    In each list a passage has a rank of its own and that of its page, whose points are those of its passages, each next one counting half.
+    """
+    scores: dict[int, float] = {}
+    for points, weight in lists:
+        pages: dict[str, float] = {}
+        seen: Counter[str] = Counter()
+        for row, value in points.items():
+            page = _page(entries[row].passage)
+            pages[page] = pages.get(page, 0.0) + max(value, 0.0) * 0.5 ** seen[page]
+            seen[page] += 1
+        ranks = {page: rank for rank, page in enumerate(sorted(pages, key=lambda page: -pages[page]), 1)}
+        for rank, row in enumerate(points, 1):
+            vote = 1 / (RANK + rank) + 1 / (RANK + ranks[_page(entries[row].passage)])
+            scores[row] = scores.get(row, 0.0) + weight * vote
+    return scores
 
 
-def _terms(query: str) -> list[str]:
-    """Words to look for, in order, once each: identifiers whole, then their parts; function words dropped."""
-    terms: dict[str, None] = {}
-    for word in WORD.findall(query):
-        for term in (word, *_parts(word)):
-            if term.lower() not in STOP and term.strip("_"):
-                terms[term.lower()] = None
-    return list(terms)
+def _page(passage: Passage) -> str:
+    """What a passage is a part of; each outcome stands for itself."""
+    return str(passage.citation) if passage.kind == "outcome" else passage.path
 
 
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
+def _why(hit: Hit | None, similarity: float | None, twins: Sequence[Passage]) -> str:
+    said = [", ".join(hit.words)] if hit and hit.words else []
+    said += [f"also said: {', '.join(hit.also)}"] if hit and hit.also else []
+    said += [f"similar {similarity:.2f}"] if similarity is not None else []
+    said += [f"the same at {', '.join(str(twin.citation) for twin in twins[:3])}"] if twins else []
+    return "; ".join(said)
+
+
+def _distinct(entries: Sequence[Entry], order: Sequence[int], k: int) -> Iterator[tuple[int, list[Passage]]]:
+    """The first `k` rows that differ, at most PER_PAGE of a page, each with the passages that say nearly the same."""
+    kept: list[tuple[int, frozenset[str], list[Passage]]] = []
+    shown: Counter[str] = Counter()
+    for row in order:
+        passage = entries[row].passage
+        if shown[_page(passage)] == PER_PAGE or len(kept) == k:
+            continue
+        words = frozenset(WORD.findall(passage.text.lower()))
+        twin = next((one for one in kept if _alike(one[1], words)), None)
+        if twin is not None:
+            twin[2].append(passage)
+        else:
+            kept.append((row, words, []))
+            shown[_page(passage)] += 1
+    yield from ((row, twins) for row, _, twins in kept)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= ALIKE * max(1, len(one | other))

@@ -102,6 +102,10 @@ class Wiki:
         seen = [(str(path), path.stat()) for path in self.root.rglob("*") if path.is_file()]
         return hash(tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in seen)))
 
+    def again(self) -> Wiki:
+        """The same wiki as it is on disk now."""
+        return Wiki.open(self.root)
+
     def guide(self) -> Wiki:
         """The wiki with the methods and skills to go by: this one, or the bundled one where this has none."""
         return self if any(page.head.type == "method" for page in self.pages) else Wiki.open()
@@ -142,7 +146,7 @@ class Wiki:
 
     def passages(self) -> tuple[Passage, ...]:
         """Every page cut at its headings; a heading with nothing below it before the next is left out."""
-        return tuple(passage for page in self.pages for passage in _passages(page))
+        return tuple(passage for page in self.pages for passage in passages_of(page))
 
     def line(self, path: str, number: int) -> str | None:
         """Line `number` (from 1) of the file `path` as it is now on disk; None where there is none."""
@@ -230,7 +234,7 @@ def read_page(root: Path, name: str, types: Collection[PageType] = ()) -> Page |
 
 def _front_matter(lines: list[str], name: str) -> FrontMatter | Problem:
     try:
-        head: Any = yaml.load("\n".join(lines), Loader=_loader())
+        head: Any = yaml.load("\n".join(lines), Loader=yaml_loader())
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 2
         return Problem(name, line, f"front matter is not YAML: {error.problem}")
@@ -247,12 +251,14 @@ def _front_matter(lines: list[str], name: str) -> FrontMatter | Problem:
         return Problem(name, line, f"front matter: {'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
-def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
+def yaml_loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
+    """The fastest loader of plain YAML that this PyYAML has."""
     # libyaml reads the bundled wiki ten times faster; a PyYAML built without it lacks the class.
     return yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
-def _passages(page: Page) -> Iterator[Passage]:
+def passages_of(page: Page) -> Iterator[Passage]:
+    """A page cut at its headings."""
     lines = lines_of(page.body)
     starts: list[tuple[int, tuple[str, ...]]] = []
     path: list[str] = [page.head.title]

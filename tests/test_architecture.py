@@ -239,7 +239,18 @@ def test_no_folder_for_leftovers() -> None:
     assert not [relative(path) for path in SOURCES if forbidden & {path.stem, *path.relative_to(ROOT).parts}]
 
 
-HEAVY = {"torch", "triton", "tree_sitter", "tree_sitter_cpp", "rich", "jinja2", "langgraph"}
+HEAVY = {
+    "torch",
+    "triton",
+    "tree_sitter",
+    "tree_sitter_cpp",
+    "rich",
+    "jinja2",
+    "langgraph",
+    "chromadb",
+    "onnxruntime",
+    "tokenizers",
+}
 STATE_MACHINE = {"graph/build.py", "graph/routing.py"}
 """Loaded only once a run starts, so that they may have langgraph at their top."""
 

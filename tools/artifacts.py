@@ -385,12 +385,12 @@ class Citation(Artifact):
     """A line in a wiki, with that line's hash so that a later reader can tell whether it still says the same."""
 
     path: str
-    """Relative to the wiki's root."""
+    """Relative to the wiki's root; what lies elsewhere says where in angle brackets before it, such as `<reference>/gemm/kernel.cu`."""
     line: int
     sha256: str
 
     def __str__(self) -> str:
-        return f"<gpu-wiki>/{self.path}:{self.line}"
+        return f"{self.path}:{self.line}" if self.path.startswith("<") else f"<gpu-wiki>/{self.path}:{self.line}"
 
 
 Evidence = Literal["vendor", "unofficial", "mention", "measured"]

@@ -15,7 +15,6 @@ from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt
-from knowledge_base.citations import holds
 from tools.artifacts import Failed, Record
 from tools.records import key
 from tools.roofline import budget
@@ -45,12 +44,13 @@ def retrieve_evidence(state: State, services: Services) -> State:
         dossier = knowledge_retriever.retrieve(
             services.agents["knowledge_retriever"],
             brief,
-            search=lambda text: services.index.search(text, k=8),
-            explain=services.index.explain,
-            holds=lambda passage: holds(passage.citation, services.guide),
+            search=lambda text: services.index.search(text, k=8, language=task.language),
+            explain=lambda text: services.index.explain(text, language=task.language),
+            holds=lambda passage: services.index.holds(passage.citation),
             methods=services.guide.methods(task.language, fired, metrics),
             attempts=services.past_attempts(inspection.bottleneck),
         )
+        dossier = dossier.model_copy(update={"shortfall": services.index.shortfall})
         record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
     found = Dossier.model_validate(record.payload)
     summary = (

@@ -20,6 +20,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD)).task == str(tmp_path / "softmax")
+    assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(tmp_path / "kernels")
 
 
 def test_every_role_has_the_default_model(tmp_path: Path) -> None:

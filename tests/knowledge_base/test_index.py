@@ -47,7 +47,9 @@ def test_hits_are_ranked_cited_and_explained():
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert hits[0].score > 0
     for hit in hits:
-        assert set(hit.why.split(", ")) <= {"softmax", "exponential"} and hit.why
+        words, _, synonyms = hit.why.partition("; ")
+        assert set(words.split(", ")) <= {"softmax", "exponential"} and words
+        assert not synonyms or synonyms.startswith("also said: ")
         assert hit.citation.sha256 == digest(hit.text.splitlines()[0])
 
 
