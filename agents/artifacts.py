@@ -207,6 +207,8 @@ class PlannerBrief(Artifact):
     """As in AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs in like conditions, newest first, as they stood when this run first asked."""
+    shape_class: str = ""
+    """Of the task's visible workloads, as an Attempt names it."""
     signals: tuple[Signal, ...] = ()
     """As in AnalystBrief."""
     skills: tuple[Page, ...] = ()
@@ -236,6 +238,10 @@ class CoderBrief(Artifact):
     """As in AnalystBrief."""
     architecture: str = ""
     """As in AnalystBrief."""
+    memory: tuple[Attempt, ...] = ()
+    """As in PlannerBrief."""
+    shape_class: str = ""
+    """As in PlannerBrief."""
     hints: tuple[str, ...] = ()
     """What the handlers of the kernel's shape say, in words of ours."""
     traces: tuple[Trace, ...] = ()

@@ -7,19 +7,16 @@ by method, of which a wiki has only so many; and where these do not fit either, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from agents.artifacts import Tried
 from agents.fencing import line, plain
 from agents.fitting import Item, tokens
-from knowledge_base.artifacts import Attempt
+from knowledge_base import standing
+from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.standing import ORDER, Status
 from tools.artifacts import Interval
-
-Status = Literal["resolved", "pending", "avoid"]
-STATUS: dict[str, Status] = {"accept": "resolved", "inconclusive": "pending"}
-"""Verdict -> what it says of the methods; every other verdict says to avoid them on this source."""
-ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")
 
 
 class Told(NamedTuple):
@@ -53,31 +50,39 @@ def of_run(tried: Sequence[Tried], most: int | None) -> Told:
     return _told(groups, most)
 
 
-def of_earlier(attempts: Sequence[Attempt], most: int | None) -> Told:
-    """Outcomes of earlier runs on the same operator, language and architecture (newest first), for about `most` tokens."""
+def of_earlier(attempts: Sequence[Attempt], most: int | None, baseline: str = "") -> Told:
+    """Outcomes of earlier runs on the same operator, language and architecture (newest first), for about `most` tokens.
+
+    Those that started from the very text of `baseline` are told apart: they are no prior, but what came of it here.
+    """
+    here = mark(baseline) if baseline else None
     groups: dict[tuple[str, ...], list[_Event]] = {}
     for age, one in enumerate(attempts):
-        groups.setdefault(tuple(sorted(set(one.methods))), []).append(_of_attempt(one, -age))
+        groups.setdefault(tuple(sorted(set(one.methods))), []).append(_of_attempt(one, -age, one.before == here))
     return _told({methods: sorted(events) for methods, events in groups.items()}, most)
 
 
 def _of_tried(one: Tried) -> _Event:
-    knobs = " ".join(f"{name}={value}" for name, value in sorted(one.knobs.items()))
     status, reason = _meant(one.verdict, one.reason)
-    detail = ", ".join(part for part in (knobs, "" if reason else _effect(one.speedup), _predicted(one)) if part)
+    detail = ", ".join(part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), _predicted(one)) if part)
     return _Event(one.iteration, status, one.verdict, detail, reason, f"v{one.iteration}")
 
 
-def _of_attempt(one: Attempt, when: int) -> _Event:
+def _of_attempt(one: Attempt, when: int, here: bool) -> _Event:
     status, reason = _meant(one.verdict, one.note)
     effect = "" if reason else _effect(one.effect)
-    detail = ", ".join(part for part in (effect, f"{one.bottleneck}-bound", one.dtype, one.shape_class) if part)
+    where = "on this baseline" if here else ""
+    detail = ", ".join(part for part in (where, _knobs(one.knobs), effect, f"{one.bottleneck}-bound", one.dtype, one.shape_class) if part)
     return _Event(when, status, one.verdict, detail, reason, f"record {one.evidence}")
+
+
+def _knobs(knobs: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
 
 
 def _meant(verdict: str, reason: str) -> tuple[Status, str]:
     """The reasons of an accept are the checks that it passed, of which the gain alone is news; all others end with what decided."""
-    status = STATUS.get(verdict, "avoid")
+    status = standing.status(verdict)
     return status, "" if status == "resolved" else reason
 
 

@@ -100,7 +100,7 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
     """Outcomes of earlier runs."""
     if not isinstance(brief, PlannerBrief):
         return None
-    told = memory.of_earlier(brief.memory, _inner(most))
+    told = memory.of_earlier(brief.memory, _inner(most), brief.task.baseline or "")
     return Content(told.items, {"counts": told.counts, "count": len(brief.memory)})
 
 

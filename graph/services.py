@@ -146,6 +146,11 @@ class Services:
         return pick(self.executor.devices(), self.language.device)
 
     @property
+    def shape_class(self) -> str:
+        """Under which experience keeps the task's sizes: the power of two in the largest visible workload's unique bytes."""
+        return f"2^{max(1, *(seen.unique_bytes for seen in self.seen)).bit_length() - 1}B"
+
+    @property
     def architecture(self) -> str:
         """Of the device, as pages and signatures name it, e.g. x86_64."""
         return self.device.architecture

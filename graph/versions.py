@@ -40,8 +40,9 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
                 [relative, final.MARKDOWN, final.HTML], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head()
             )
         experience = Experience(None)
+        commit = workspace.repository.find_commit("Version", version) or ""
         for attempt in attempts:
-            experience.add(attempt)
+            experience.add(attempt.model_copy(update={"commit": commit}))
         return f"{version} is now {'invisible to every later decision' if masked else 'visible'}"
     finally:
         workspace.close()

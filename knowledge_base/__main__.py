@@ -1,4 +1,4 @@
-"""Ask the wiki and the experience log without a run. Exit 0: found; 1: nothing found, or problems; 2: bad input."""
+"""Ask the wiki and the experience log without a run. Exit 0: found; 1: nothing found, or problems; 2: bad input; 4: the machine failed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import argparse
 import difflib
 import json
 import sys
-from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Spec, UnknownSpec
+from tools.artifacts import Artifact, Spec, UnknownSpec
 from tools.errors import InfrastructureError, SettingsError
+
+if TYPE_CHECKING:
+    from knowledge_base.verbs import Filter
+
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+Run = Callable[[argparse.Namespace], int]
+EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."
 
 
 def query(arguments: argparse.Namespace) -> int:
@@ -126,24 +134,118 @@ def overlay(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def experience(arguments: argparse.Namespace) -> int:
-    """Show the log of past attempts."""
-    from knowledge_base.experience import Experience
+def recommend(arguments: argparse.Namespace) -> int:
+    """What to try next under given conditions, by what came of it before; where nobody tried anything, by the wiki."""
+    from knowledge_base import advice, verbs
 
-    log = Experience(arguments.home)
-    attempts = log.attempts()
-    if arguments.what == "list":
-        for attempt in attempts:
-            gain = f"{attempt.effect.estimate:.3f}x" if attempt.effect else "-"
-            place = f"{attempt.operator} {attempt.language} {attempt.architecture} {attempt.dtype}"
-            print(f"{attempt.result:8} {gain:>9}  {'+'.join(attempt.methods)}  {place}  evidence {attempt.evidence}")
-        return 0
-    print(f"{len(attempts)} attempts in {log.folder}")
-    for (method, result), count in sorted(Counter((method, a.result) for a in attempts for method in a.methods).items()):
-        print(f"{method}: {count} {result}")
-    for where in log.damaged():
-        print(f"damaged line left out: {where}")
+    found = verbs.recommend(
+        arguments.home,
+        Wiki.open(arguments.wiki),
+        arguments.k,
+        language=arguments.language,
+        bottleneck=arguments.bottleneck,
+        architecture=arguments.arch,
+        operator=arguments.operator,
+        dtype=arguments.dtype,
+        shape_class=arguments.shape_class,
+    )
+    _told(found, advice.recommended(found), arguments)
+    return 0 if found.proposed else 1
+
+
+def experience_list(arguments: argparse.Namespace) -> int:
+    """Show past attempts, the newest first."""
+    from knowledge_base import advice, verbs
+
+    found = verbs.listed(arguments.home, Wiki.open(arguments.wiki), _filter(arguments), arguments.n)
+    _told(found, advice.listed(found), arguments)
+    return 0 if found.attempts else 1
+
+
+def experience_search(arguments: argparse.Namespace) -> int:
+    """Find past attempts by words."""
+    from knowledge_base import advice, verbs
+
+    found = verbs.search(arguments.home, Wiki.open(arguments.wiki), arguments.text, _filter(arguments), arguments.n)
+    _told(found, advice.listed(found), arguments)
+    return 0 if found.attempts else 1
+
+
+def experience_stats(arguments: argparse.Namespace) -> int:
+    """Count outcomes, and say of each set of methods whether it is resolved, pending or to be avoided."""
+    from knowledge_base import advice, verbs
+
+    found = verbs.stats(arguments.home, Wiki.open(arguments.wiki), _filter(arguments))
+    _told(found, advice.counted(found), arguments)
     return 0
+
+
+def experience_add(arguments: argparse.Namespace) -> int:
+    """Keep an outcome that somebody states, or those in notes on a kernel. Such outcomes are marked as not measured by a run."""
+    from knowledge_base import advice, verbs
+
+    given = {
+        "operator": arguments.operator,
+        "language": arguments.language,
+        "architecture": arguments.arch,
+        "dtype": arguments.dtype,
+        "shape_class": arguments.shape_class,
+        "bottleneck": arguments.bottleneck,
+    }
+    if arguments.memo is not None:
+        besides = [name for name in ("method", "result", "effect", "knob", "evidence", "commit", "note") if getattr(arguments, name)]
+        if besides:
+            raise SettingsError(f"--{besides[0]}: the outcomes come from --memo {arguments.memo}; give one of the two")
+        done = verbs.add_memo(arguments.home, Wiki.open(arguments.wiki), arguments.memo, given)
+    else:
+        given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
+        done = verbs.add(
+            arguments.home, Wiki.open(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
+        )
+    _told(done, advice.added(done), arguments)
+    return 0 if done.added or done.known else 1
+
+
+def experience_merge(arguments: argparse.Namespace) -> int:
+    """Append what other logs hold; in any order, any number of times, the result is the same."""
+    from knowledge_base import advice, verbs
+
+    done = verbs.merge(arguments.home, arguments.files)
+    _told(done, advice.added(done), arguments)
+    return 0
+
+
+def experience_sync(arguments: argparse.Namespace) -> int:
+    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines at once."""
+    from knowledge_base import advice, verbs
+
+    done = verbs.sync(arguments.home, arguments.place)
+    _told(done, advice.synced(done), arguments)
+    return 0
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+    from knowledge_base.serve import serve as start
+
+    start(arguments.wiki, arguments.home, adding=arguments.allow_add)
+    return 0
+
+
+def _filter(arguments: argparse.Namespace) -> Filter:
+    from knowledge_base.verbs import Filter
+
+    names = ("operator", "language", "dtype", "bottleneck", "method", "result")
+    return Filter(architecture=arguments.arch, **{name: getattr(arguments, name) for name in names})
+
+
+def _told(answer: Artifact, lines: Iterable[str], arguments: argparse.Namespace) -> None:
+    """One JSON object, or lines for people."""
+    if arguments.json:
+        print(answer.model_dump_json(indent=1))
+    else:
+        for line in lines:
+            print(line)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -193,11 +295,64 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--replace", action="store_true", help="put it in the place of another record of the same device and driver")
     verb.set_defaults(run=overlay)
 
-    verb = verbs.add_parser("experience", help="show past attempts", description=experience.__doc__)
-    verb.add_argument("what", choices=["list", "stats"])
-    verb.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
-    verb.set_defaults(run=experience)
+    _experience(verbs, wiki, out)
+
+    verb = verbs.add_parser("serve", parents=[wiki, home()], help="answer as an MCP server over stdio", description=serve.__doc__)
+    verb.add_argument("--allow-add", action="store_true", help="offer experience_add, too; without it nothing can be written")
+    verb.set_defaults(run=serve)
     return top
+
+
+def home() -> argparse.ArgumentParser:
+    """Where the log is."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
+    return shared
+
+
+def _experience(verbs: Verbs, wiki: argparse.ArgumentParser, out: argparse.ArgumentParser) -> None:
+    shared = [wiki, out, home()]
+    asked = argparse.ArgumentParser(add_help=False)
+    for name, what in (
+        ("operator", "family or name, such as softmax"),
+        ("language", "such as cpp or triton"),
+        ("arch", "such as sm_90, hopper, H200, x86_64"),
+        ("dtype", "such as float32"),
+        ("bottleneck", "memory, compute, latency, occupancy, mixed, or a finding such as poor_coalescing"),
+    ):
+        asked.add_argument(f"--{name}", default="", help=what)
+    sized = argparse.ArgumentParser(add_help=False)
+    sized.add_argument("--shape-class", default="", help="power of two in the unique bytes, such as 2^25B")
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("--method", default="", help="id of a method")
+    chosen.add_argument("--result", default="", help="success, failure, neutral or crash")
+    chosen.add_argument("-n", type=int, default=20, help="attempts wanted (default 20)")
+
+    def add(to: Verbs, name: str, run: Run, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        verb = to.add_parser(name, parents=[*shared, *parents], help=text, description=run.__doc__)
+        verb.set_defaults(run=run)
+        return verb
+
+    inner = verbs.add_parser("experience", help="past outcomes: add, recommend, search, list, merge, sync, stats", description=EXPERIENCE)
+    below: Verbs = inner.add_subparsers(required=True, metavar="VERB")
+    for to in (verbs, below):
+        add(to, "recommend", recommend, "what to try next, and why", asked, sized).add_argument(
+            "-k", type=int, default=5, help="proposals wanted (default 5)"
+        )
+    verb = add(below, "add", experience_add, "keep an outcome that somebody states", asked, sized)
+    verb.add_argument("--memo", type=Path, metavar="FILE", help="notes on a kernel; conditions given as options go before what it says")
+    verb.add_argument("--method", action="append", default=[], help="what was tried; once for each method of a set")
+    verb.add_argument("--result", default="", help="success, failure, neutral or crash")
+    verb.add_argument("--effect", type=float, nargs="+", default=[], metavar="X", help="old time / new time, or ESTIMATE LOW HIGH")
+    verb.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE")
+    for name, what in (("evidence", "id of what shows it"), ("commit", "commit that brought it"), ("note", "why, in words")):
+        verb.add_argument(f"--{name}", default="", help=what)
+    add(below, "list", experience_list, "show attempts, the newest first", asked, chosen)
+    add(below, "search", experience_search, "find attempts by words", asked, chosen).add_argument("text", help="words")
+    add(below, "stats", experience_stats, "count outcomes; resolved, pending, avoid", asked, chosen)
+    add(below, "merge", experience_merge, "append other logs").add_argument("files", type=Path, nargs="+", metavar="FILE")
+    verb = add(below, "sync", experience_sync, "share the log with other machines")
+    verb.add_argument("place", metavar="FOLDER-or-REMOTE", help="a folder that exists, a bare repository or the URL of one")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.artifacts import Artifact, Axis, Bound, Citation, DType, Interval, Outcome
+from tools.artifacts import Artifact, Axis, Bound, Citation, DType, Interval, Outcome, digest
 
 PageType = Literal["hardware", "method", "skill", "guide", "operator", "meta"]
 PassageKind = PageType | Literal["outcome", "reference"]
@@ -93,9 +93,10 @@ class Attempt(Artifact):
     """Family: softmax, matmul, reduction, …, or the task's name."""
     language: str
     architecture: str
+    """As the driver or the OS reports it, e.g. x86_64 or sm_90; empty: not known."""
     dtype: DType
     shape_class: str
-    """Power-of-two bucket of the unique bytes, e.g. "2^25B"."""
+    """Power-of-two bucket of the unique bytes, e.g. "2^25B"; empty: not known."""
     bottleneck: Bound
     methods: tuple[str, ...]
     result: Literal["success", "failure", "neutral", "crash"]
@@ -105,7 +106,30 @@ class Attempt(Artifact):
     evidence: str
     """Record id of the verdict."""
     commit: str = ""
+    """That brought it into its workspace; empty in lines written before it was kept."""
     workspace: str = ""
-    iteration: int
+    iteration: int = 0
     note: str = ""
     masked: bool = False
+    knobs: dict[str, str] = Field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    """Ids of the rules that had fired on the incumbent."""
+    before: str = ""
+    """`mark` of the incumbent's source; empty: not known."""
+    after: str = ""
+    """`mark` of the candidate's."""
+    origin: Literal["run", "stated", "memo"] = "run"
+    """Measured by a run of ours; said by a person; read from somebody's memo."""
+    stamp: int = 0
+    """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind: of the lines about one thing the one
+    with the greatest stamp counts, in whatever order logs were merged. 0, in old logs: the number of the line stands for it."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes two lines speak of the same thing."""
+        return (self.evidence, *self.methods)
+
+
+def mark(source: str) -> str:
+    """How experience names a kernel's source: equal text, equal mark."""
+    return digest(source)[:16]

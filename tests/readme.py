@@ -11,7 +11,7 @@ README = ROOT / "README.md"
 FOLDERS = {"harness": "RUNS BESIDE THE DEVICE: stdlib, and torch in the oracle; imports nothing of ours, copied into each job."}
 OTHERS = {
     "configs/": "quickstart.yaml, quickstart-gpu.yaml, models/: recipes, and tasks/: one folder a task (kernel, reference, workloads)",
-    "docs/": "models.md: providers, options, costs, budgets, what leaves the machine",
+    "docs/": "models.md: providers, options, costs, budgets, what leaves the machine; knowledge.md: the knowledge base on its own, MCP",
     "workspaces/": "one folder a run, each a git repository of its own; ignored by ours",
     "tests/": "mirrors the packages; CPU only, offline, no key",
     "benchmarks/": "speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests",

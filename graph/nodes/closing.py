@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents import gatekeeper
@@ -14,10 +15,11 @@ from graph.nodes.propose import trials
 from graph.report import version as artifacts
 from graph.services import Services
 from graph.state import State
-from knowledge_base.artifacts import Attempt
+from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.standing import RESULTS
 from tools import evidence, gate, roofline
 from tools import task as tasks
-from tools.artifacts import Candidate, Failed, Passed, Record, Trial, Verdict
+from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
 from tools.records import key
 from tools.repository import having
@@ -284,24 +286,48 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
     """
     if champion is None or verdict.outcome in ("infra_error", "reject_policy") or not verdict.explained:
         return ()
+    weighed = _attempt(state, services, champion, verdict.outcome, verdict.speedup, record.id, "; ".join(verdict.reasons))
+    # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
+    return (*_siblings(state, services, champion), weighed)
+
+
+def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
+    """The iteration's other candidates: what failed, and what was timed without being put to the gate."""
+    for judged in trials(state, services):
+        trial = judged.trial
+        if trial.candidate == champion.id or isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
+            continue
+        evidence = state["trials"][f"{state['iteration']}/{trial.candidate}"]
+        candidate = services.candidate(trial.candidate, state["iteration"])
+        if isinstance(trial, Failed):
+            yield _attempt(state, services, candidate, "reject_correctness", None, evidence, f"{trial.stage}: {trial.reason}")
+        else:
+            slower = trial.speedup.high < 1
+            note = "slower than the incumbent" if slower else "timed, but another candidate of its iteration was put to the gate"
+            yield _attempt(state, services, candidate, "reject_perf" if slower else "inconclusive", trial.speedup, evidence, note)
+
+
+def _attempt(
+    state: State, services: Services, candidate: Candidate, outcome: Outcome, effect: Interval | None, evidence: str, note: str
+) -> Attempt:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
-    results = {"accept": "success", "reject_correctness": "crash", "inconclusive": "neutral"}
-    largest = max(seen.unique_bytes for seen in services.seen)
-    return (
-        Attempt(
-            operator=services.task.name,
-            language=services.task.language,
-            architecture=services.architecture,
-            dtype=services.task.outputs[0].dtype,
-            shape_class=f"2^{max(largest, 1).bit_length() - 1}B",
-            bottleneck=inspection.bottleneck,
-            methods=champion.methods,
-            result=results.get(verdict.outcome, "failure"),  # type: ignore[arg-type]
-            verdict=verdict.outcome,
-            effect=verdict.speedup,
-            evidence=record.id,
-            workspace=services.workspace.root.name,
-            iteration=state["iteration"],
-            note="; ".join(verdict.reasons)[:500],
-        ),
+    return Attempt(
+        operator=services.task.name,
+        language=services.task.language,
+        architecture=services.architecture,
+        dtype=services.task.outputs[0].dtype,
+        shape_class=services.shape_class,
+        bottleneck=inspection.bottleneck,
+        methods=candidate.methods,
+        result=RESULTS.get(outcome, "failure"),
+        verdict=outcome,
+        effect=effect,
+        evidence=evidence,
+        workspace=services.workspace.root.name,
+        iteration=state["iteration"],
+        note=note[:500],
+        knobs=candidate.knobs,
+        findings=tuple(dict.fromkeys(finding.rule for finding in inspection.findings)),
+        before=mark(services.candidate(state["incumbent"]).source),
+        after=mark(candidate.source),
     )

@@ -214,8 +214,9 @@ def learn(state: State, services: Services) -> State:
     """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
     path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
     memory = VersionMemory.model_validate_json(path.read_bytes())
+    commit = services.workspace.repository.find_commit("Version", f"v{state['iteration']}") or ""
     for attempt in memory.attempts:
-        services.experience.add(attempt)
+        services.experience.add(attempt.model_copy(update={"commit": commit}))
     over = services.over_budget()
     stop = state.get("stop") or Routes(services.settings).exhausted(state, over)
     if over and stop == "budget":

@@ -79,6 +79,7 @@ def plan(state: State, services: Services) -> State:
         specs=cited.sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=earlier_outcomes(services),
+        shape_class=services.shape_class,
         signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         analysis=analysis(inspected),
@@ -120,6 +121,8 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         tried=tried(services),
         specs=cited.sheet(state["specs"], services).here,
         architecture=services.architecture,
+        memory=earlier_outcomes(services),
+        shape_class=services.shape_class,
         hints=hints(services.handlers, source, services.task.language),
     )
 

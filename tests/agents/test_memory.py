@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.artifacts import Tried
 from agents.memory import of_earlier, of_run
-from knowledge_base.artifacts import Attempt
+from knowledge_base.artifacts import Attempt, mark
 from tools.artifacts import Interval
 
 GAIN = Interval(estimate=1.5, low=1.4, high=1.6)
@@ -74,3 +74,16 @@ def test_earlier_runs_name_their_record() -> None:
 def test_a_miss_is_told_with_what_was_predicted_and_what_came() -> None:
     one = tried(1, "accept", "a").model_copy(update={"scored": 2, "hits": 1, "missed": ("a: time 0.15 predicted, 0.063 observed",)})
     assert "1 of 2 predictions held (a: time 0.15 predicted, 0.063 observed)" in lines([one])[0]
+
+
+def test_what_came_of_this_very_baseline_is_told_apart_and_with_its_knobs() -> None:
+    base = Attempt(
+        operator="softmax", language="cpp", architecture="x86_64", dtype="float32", shape_class="2^25B", bottleneck="memory",
+        methods=("a",), result="success", verdict="accept", evidence="r1", knobs={"TILE": "8"}, before=mark("source"),
+    )  # fmt: skip
+    other = base.model_copy(update={"methods": ("b",), "before": mark("other"), "knobs": {}})
+    said = [item.levels[0] for item in of_earlier((base, other), None, "source").items]
+    assert said == [
+        "resolved: a: accept; last record r1 (on this baseline, TILE=8, memory-bound, float32, 2^25B)",
+        "resolved: b: accept; last record r1 (memory-bound, float32, 2^25B)",
+    ]

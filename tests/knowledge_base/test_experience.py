@@ -1,12 +1,17 @@
+import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience import HOME, Experience
-from tools.errors import StorageError
+from knowledge_base.experience import HOME, Experience, read
+from tools.errors import SettingsError, StorageError
 
 WRITER = """
 import sys
@@ -121,3 +126,102 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path):
     (tmp_path / "experience").write_text("in the way")
     with pytest.raises(StorageError, match="KERNELWRIGHT_HOME"):
         Experience(tmp_path).add(attempt("a"))
+
+
+# ---------------------------------------------------------------- merging
+
+
+EVIDENCE = st.sampled_from("abcd")
+LINES = st.lists(
+    st.builds(
+        attempt,
+        EVIDENCE,
+        masked=st.booleans(),
+        note=st.sampled_from(["", "x", "y"]),
+        stamp=st.integers(0, 6),
+        methods=st.sampled_from([("m",), ("m", "n")]),
+    ),
+    max_size=8,
+)
+
+
+def written(folder: Path, lines: list[Attempt]) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "attempts.jsonl"
+    path.write_text("".join(f"{line.model_dump_json()}\n" for line in lines))
+    return path
+
+
+class United(NamedTuple):
+    said: tuple[Attempt, ...]
+    lines: set[str]
+
+
+def united(*logs: list[Attempt]) -> United:
+    """One after the other into an empty log, each read as the file that it would be."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        log = Experience(root / "home")
+        for number, lines in enumerate(logs):
+            log.merge(read(written(root / str(number), lines)).attempts)
+        return United(log.attempts(), {line.model_dump_json() for line in log.lines().attempts})
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(LINES, LINES, LINES)
+def test_merging_commutes_associates_and_is_idempotent(a: list[Attempt], b: list[Attempt], c: list[Attempt]):
+    one = united(a, b, c)
+    for other in (united(c, a, b), united(b, c, a, b, a, a)):
+        assert other == one
+    assert len({line.identity for line in one.said}) == len(one.said)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LINES, LINES)
+def test_the_newest_line_about_the_same_evidence_counts(a: list[Attempt], b: list[Attempt]):
+    with tempfile.TemporaryDirectory() as place:
+        lines = [*read(written(Path(place), a)).attempts, *read(written(Path(place), b)).attempts]
+    said = {one.identity: one for one in united(a, b).said}
+    for identity in {line.identity for line in lines}:
+        newest = max((one.stamp, one.model_dump_json(), one) for one in lines if one.identity == identity)[2]
+        assert said.get(identity) == (None if newest.masked else newest)
+
+
+def test_a_mask_made_elsewhere_holds_after_the_merge_and_can_be_taken_back(tmp_path: Path):
+    here, there = Experience(tmp_path / "a"), Experience(tmp_path / "b")
+    here.add(attempt("x"))
+    assert there.merge(here.lines().attempts) == 1
+    there.add(attempt("x", masked=True))
+    assert here.merge(there.lines().attempts) == 1 and here.attempts() == ()
+    assert there.merge(here.lines().attempts) == 0
+    here.add(attempt("x"))
+    there.merge(here.lines().attempts)
+    assert [one.evidence for one in there.attempts()] == ["x"]
+
+
+def test_a_mask_counts_though_the_clock_went_back(tmp_path: Path):
+    log = Experience(tmp_path)
+    log.merge([attempt("x", stamp=2**63)])
+    log.add(attempt("x", masked=True))
+    assert log.attempts() == () and max(one.stamp for one in log.lines().attempts) == 2**63 + 1
+
+
+def test_logs_from_before_stamps_and_marks_are_read_and_merged(tmp_path: Path):
+    new = ("knobs", "findings", "before", "after", "origin", "stamp")
+    lines = (attempt("a"), attempt("b"), attempt("a", masked=True))
+    old = [json.dumps(line.model_dump(exclude=set(new))) for line in lines]
+    (tmp_path / "old.jsonl").write_text("\n".join(old) + "\n")
+    log = Experience(tmp_path)
+    assert log.merge(read(tmp_path / "old.jsonl").attempts) == 3
+    assert [one.evidence for one in log.attempts()] == ["b"]
+    log.add(attempt("a"))
+    assert [one.evidence for one in log.attempts()] == ["a", "b"]
+    assert log.merge(read(tmp_path / "old.jsonl").attempts) == 0
+
+
+def test_merging_reports_what_is_no_attempt_and_refuses_what_is_no_file(tmp_path: Path):
+    (tmp_path / "x.jsonl").write_text("{broken\n" + attempt("a").model_dump_json() + "\n")
+    found = read(tmp_path / "x.jsonl")
+    assert len(found.attempts) == 1 and found.damaged == (f"{tmp_path / 'x.jsonl'}:1",)
+    with pytest.raises(SettingsError, match="no such file"):
+        read(tmp_path / "gone.jsonl")

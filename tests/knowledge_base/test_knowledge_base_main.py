@@ -4,13 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from knowledge_base.__main__ import main
-from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import HOME, Experience
 from knowledge_base.wiki import Wiki
+from tests.knowledge_base.test_experience import attempt
 from tools.artifacts import Interval
 
 
@@ -72,26 +73,133 @@ def test_a_wrong_path_is_one_sentence_and_exit_two(tmp_path: Path, capsys: pytes
     assert captured.out == "" and "gpu_wiki_path" in captured.err and captured.err.count("\n") == 1
 
 
-def test_experience_lists_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    attempt = Attempt(
-        operator="softmax",
-        language="cpp",
-        architecture="x86_64",
-        dtype="float32",
-        shape_class="2^25B",
-        bottleneck="compute",
-        methods=("vector-exp",),
-        result="success",
-        verdict="accept",
-        effect=Interval(estimate=2.5, low=2.4, high=2.6),
-        evidence="rec1",
-        iteration=1,
+OUTCOME = ["--operator", "softmax", "--language", "cpp", "--dtype", "float32", "--arch", "x86_64", "--method", "vector-exp"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A log with one success and one failure."""
+    log = Experience(tmp_path / "home")
+    log.add(attempt("rec1", effect=Interval(estimate=2.5, low=2.4, high=2.6), knobs={"DEGREE": "5"}))
+    log.add(attempt("rec2", methods=("simd-loop",), result="failure", verdict="reject_perf", note="slower by far"))
+    return tmp_path / "home"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    return json.loads(said(capsys, *arguments, "--json"))
+
+
+def test_experience_lists_searches_and_counts(home: Path, capsys: pytest.CaptureFixture[str]):
+    listed = said(capsys, "experience", "list", "--home", home)
+    assert "2.500x [2.4, 2.6]  vector-exp  DEGREE=5" in listed and listed.index("simd-loop") < listed.index("vector-exp")
+    assert "simd-loop" not in said(capsys, "experience", "list", "--home", home, "--result", "success", "--arch", "x86_64")
+    assert said(capsys, "experience", "search", "far slower", "--home", home).startswith("failure")
+    counts = said(capsys, "experience", "stats", "--home", home)
+    assert "vector-exp: 1 success" in counts and "avoid: simd-loop: reject_perf" in counts and "resolved: vector-exp" in counts
+    assert answered(capsys, "experience", "stats", "--home", home)["results"] == {"failure": 1, "success": 1}
+    assert [one["evidence"] for one in answered(capsys, "experience", "list", "--home", home)["attempts"]] == ["rec2", "rec1"]
+
+
+def test_nothing_found_is_exit_one_and_says_why(home: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["experience", "list", "--home", str(home), "--operator", "matmul"]) == 1
+    assert capsys.readouterr().out == "nothing found: none of 2 attempts is of operator matmul\n"
+    assert main(["experience", "search", "zzz", "--home", str(home)]) == 1
+    assert "none of zzz occurs in 2 attempts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", [["recommend"], ["experience", "recommend"]])
+def test_recommend_is_one_verb_in_two_places(home: Path, capsys: pytest.CaptureFixture[str], verb: list[str]):
+    asked = (*verb, "--home", home, "--language", "cpp", "--operator", "softmax", "--arch", "x86_64", "--bottleneck", "compute")
+    text = said(capsys, *asked)
+    assert "1. vector-exp  2.500x [2.4, 2.6] (experience: 1 success)" in text and "record rec1" in text
+    assert "avoid, failed in the same conditions:\n-  simd-loop" in text
+    found = answered(capsys, *asked)
+    assert found["proposed"][0]["n"] == 1 and found["avoid"][0]["methods"] == ["simd-loop"]
+
+
+def test_an_outcome_is_added_once_and_called_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    command = (
+        "experience",
+        "add",
+        "--home",
+        tmp_path,
+        *OUTCOME,
+        "--result",
+        "success",
+        "--effect",
+        "1.4",
+        "1.3",
+        "1.5",
+        "--knob",
+        "DEGREE=5",
     )
-    Experience(tmp_path).add(attempt)
-    assert main(["experience", "list", "--home", str(tmp_path)]) == 0
-    assert "2.500x  vector-exp" in capsys.readouterr().out
-    assert main(["experience", "stats", "--home", str(tmp_path)]) == 0
-    assert "vector-exp: 1 success" in capsys.readouterr().out
+    assert answered(capsys, *command)["added"] == 1
+    assert answered(capsys, *command) == {"added": 0, "known": 1, "left": []}
+    (kept,) = Experience(tmp_path).attempts()
+    assert (kept.origin, kept.effect, kept.knobs) == ("stated", Interval(estimate=1.4, low=1.3, high=1.5), {"DEGREE": "5"})
+    assert kept.evidence.startswith("stated:") and kept.verdict == "accept"
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--result", "good"], "--result good"),
+        ([], "--result must be given"),
+        (["--result", "success", "--arch", "hoper"], "--arch hoper"),
+        (["--result", "success", "--arch", "ampere"], "covers several targets"),
+        (["--result", "success", "--effect", "-1"], "--effect"),
+        (["--result", "success", "--effect", "2", "3", "4"], "--effect"),
+        (["--result", "success", "--dtype", "fp7"], "--dtype 'fp7'"),
+        (["--result", "success", "--knob", "x"], "--knob"),
+        (["--memo", "gone.md"], "--memo gone.md"),
+        (["--memo", "gone.md", "--result", "success"], "--method"),
+    ],
+)
+def test_what_cannot_be_added_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str):
+    given = OUTCOME[:-2] if more[0:1] == ["--memo"] and len(more) == 2 else OUTCOME
+    assert main(["experience", "add", "--home", str(tmp_path), *given, *more]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and named in error
+
+
+def test_a_memo_is_imported_and_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    notes = tmp_path / "MEMO.md"
+    notes.write_text("# MEMO: softmax\n- unrolling: no gain\nprose\n\nGPU: H200\n")
+    text = said(capsys, "experience", "add", "--home", tmp_path, "--memo", notes, "--language", "cpp", "--dtype", "float32")
+    assert text.splitlines() == ["1 added, 0 known already", f"left out: {notes}:3: prose, which tells no attempt that can be kept"]
+    assert Experience(tmp_path).attempts()[0].architecture == "sm_90"
+    notes.write_text("# MEMO: softmax\n- tiling: accepted\nGPU: our big one\n")
+    text = said(capsys, "experience", "add", "--home", tmp_path, "--memo", notes, "--language", "cpp", "--dtype", "float32")
+    assert "'our big one' is no one target" in text and Experience(tmp_path).attempts()[0].architecture == ""
+
+
+def test_logs_are_merged_and_synced(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    other, shared = tmp_path / "other", tmp_path / "shared"
+    shared.mkdir()
+    log = home / "experience" / "attempts.jsonl"
+    assert answered(capsys, "experience", "merge", log, "--home", other) == {"added": 2, "known": 0, "left": []}
+    assert answered(capsys, "experience", "merge", log.parent, "--home", other)["known"] == 2
+    assert answered(capsys, "experience", "sync", shared, "--home", home)["went"] == 2
+    assert said(capsys, "experience", "sync", shared, "--home", other).endswith("0 lines came, 0 went\n")
+    assert main(["experience", "merge", "gone.jsonl", "--home", str(other)]) == 2
+    assert "gone.jsonl: no such file" in capsys.readouterr().err
+
+
+VERBS = ("add", "recommend", "search", "list", "merge", "sync", "stats")
+
+
+@pytest.mark.parametrize("verb", [["experience", verb] for verb in VERBS] + [["recommend"], ["serve"]], ids=" ".join)
+def test_every_verb_helps(capsys: pytest.CaptureFixture[str], verb: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        main([*verb, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0 and shown.startswith("usage: ")
+    assert "--json" in shown or verb == ["serve"]
 
 
 def test_the_module_runs_as_a_command(tmp_path: Path):

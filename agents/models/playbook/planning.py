@@ -8,9 +8,10 @@ from itertools import combinations
 from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
+from agents.models.playbook import remembered
 from agents.models.playbook.base import PREFERENCE, recipe
 from agents.priorities import passed_over
-from knowledge_base.artifacts import Page
+from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
 
 SEVERITY = {"high": 3, "medium": 2, "low": 1}
@@ -45,25 +46,60 @@ EXPECTED: dict[str, tuple[float, float]] = {
 
 
 def plan(brief: PlannerBrief) -> Plan:
-    """What was not tried since the kernel last changed; else other knobs of methods in place; else what was tried, in other company."""
+    """What won from this very source before; else what was not tried since the kernel last changed; else other knobs of methods in place;
+    else what was tried, in other company; else what an earlier run left open. What one rejected on this source is not planned again.
+    """
     pages = _usable(brief)
     tried = _planned_since_accept(brief.tried)
+    again = _won(brief, pages, tried)
+    if again is not None:
+        return _said(brief, *again, 1)
     fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
-    unseen = [p for p in fresh if not any(p.head.id in methods for methods in tried)]
+    failed, left = remembered.rejected(brief), remembered.pending(brief)
+    before = [*tried, *failed, *left]
+    unseen = [p for p in fresh if not any(p.head.id in methods for methods in before)]
     chosen, guided = _first(brief, unseen, lambda methods: True), "their findings fired and their recipes apply to the source"
     if not chosen:
         chosen, guided = _knobs(brief, [p for p in pages if p not in fresh], tried), "knobs of methods in place are searched"
     if not chosen:
-        chosen, guided = _first(brief, fresh, lambda methods: methods not in tried), "they were tried on this source, but not as this set"
+        chosen, guided = _first(brief, fresh, lambda methods: methods not in before), "they were tried, but not as this set"
     if not chosen:
-        return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh))
+        chosen = _first(brief, fresh, lambda methods: methods in left and methods not in tried and methods not in failed)
+        guided = _open(left.get(frozenset(p.head.id for p in chosen)))
+    if not chosen:
+        return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh, failed))
+    return _said(brief, chosen, guided, brief.variants)
+
+
+def _said(brief: PlannerBrief, chosen: list[Page], guided: str, variants: int) -> Plan:
+    """The plan, with why these methods, and why not others of higher priority."""
     methods = tuple(_planned(brief, page) for page in chosen)
-    made = Plan(methods=methods, variants=brief.variants, reason=f"Chosen by rule: {guided}.")
+    made = Plan(methods=methods, variants=variants, reason=f"Chosen by rule: {guided}.")
     over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
     if not over:
         return made
-    why = "no recipe of theirs changes this source, no finding asks for them, or they exclude what is planned"
+    why = "no recipe of theirs changes this source, no finding asks for them, they exclude what is planned, or an earlier run rejected them"
     return made.model_copy(update={"reason": f"{made.reason} Passed over, {why}: {', '.join(over)}."})
+
+
+def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> tuple[list[Page], str] | None:
+    """What was accepted on this very source in an earlier run and led furthest, unless this run tried it already."""
+    by_id = {page.head.id: page for page in pages}
+    for one in remembered.won(brief):
+        methods = frozenset(one.methods)
+        chosen = [by_id[method] for method in one.methods if method in by_id]
+        within = methods and len(chosen) == len(methods) <= brief.methods_per_iteration and _fits(brief, tuple(chosen))
+        if within and methods not in tried:
+            return chosen, f"an earlier run started from this very source and accepted them (record {one.evidence})"
+    return None
+
+
+def _open(attempt: Attempt | None) -> str:
+    """Why what an earlier run left open is tried after all."""
+    if attempt is None:
+        return ""
+    what = "noise hid what they gave" if attempt.verdict == "inconclusive" else "they were rejected on another source"
+    return f"nothing else is left, and in an earlier run {what} (record {attempt.evidence})"
 
 
 def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> list[Page]:
@@ -72,13 +108,20 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
     # Counted over the whole run, or two settings could take turns for ever.
     planned = Counter(method for t in brief.tried for method in _asked(t))
     tunable = [p for p in pages if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.variants)]
-    return _first(brief, tunable, lambda methods: _unsearched(methods, settings, tried, brief.variants))
+
+    def open_yet(methods: frozenset[str]) -> bool:
+        searched = brief.variants * sum(methods <= one for one in tried)
+        # Those that earlier runs judged, the coder passes over.
+        return max(searched, remembered.known(brief, methods)) < sum(settings[m] for m in methods)
+
+    return _first(brief, tunable, open_yet)
 
 
 def _usable(brief: PlannerBrief) -> list[Page]:
     """Method pages with a recipe for this language, best first."""
     pages = [p for p in brief.dossier.methods if p.head.type == "method" and _speaks(p, brief.task.language)]
-    return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings), reverse=True)
+    favoured = remembered.favour(brief)
+    return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings, favoured), reverse=True)
 
 
 def _speaks(page: Page, language: str) -> bool:
@@ -86,20 +129,15 @@ def _speaks(page: Page, language: str) -> bool:
     return bool(made) and recipe(made or "").language == language and (not page.head.languages or language in page.head.languages)
 
 
-def _rank(page: Page, findings: tuple[Finding, ...]) -> tuple[int, int, int, str]:
+def _rank(page: Page, findings: tuple[Finding, ...], favoured: Mapping[str, int]) -> tuple[int, int, int, int, str]:
     fired = [SEVERITY[f.severity] for f in findings if f.rule in page.head.rules]
-    return (bool(fired), page.head.priority, max(fired, default=0), page.head.id)
+    return (bool(fired), favoured.get(page.head.id, 0), page.head.priority, max(fired, default=0), page.head.id)
 
 
 def _planned_since_accept(tried: tuple[Tried, ...]) -> list[frozenset[str]]:
     """Method sets planned for the present source."""
     last = max((t.iteration for t in tried if t.verdict == "accept"), default=-1)
     return [_asked(t) for t in tried if t.iteration > last]
-
-
-def _unsearched(methods: frozenset[str], settings: Mapping[str, int], tried: list[frozenset[str]], variants: int) -> bool:
-    """Searches of these methods' knobs, alone or with others', have left some out; each goes on behind the last (see `writing`)."""
-    return variants * sum(methods <= one for one in tried) < sum(settings[m] for m in methods)
 
 
 def _asked(tried: Tried) -> frozenset[str]:
@@ -164,11 +202,12 @@ def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tupl
     return tuple(dict.fromkeys([*own, *(record for f in findings for record in f.evidence)]))
 
 
-def _why_nothing(brief: PlannerBrief, pages: list[Page], fresh: list[Page]) -> str:
+def _why_nothing(brief: PlannerBrief, pages: list[Page], fresh: list[Page], failed: Mapping[frozenset[str], Attempt]) -> str:
     if not brief.dossier.methods:
         return "Retrieval found no method page for these findings."
     if not pages:
         return f"No method page found has a recipe for {brief.task.language}."
     if not fresh:
         return "No recipe applies to the present source any more, and its knobs have been searched."
-    return "Every set of methods that applies and fits the budget has been tried on the present source."
+    but = f", {len(failed)} of them in earlier runs, which rejected them" if failed else ""
+    return f"Every set of methods that applies and fits the budget has been tried on the present source{but}."

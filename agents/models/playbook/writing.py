@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.models.playbook import remembered
 from agents.models.playbook.base import Recipe, order, recipe
-from knowledge_base.artifacts import Page
+from knowledge_base.artifacts import Page, mark
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def write(brief: CoderBrief) -> Drafts:
     drafts: list[Draft] = []
     edits: Edits = {}
     whole: dict[tuple[str, ...], Draft] = {}
+    vain = remembered.vain(brief)
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
@@ -43,7 +45,7 @@ def write(brief: CoderBrief) -> Drafts:
         draft = draft or _draft(brief.source, chosen, knobs, note, edits)
         whole.setdefault(same, draft)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
-        if draft.source in seen or asked in refused:
+        if draft.source in seen or asked in refused or mark(draft.source) in vain:
             continue
         seen.add(draft.source)
         if searched:
@@ -64,7 +66,8 @@ def write(brief: CoderBrief) -> Drafts:
 
 
 def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
-    """Planned methods in the order in which their recipes are applied."""
+    """Planned methods in the order in which their recipes are applied; knobs that won on this very source before come first."""
+    proven = remembered.knobs(brief, frozenset(item.method for item in brief.plan.methods))
     pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
     steps = []
     for method in brief.plan.methods:
@@ -74,12 +77,12 @@ def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
             continue
         made = recipe(page.head.recipe)
         own = {name: tuple(str(v) for v in values) for name, values in page.head.knobs.items() if name in made.knobs}
-        steps.append(Step(method.method, made, _around(made.present(brief.source), {**made.knobs, **own})))
+        steps.append(Step(method.method, made, _around({**made.present(brief.source), **proven}, {**made.knobs, **own})))
     return sorted(steps, key=lambda s: order(s.recipe.name))
 
 
 def _around(now: Mapping[str, str], knobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Values to try with those that stand in the source first, so that a search changes one of them at a time."""
+    """Values to try with those that stand in the source (or won on it) first, so that a search changes one of them at a time."""
     return {name: tuple(dict.fromkeys([*([now[name]] if name in now else []), *values])) for name, values in knobs.items()}
 
 

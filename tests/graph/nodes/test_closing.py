@@ -6,8 +6,10 @@ import pytest
 
 from graph import run as runs
 from graph.nodes.closing import _attempts
+from graph.nodes.propose import trials
 from graph.report.summary import stored_state, versions
 from graph.state import State
+from knowledge_base.artifacts import mark
 from tests.graph.conftest import FinishedRun
 from tools.artifacts import Outcome, Verdict
 
@@ -31,4 +33,13 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(finished: Fini
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
         champion = services.candidate(memory.candidate or "", 1)
         found = _attempts(state, services, verdict, record, champion)
-    assert [attempt.result for attempt in found] == kept
+        judged = {services.candidate(j.trial.candidate).source for j in trials(state, services)}
+        incumbent = services.candidate(state["incumbent"]).source
+    # The last is of the kernel that the verdict is about; the others are its siblings.
+    assert [attempt.result for attempt in found[-1:]] == kept
+    if kept:
+        assert {attempt.after for attempt in found} == {mark(source) for source in judged}
+        assert found[-1].after == mark(champion.source) and found[-1].knobs == champion.knobs
+        assert {attempt.before for attempt in found} == {mark(incumbent)}
+        assert len({attempt.evidence for attempt in found}) == len(found)
+        assert all(attempt.result in ("neutral", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"

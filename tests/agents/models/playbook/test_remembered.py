@@ -1,0 +1,175 @@
+"""The playbook remembers: what won from this very source is planned first, what was rejected on it not again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import foreign
+from test_model import ask, coder_brief, planner_brief
+
+from agents.artifacts import Drafts, Plan, PlannerBrief
+from agents.models.playbook.model import answer
+from agents.planner import faults, violations
+from knowledge_base.artifacts import Attempt, Page, mark
+from knowledge_base.standing import RESULTS
+from knowledge_base.wiki import Wiki
+from tools.artifacts import Interval
+
+SOURCE = foreign.SOFTMAX_INT.source
+SHAPES = "2^25B"
+
+
+@pytest.fixture(scope="module")
+def pages() -> tuple[Page, ...]:
+    return tuple(p for p in Wiki.open().pages if p.head.type == "method" and p.head.recipe)
+
+
+def outcome(verdict: str, *methods: str, gain: float = 1.5, **more: object) -> Attempt:
+    base = {
+        "operator": "softmax",
+        "language": "cpp",
+        "architecture": "x86_64",
+        "dtype": "float32",
+        "shape_class": SHAPES,
+        "bottleneck": "compute",
+        "methods": methods,
+        "result": RESULTS[verdict],
+        "verdict": verdict,
+        "effect": Interval(estimate=gain, low=0.9 * gain, high=1.1 * gain),
+        "evidence": f"{verdict}-{'-'.join(methods)}",
+        "before": mark(SOURCE),
+        "after": f"after {verdict} {methods}",
+    }
+    return Attempt.model_validate(base | more)
+
+
+def brief_with(pages: tuple[Page, ...], *memory: Attempt, **more: object) -> PlannerBrief:
+    return planner_brief(pages, SOURCE).model_copy(update={"memory": memory, "shape_class": SHAPES, **more})
+
+
+def planned(brief: PlannerBrief) -> tuple[set[str], Plan]:
+    made = ask("planner", brief, Plan)
+    assert isinstance(made, Plan) and not violations(made, brief) and not faults(made, brief)
+    return {item.method for item in made.methods}, made
+
+
+def test_what_won_from_this_source_is_tried_at_once_and_once(pages: tuple[Page, ...]) -> None:
+    won = outcome("accept", "branch-to-select", "hoist-invariants")
+    methods, made = planned(brief_with(pages, won))
+    assert methods == {"branch-to-select", "hoist-invariants"} and made.variants == 1
+    assert won.evidence in made.reason
+
+
+def test_of_several_ways_the_one_that_led_furthest_is_taken(pages: tuple[Page, ...]) -> None:
+    large = outcome("accept", "branch-to-select", gain=2.0)
+    small = outcome("accept", "hoist-invariants", gain=1.2, after="middle")
+    then = outcome("accept", "vector-exp", gain=3.0, before="middle", after="end")
+    assert planned(brief_with(pages, large, small, then))[0] == {"hoist-invariants"}
+    assert planned(brief_with(pages, large, small))[0] == {"branch-to-select"}
+
+
+def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Page, ...]) -> None:
+    won = outcome("accept", "branch-to-select", after="same")
+    lost = outcome("reject_perf", "branch-to-select", after="same", evidence="later")
+    chosen, made = planned(brief_with(pages, lost, won, methods_per_iteration=1))
+    assert chosen and chosen != {"branch-to-select"} and "very source" not in made.reason
+    assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"branch-to-select"}, "the newest counts"
+
+
+def test_a_way_in_a_circle_ends(pages: tuple[Page, ...]) -> None:
+    there = outcome("accept", "hoist-invariants", after="middle")
+    back = outcome("accept", "vector-exp", before="middle", after=mark(SOURCE))
+    assert planned(brief_with(pages, there, back))[0] == {"hoist-invariants"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"before": "other"},
+        {"shape_class": "2^10B"},
+        {"dtype": "float64"},
+        {"origin": "stated"},
+        {"methods": ("no-such-page", "vector-exp")},
+    ],
+)
+def test_elsewhere_it_is_no_shortcut(pages: tuple[Page, ...], other: dict[str, object]) -> None:
+    won = outcome("accept", "branch-to-select", "hoist-invariants").model_copy(update=other)
+    assert planned(brief_with(pages, won))[1].variants > 1
+
+
+def test_what_was_rejected_here_is_not_planned_as_this_set(pages: tuple[Page, ...]) -> None:
+    first, _ = planned(brief_with(pages))
+    for verdict in ("reject_perf", "reject_correctness"):
+        second, _ = planned(brief_with(pages, outcome(verdict, *first)))
+        assert second and second != first and not second & first, "what is untried comes first"
+    others = [page.head.id for page in pages if page.head.id not in first]
+    alone = [outcome("reject_perf", method) for method in others]
+    third, made = planned(brief_with(pages, outcome("reject_perf", *first), *alone))
+    assert third and third != first and "not as this set" in made.reason
+
+
+def test_what_was_rejected_elsewhere_or_hidden_by_noise_comes_last_and_it_is_said(pages: tuple[Page, ...]) -> None:
+    applicable = [page for page in pages if answer(coder_brief(_only(page), (page,), SOURCE)).drafts]  # type: ignore[union-attr]
+    single = {"methods_per_iteration": 1}
+    hidden = outcome("inconclusive", applicable[0].head.id)
+    elsewhere = outcome("reject_perf", applicable[1].head.id, before="other")
+    rest = [outcome("reject_perf", page.head.id) for page in applicable[2:]]
+    assert planned(brief_with(pages, hidden, *rest[1:], **single))[0] == {applicable[2].head.id} or len(rest) < 2
+    chosen, made = planned(brief_with(pages, hidden, *rest, outcome("reject_perf", applicable[1].head.id), **single))
+    assert chosen == {applicable[0].head.id} and "noise hid" in made.reason and hidden.evidence in made.reason
+    chosen, made = planned(brief_with(pages, elsewhere, *rest, outcome("reject_perf", applicable[0].head.id), **single))
+    assert chosen == {applicable[1].head.id} and "on another source" in made.reason
+    made = ask("planner", brief_with(pages, *rest, *(outcome("reject_perf", p.head.id) for p in applicable[:2]), **single), Plan)
+    assert isinstance(made, Plan) and not made.methods and "earlier runs" in made.reason
+
+
+def _only(page: Page) -> Plan:
+    brief = planner_brief((page,), SOURCE, methods=1)
+    made = answer(brief)
+    assert isinstance(made, Plan)
+    return made
+
+
+def test_methods_accepted_elsewhere_in_these_conditions_come_first(pages: tuple[Page, ...]) -> None:
+    single = {"methods_per_iteration": 1}
+    plain, _ = planned(brief_with(pages, **single))
+    favourite = next(method for method in ("vector-exp", "simd-reduction") if method not in plain)
+    chosen, _ = planned(brief_with(pages, outcome("accept", favourite, before="other"), **single))
+    assert chosen == {favourite}
+
+
+def test_the_coder_starts_from_the_knobs_that_won(pages: tuple[Page, ...]) -> None:
+    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "variants": 1})
+    plain = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
+    assert isinstance(plain, Drafts) and plain.drafts[0].knobs["DEGREE"] != "5"
+    memory = (outcome("accept", "vector-exp", knobs={"DEGREE": "5"}),)
+    won = ask("coder", coder_brief(plan, pages, SOURCE, memory=memory, shape_class=SHAPES), Drafts)
+    assert isinstance(won, Drafts) and won.drafts[0].knobs["DEGREE"] == "5"
+
+
+def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ...]) -> None:
+    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "variants": 2})
+    drafts = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
+    assert isinstance(drafts, Drafts)
+    first, second = drafts.drafts
+    for verdict, before, kept in (
+        ("reject_perf", mark(SOURCE), False),
+        ("reject_perf", "other", True),
+        ("reject_correctness", "other", False),
+        ("inconclusive", mark(SOURCE), True),
+    ):
+        memory = (outcome(verdict, "vector-exp", before=before, after=mark(first.source)),)
+        again = ask("coder", coder_brief(plan, pages, SOURCE, memory=memory, shape_class=SHAPES), Drafts)
+        assert isinstance(again, Drafts)
+        assert (first.source in {d.source for d in again.drafts}) == kept
+        assert second.source in {d.source for d in again.drafts}
+
+
+def _planned_of(pages: tuple[Page, ...], method: str) -> Plan:
+    made = answer(brief_with(pages, outcome("accept", method)))
+    assert isinstance(made, Plan) and [item.method for item in made.methods] == [method]
+    return made

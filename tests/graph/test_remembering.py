@@ -1,0 +1,46 @@
+"""A second run on the same kernel begins where the first one arrived. Counts only: what the machine's noise decides is not asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from graph import events
+from graph.report.summary import versions
+from knowledge_base.artifacts import Attempt
+from knowledge_base.experience import HOME, Experience
+from knowledge_base.standing import status
+from tests.graph.conftest import QUICK, ROOT, TASK
+
+
+def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attempt]]:
+    """The candidates that a quick run judged, in order, and what it told experience; all runs of `folder` share one log."""
+    search = {**QUICK["search"], "iterations": iterations, "methods_per_iteration": 1}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"name": name, "task": str(TASK), "workspaces": str(folder / name), **QUICK, "search": search}))
+    command = [sys.executable, "-m", "graph", "run", str(path), "--quiet"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, HOME: str(folder / "home")}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (root,) = (folder / name).iterdir()
+    log = events.read(root / ".kernelwright" / "events.jsonl")
+    judged = [event.details["candidate"] for event in log if event.kind == "candidate"]
+    return judged, [attempt for memory in versions(root) for attempt in memory.attempts]
+
+
+@pytest.mark.slow
+def test_the_second_run_starts_where_the_first_arrived_and_repeats_no_failure(tmp_path: Path) -> None:
+    first, told = run(tmp_path, "first", 1)
+    assert len(first) == 2, "two variants of one method are judged when nothing is known"
+    kept = Experience(tmp_path / "home").attempts()
+    assert {one.after for one in kept} == {one.after for one in told} and all(one.commit and one.before and one.findings for one in kept)
+    second, again = run(tmp_path, "second", 1)
+    won = [one for one in told if status(one.verdict) == "resolved"]
+    if won:
+        assert len(second) == 1 and [one.after for one in again] == [one.after for one in won], "the winner alone is judged, and at once"
+    rejected = {(one.before, one.after) for one in told if status(one.verdict) == "avoid"}
+    assert not rejected & {(one.before, one.after) for one in again}

@@ -1,0 +1,137 @@
+"""Somebody's notes on a kernel: what is understood of them, and that the rest is told line by line."""
+
+from pathlib import Path
+
+import pytest
+
+from knowledge_base.memo import read
+from tools.errors import SettingsError
+
+METHODS = ("triton-online-softmax", "triton-launch", "vector-exp")
+MEMO = """\
+# MEMO: row_softmax
+
+- Backend: Triton
+- **GPU:** sm_90
+- dtype: fp16
+- Bottleneck: DRAM memory bound
+
+Some words on why this kernel matters.
+
+## Attempt 1: one pass over the row (triton-online-softmax)
+Result: accepted, 1.42x
+The row is read once.
+
+## v2 - bigger blocks
+Status: rejected: 3 % slower, registers spilled
+
+### Iteration 3: TMA loads
+did not compile for this target
+
+## Pending
+- num_warps 8 (triton-launch), within noise
+- persistent kernel
+
+## Log
+| version | change | status | speedup | notes |
+|---|---|---|---|---|
+| v4 | 2 rows a program | accepted | 1.08x | small rows |
+| v5 | fast exp | crashed | - | NaN on -inf |
+| v6 | cache hints | later | | |
+"""
+
+
+@pytest.fixture
+def memo(tmp_path: Path) -> Path:
+    path = tmp_path / "MEMO.md"
+    path.write_text(MEMO)
+    return path
+
+
+def test_attempts_outcomes_and_conditions_are_read(memo: Path):
+    found = read(memo, METHODS, {}).attempts
+    assert [(one.methods, one.result, one.effect.estimate if one.effect else None) for one in found] == [
+        (("triton-online-softmax",), "success", 1.42),
+        (("bigger-blocks",), "failure", None),
+        (("tma-loads",), "crash", None),
+        (("triton-launch",), "neutral", None),
+        (("persistent-kernel",), "neutral", None),
+        (("2-rows-a-program",), "success", 1.08),
+        (("fast-exp",), "crash", None),
+    ]
+    first = found[0]
+    assert (first.operator, first.language, first.architecture, first.dtype) == ("row_softmax", "triton", "sm_90", "float16")
+    assert (first.bottleneck, first.origin, first.workspace, first.verdict) == ("memory", "memo", "MEMO.md", "accept")
+    assert first.effect is not None and not first.effect.bounded, "notes give no interval"
+    assert "The row is read once." in first.note
+
+
+def test_what_is_not_understood_is_told_line_by_line(memo: Path):
+    left = read(memo, METHODS, {}).left
+    lines = {int(one.removeprefix(f"{memo}:").split(":")[0]): one for one in left}
+    assert set(lines) == {MEMO.splitlines().index(text) + 1 for text in MEMO.splitlines() if text.startswith(("Some words", "| v6"))}
+    assert "what came of it" in lines[max(lines)] and "no attempt" in lines[min(lines)]
+
+
+def test_every_line_is_used_or_told(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text("kernel: k\nlanguage: cpp\ndtype: float32\n\n* tried tiling\n1. unrolling: no gain\nfree text\n")
+    found = read(path, METHODS, {})
+    assert [one.methods for one in found.attempts] == [("unrolling",)]
+    assert [one.removeprefix(f"{path}:")[0] for one in found.left] == ["5", "7"]
+
+
+def test_the_same_notes_give_the_same_evidence(memo: Path, tmp_path: Path):
+    copy = tmp_path / "elsewhere.md"
+    copy.write_text("\n\n" + MEMO)
+    assert [one.evidence for one in read(memo, METHODS, {}).attempts] == [one.evidence for one in read(copy, METHODS, {}).attempts]
+    assert len({one.evidence for one in read(memo, METHODS, {}).attempts}) == 7
+
+
+def test_what_the_notes_do_not_say_is_asked_for_and_what_is_said_wins(tmp_path: Path):
+    path = tmp_path / "MEMO.md"
+    path.write_text("- vector-exp: accepted 2x\n")
+    with pytest.raises(SettingsError, match="does not say operator, language, dtype; add --operator"):
+        read(path, METHODS, {"operator": ""})
+    found = read(path, METHODS, {"operator": "softmax", "language": "cpp", "dtype": "float32", "architecture": "x86_64"})
+    assert found.attempts[0].methods == ("vector-exp",) and found.attempts[0].architecture == "x86_64"
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read(tmp_path / "gone.md", METHODS, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        ("not faster", "failure"), ("faster", "success"), ("kept", "success"), ("reverted", "failure"), ("compile error", "crash"),
+        ("wrong result", "crash"), ("no change", "neutral"), ("✅ 1.2x", "success"), ("no gain, reverted", "failure"),
+        ("segfault, reverted", "crash"), ("inconclusive", "neutral"), ("hangs", "crash"),
+        ("failed to compile", "crash"), ("failed", "failure"),
+    ],
+)  # fmt: skip
+def test_words_for_outcomes(tmp_path: Path, words: str, result: str):
+    path = tmp_path / "m.md"
+    path.write_text(f"- tile: {words}\n")
+    found = read(path, (), {"operator": "o", "language": "cpp", "dtype": "float32"})
+    assert [one.result for one in found.attempts] == [result]
+
+
+def test_a_type_that_there_is_not_is_told_with_the_line(tmp_path: Path):
+    path = tmp_path / "m.md"
+    path.write_text("- tile: accepted\n")
+    found = read(path, (), {"operator": "o", "language": "cpp", "dtype": "int3"})
+    assert not found.attempts and "dtype 'int3' cannot be kept" in found.left[0]
+
+
+@pytest.mark.parametrize(
+    ("head", "operator", "language"),
+    [
+        ("# Kernel notes: fused_norm\nBackend: CUDA C++", "fused_norm", "cuda"),
+        ("# fused_norm - MEMO\n- language = C++", "fused_norm", "cpp"),
+        ("# Anything\n**Kernel**: fused_norm\nLanguage: Triton 3.6", "fused_norm", "triton"),
+    ],
+)
+def test_titles_and_languages(tmp_path: Path, head: str, operator: str, language: str):
+    path = tmp_path / "m.md"
+    path.write_text(f"{head}\n- tile: accepted\n")
+    (found,) = read(path, (), {"dtype": "float32"}).attempts
+    assert (found.operator, found.language) == (operator, language)
