@@ -111,7 +111,7 @@ class Index:
         own += of_experience(self._experience, self._architectures) if self._experience else ()
         entries = (*own, *(self._reference.entries() if self._reference else ()))
         few = self._vectors is None or len(entries) <= self._vectors.embedder.most
-        return Stock(mark, entries, Lexical(entries, self._glossary), entries if few else tuple(own))
+        return Stock(mark, entries, Lexical(entries, self._glossary, self._architectures.targets), entries if few else tuple(own))
 
     def _current(self) -> Stock:
         """What is on disk now, read again where a file changed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from knowledge_base.entries import Entry
@@ -44,8 +44,10 @@ class Hit(NamedTuple):
 class Lexical:
     """Full-text search over entries; built in memory in some milliseconds, so that there is nothing on disk to go stale."""
 
-    def __init__(self, entries: Sequence[Entry], glossary: Glossary) -> None:
+    def __init__(self, entries: Sequence[Entry], glossary: Glossary, hardware: Collection[str] = ()) -> None:
+        """`hardware`: names of products in lower case; they say where somebody asks from, more often than what about."""
         self._glossary = glossary
+        self._hardware = frozenset(hardware)
         self._count = len(entries)
         # The graph asks from whichever thread runs the node; the table is only read after this.
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
@@ -98,7 +100,7 @@ class Lexical:
 
     def _identifiers(self, query: str) -> Iterator[tuple[str, dict[int, float]]]:
         for word in dict.fromkeys(WORD.findall(query)):
-            if "_" in word.strip("_") or OPCODE.fullmatch(word):
+            if "_" in word.strip("_") or (OPCODE.fullmatch(word) and word.lower() not in self._hardware):
                 yield word, self._scores(word)
 
     def _scores(self, phrase: str) -> dict[int, float]:

@@ -6,7 +6,7 @@ Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -19,6 +19,8 @@ from tools.errors import KernelwrightError, SettingsError
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+
+    from knowledge_base.index import Index
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,6 +37,8 @@ class Passages(Artifact):
     passages: tuple[Passage, ...]
     explain: str
     """Why nothing was found."""
+    note: str
+    """Why words alone were compared; empty when vectors were, too."""
 
 
 class Figure(Artifact):
@@ -60,20 +64,26 @@ def server(wiki: Path | None, home: Path | None, *, adding: bool) -> MCPServer:
         raise SettingsError("serve: needs the package mcp; pip install 'kernelwright[mcp]'") from error
     made = MCPServer("kernelwright-knowledge", instructions=INSTRUCTIONS, log_level="WARNING")
     opened = Wiki.open(wiki)
-    _wiki_tools(made, opened)
+
+    @cache
+    def index() -> Index:
+        # With the first question: a client that only asks for figures does not wait for it.
+        from knowledge_base.index import Index
+
+        return Index.open(opened, home=home)
+
+    _wiki_tools(made, opened, index)
     _experience_tools(made, opened, home)
     if adding:
         _adding_tool(made, opened, home)
     return made
 
 
-def search(wiki: Wiki, text: str, k: int, kind: str | None, language: str | None) -> Passages:
-    """What the verb `query` finds: the one place where the server asks the index."""
-    from knowledge_base.index import Index
-
-    index = Index(wiki)
-    found = index.search(text, k, kind=kind, language=language)
-    return Passages(passages=found, explain="" if found else index.explain(text, kind=kind, language=language))
+def search(index: Index, text: str, k: int, kind: str | None, language: str | None, arch: str | None) -> Passages:
+    """What the verb `query` finds."""
+    found = index.search(text, k, kind=kind, language=language, arch=arch)
+    why_not = "" if found else index.explain(text, kind=kind, language=language, arch=arch)
+    return Passages(passages=found, explain=why_not, note=index.shortfall)
 
 
 def figure(wiki: Wiki, product: str, metric: str, variant: str, qualifier: str) -> Figure:
@@ -101,19 +111,19 @@ def _told(function: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
-def _wiki_tools(made: MCPServer, wiki: Wiki) -> None:
+def _wiki_tools(made: MCPServer, wiki: Wiki, index: Callable[[], Index]) -> None:
     from mcp.types import ToolAnnotations
 
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     @made.tool(annotations=reading)
     @_told
-    def query(text: str, k: int = 8, kind: str | None = None, language: str | None = None) -> Passages:
-        """Search the wiki. Passages come with file, line range and why they matched. kind: hardware, method, skill, guide, operator or
-        meta. language: such as cpp or triton."""
+    def query(text: str, k: int = 8, kind: str | None = None, language: str | None = None, arch: str | None = None) -> Passages:
+        """Search the wiki and past outcomes. Passages come with file, line range and why they matched. kind: hardware, method, skill,
+        guide, operator, meta or outcome. language: such as cpp or triton. arch: such as hopper, sm_90 or H100."""
         if k < 1:
             raise SettingsError(f"k: {k} passages cannot be shown; give 1 or more")
-        return search(wiki, text, k, kind, language)
+        return search(index(), text, k, kind, language, arch)
 
     @made.tool(annotations=reading)
     @_told
