@@ -145,6 +145,10 @@ class Board:
         self.caps = {name: value for name in CAPS if (value := number(told, name)) is not None}
         self.device = told["device"]
         self.taken_up = event.seconds, float(told["spent_wall_s"])
+        spent = number(told, "spent_device_s")
+        if spent is not None:
+            # Jobs that a kill cut off are in it, too.
+            self.seconds[self.device] = spent
         self._paid(told)
 
     def _node(self, event: Event) -> None:
@@ -192,7 +196,8 @@ class Board:
             return
         self.jobs = max(0, self.jobs - 1)
         device = told["device"]
-        self.seconds[device] = self.seconds.get(device, 0.0) + float(told["s"])
+        # As the cap counts; logs from before that have only what the orchestrator saw, waiting for the device included.
+        self.seconds[device] = self.seconds.get(device, 0.0) + float(told.get("used", told["s"]))
 
 
 def number(told: dict[str, str], name: str) -> float | None:

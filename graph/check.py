@@ -37,7 +37,7 @@ def check(settings: Settings) -> str:
             agents = open_agents(settings, records, lambda kind, details: None, ledger)
             wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
             writer = agents["coder"].model
-            if task.baseline is None and writer.reads == "brief":
+            if task.baseline is None and writer.reads == "brief" and writer.bills == "nothing":
                 # Free and always the same, so that a refusal need not wait for the run.
                 made = coder.first(agents["coder"], task, loaded.traces, loaded.untraced, language.suffix)
                 task = first.with_kernel(loaded, made, agents["coder"]).task

@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping
 
 from graph.events import Event
 
+UNSEEN = {**dict.fromkeys((*range(32), *range(127, 160)), "�"), **dict.fromkeys(map(ord, "\t\n\r"), " ")}
+"""Control characters: what kernels and compilers say must not command a terminal."""
+
 
 def line(event: Event) -> str | None:
     """The finished line that an event is worth, or None."""
+    text = _line(event)
+    return None if text is None else text.translate(UNSEEN)
+
+
+def _line(event: Event) -> str | None:
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
         spent = f"  [{details['spent']}]" if "spent" in details else ""

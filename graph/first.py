@@ -8,7 +8,7 @@ from agents.workbench import told
 from graph.services import Services
 from tools import evidence
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
-from tools.errors import SettingsError
+from tools.errors import BudgetError, SettingsError
 from tools.languages.base import Language
 from tools.task import Loaded
 
@@ -23,7 +23,13 @@ def written(loaded: Loaded, services: Services) -> Loaded:
     failures: tuple[str, ...] = ()
     tries = 1 if agent.model.reads == "brief" else 1 + services.settings.search.fix_rounds
     for _ in range(tries):
-        made = coder.first(agent, loaded.task, loaded.traces, loaded.untraced, services.language.suffix, failures)
+        try:
+            made = coder.first(agent, loaded.task, loaded.traces, loaded.untraced, services.language.suffix, failures)
+        except BudgetError as error:
+            # Without v0 there is nothing to report.
+            raise SettingsError(
+                f"{loaded.task.name}: no kernel is given, and the coder cannot write one, {error}; raise it, or give a kernel"
+            ) from error
         fault = _fault(made, services)
         if fault is None:
             return with_kernel(loaded, made, agent)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from graph.board import Board, Gap, Row
-from graph.console import line
+from graph.console import UNSEEN, line
 from graph.events import Event
 from graph.report.render import percent, ratio
 
@@ -205,7 +205,7 @@ def _row(row: Row) -> Text:
     state, style = _state(row)
     found = f"{ratio(row.speedup):<21} " if row.speedup else ""
     made = f"champion without {row.without}" if row.without else f"{row.methods.replace(' ', '+')} {row.knobs}".rstrip()
-    why = f"{row.reason.rstrip('.')}  " if row.reason else ""
+    why = f"{row.reason.translate(UNSEEN).rstrip('.')}  " if row.reason else ""
     return _line(f"  {row.candidate:<12}  {state:<16}  ", style).append(f"{found}{why}{made}")
 
 

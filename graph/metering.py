@@ -130,9 +130,9 @@ class Metered(Executor):
         given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if cut else job
         device = job.needs.device
         named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2]), "number": str(number), "device": device}
-        self.emit("job", {**named, "state": "started", "held": f"{held:.4f}", "at": f"{self.clock():.4f}"})
         start, used = time.perf_counter(), None
         try:
+            self.emit("job", {**named, "state": "started", "held": f"{held:.4f}", "at": f"{self.clock():.4f}"})
             finished = self.inner.run(given)
             used = finished.usage.wall_s
             if cut and finished.timed_out:

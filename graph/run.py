@@ -95,7 +95,7 @@ def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
     """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
     from tools import tuning
 
-    with _kept(services.workspace):
+    with _kept(services.workspace), _stoppable(services):
         loaded = first.written(loaded, services) if loaded.task.baseline is None else tuning.tuned(loaded, services.judge)
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
@@ -351,7 +351,8 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     caps = event_log.figures(**services.settings.budget.whole())
     spent = services.ledger.spent()
     paid = spent.told() if spent.paid else {}
-    services.emit("caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **paid})
+    used = {"spent_device_s": f"{services.device_s():.2f}"}
+    services.emit("caps", {**caps, "device": services.language.device, "spent_wall_s": f"{services.wall_s():.2f}", **used, **paid})
     _make_ready(services)
     begin: State | None = None if known.values else State(iteration=0, stale=0, speedup=1.0, trials={})
     for _ in graph.stream(begin, config, context=services, stream_mode="updates", durability="sync"):  # type: ignore[call-overload]

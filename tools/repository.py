@@ -320,8 +320,15 @@ class Repository:
         }
         options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
         try:
+            # In a process group of its own: Ctrl-C at a terminal is for us to hear, and must not end git amid a commit.
             return subprocess.run(
-                ["git", *options, *arguments], cwd=self.root, env=environment, input=stdin, capture_output=True, check=False
+                ["git", *options, *arguments],
+                cwd=self.root,
+                env=environment,
+                input=stdin,
+                capture_output=True,
+                check=False,
+                process_group=0,
             )
         except FileNotFoundError as error:
             raise SettingsError("git is not installed; install the package `git` and run again") from error

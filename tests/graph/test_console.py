@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from agents.models.ledger import Ledger
+from graph.board import Board
 from graph.build import _timed
 from graph.console import Plain
 from graph.events import Event, Events, read
+from graph.live import view
 from graph.metering import Metered
 from graph.services import Services
 from graph.state import State
@@ -41,6 +43,22 @@ def test_quiet_still_says_what_ctrl_c_does() -> None:
     for one in (STARTED, FINISHED, CANDIDATE, event("interrupt", workspace="workspaces/softmax")):
         quiet(one)
     assert len(lines) == 1 and "`python -m graph resume workspaces/softmax`" in lines[0]
+
+
+def test_what_a_kernel_says_does_not_command_the_terminal() -> None:
+    said = "build: \x1b]0;owned\x07\x1b[2J\x9b31m\r\nsecond [1.9, 2.1] Δ é"
+    lines: list[str] = []
+    Plain(lines.append)(event("candidate", candidate="0123456789ab", outcome="failed", summary=said))
+    board = Board().see_all(
+        (
+            event("drafted", candidate="0123456789ab", methods="simd", knobs=""),
+            event("candidate", candidate="0123456789ab", outcome="failed", stage="build", reason=said),
+        )
+    )
+    board.taken_up = 0.0, 0.0
+    for text in (*lines, *map(str, view(board, 200, 40, 0.0))):
+        assert text.isprintable() and "\x1b" not in text
+    assert "second [1.9, 2.1] Δ é" in lines[0]
 
 
 def test_iterations_never_go_backwards(tmp_path: Path) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ import yaml
 
 from graph.__main__ import main
 from tests.graph.conftest import QUICK, TASK
+from tools.records import Records
 
 REFERENCE = (TASK / "reference.py").read_text()
 
@@ -40,6 +45,36 @@ def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Pa
     assert "Correct against the float64 reference" in report
     assert summary["baseline_s"] > 0
     assert list(summary["verdicts"]) == ["v1"]
+
+
+def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = tmp_path / "begun"
+    program = tmp_path / "coder.py"
+    program.write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(2)\n{CODER}")
+    path = config(tmp_path, REFERENCE, models={"coder": {"provider": "command", "argv": [sys.executable, str(program)]}})
+
+    def press() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    assert main(["run", str(path)]) == 130
+    (root,) = (tmp_path / "workspaces").iterdir()
+    assert f"python -m graph resume {root}` goes on" in capsys.readouterr().err
+    # What it wrote is there, and is not asked for again.
+    assert [record.payload["role"] for record in Records(root) if record.kind == "exchange"] == ["coder"]
+
+
+def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = {"default": {"provider": "tests.graph.priced:Priced", "model": "made-up", "log": str(tmp_path / "paid")}}
+    path = config(tmp_path, REFERENCE, models=models, prices={"made-up": {"input": 10, "output": 50}}, budget={"usd": 0.03})
+    assert main(["check", str(path)]) == 0
+    assert "the coder (Priced) writes it when the run begins" in capsys.readouterr().out, "a check pays for nothing"
+    assert main(["run", str(path)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "no kernel is given" in said and "budget.usd: $0.0000 of $0.0300" in said and "give a kernel" in said
+    assert not (tmp_path / "paid").exists()
 
 
 @pytest.mark.parametrize("verb", ["check", "run"])

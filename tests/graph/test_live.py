@@ -197,7 +197,7 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
     board = Board().see_all(
         (
             Event(kind="caps", seconds=100.0, details=caps),
-            Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "s": "2.5"}),
+            Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "used": "2.5", "s": "90"}),
             Event(kind="exchange", seconds=102.0, details={"role": "coder", "state": "started"}),
         )
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from graph import events
 from graph.events import Event, Events
 from graph.metering import TICK_S, Capped, Clock, Metered, wall_s
 from tools.artifacts import Device, Finished, Job, Limits, Needs, Usage
-from tools.errors import BudgetError, DeviceBusyError, HarnessError
+from tools.errors import BudgetError, DeviceBusyError, DiskFullError, HarnessError
 from tools.executors.base import Executor
 from tools.executors.local import Local
 from tools.records import Blobs
@@ -71,6 +72,22 @@ def test_what_a_job_took_settles_what_was_set_aside() -> None:
     assert inner.begun == [60, 60] and account.seconds("cpu") == 30
     assert [said["held"] for said in log if said["state"] == "started"] == ["60.0000", "60.0000"]
     assert [said["used"] for said in log if said["state"] == "finished"] == ["10.0000", "20.0000"]
+
+
+def test_a_job_that_cannot_be_logged_gives_back_what_was_set_aside() -> None:
+    full = [DiskFullError("no room")] * 2
+
+    def emit(kind: str, details: Mapping[str, str]) -> None:
+        if full:
+            raise full.pop()
+
+    capped = Capped(Metered(free(), emit, lambda: 0.0, {}), "cpu", 100.0)
+    with pytest.raises(DiskFullError):
+        capped.run(job(60, "x", "10"))
+    again = threading.Thread(target=capped.run, args=(job(60, "x", "10"),), daemon=True)
+    again.start()
+    again.join(10)
+    assert not again.is_alive(), "it waits for a job that never began"
 
 
 def test_a_job_gets_no_more_time_than_is_left_and_its_answer_counts_if_it_ends_in_it() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -318,3 +321,32 @@ def test_a_machine_without_git_is_told_the_package(repository: Repository, tmp_p
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
     with pytest.raises(SettingsError, match="package `git`"):
         repository.head()
+
+
+COMMITTING = """
+import signal, sys
+from pathlib import Path
+from tools.repository import Repository
+
+signal.signal(signal.SIGINT, lambda number, frame: None)
+repository = Repository(Path(sys.argv[1]), bytes(range(32)))
+(repository.root / "kernel.cpp").write_text("int x;\\n")
+repository.commit(["kernel.cpp"], "accept v1", {"Task": "t"}, repository.head())
+"""
+
+
+def test_ctrl_c_at_a_terminal_does_not_end_git_amid_a_commit(repository: Repository, tmp_path: Path):
+    slow, begun = tmp_path / "bin" / "git", tmp_path / "begun"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\ntouch {begun}\nsleep 0.2\nexec {shutil.which("git")} "$@"\n')
+    slow.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", COMMITTING, str(repository.root)]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        while process.poll() is None:
+            if begun.exists():
+                begun.unlink()
+                os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.02)
+        assert process.returncode == 0
+    assert repository.log()[0].subject == "accept v1"

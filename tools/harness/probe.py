@@ -45,7 +45,7 @@ def probe(request: dict) -> dict:
     if request["trace"]:
         import trace
 
-        answer |= trace.traces(contract, [dims for _, dims, _ in workloads], answer["dims_range"], roles)
+        answer |= trace.traces(contract, [dims for _, dims, *_ in workloads], answer["dims_range"], roles)
     return answer | {"inferred": inferred}
 
 

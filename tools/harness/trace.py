@@ -15,6 +15,8 @@ TRACES = 3
 BASES = ((12, 4), (96, 32), (5, 2), (256, 64))
 """(smallest, step) of the sizes that are tried: small ones, multiples of what heads and groups divide by, odd ones."""
 MOST_ELEMENTS = 1 << 24
+MOST_CALLS = 2000
+"""Of torch in one trace: loops over elements do more of them, and following these takes minutes."""
 WHOLE = (
     "native_layer_norm", "native_group_norm", "_softmax", "_log_softmax", "gelu", "silu", "addmm", "baddbmm", "std", "leaky_relu", "elu",
     "hardtanh", "softplus", "_native_batch_norm_legit_no_training", "native_batch_norm", "_native_batch_norm_legit", "tril", "triu",
@@ -40,7 +42,10 @@ def traces(contract: Contract, workloads: list[dict], ranges: dict, roles: dict[
     why = ""
     for held in [(), *combinations(alike, 1), *combinations(alike, 2)]:
         free = [name for name in names if name not in held]
-        found, reason = attempt(contract, points(workloads, free, ranges), free, roles)
+        try:
+            found, reason = attempt(contract, points(workloads, free, ranges), free, roles)
+        except Endless as error:
+            return {"traces": [], "untraced": str(error)}
         if found:
             return {"traces": found, "untraced": ""}
         why = why or reason
@@ -58,6 +63,8 @@ def attempt(contract: Contract, tried, free: list[str], roles: dict[str, str]) -
             if sum(a.value.numel() for a in args if a.is_tensor) > MOST_ELEMENTS:
                 continue
             found.append(trace(contract, vary(args, len(found), ()), roles))
+        except Endless:
+            raise
         except ContractError as error:
             why = why or said(error)
             continue
@@ -133,17 +140,28 @@ def trace(contract: Contract, args: list[Arg], roles: dict[str, str]) -> dict:
         return tuple(v.contiguous() for v in found)
 
     inputs = [a.value.clone() for a in tensors]
-    with PlainAttention():
+    with Followed():
         graph = guarded("following reference(...)", make_fx(torch.func.functionalize(called), decomposition_table=table()), *inputs)
         # What was taken apart may hold in-place operations again.
         graph = guarded("following reference(...)", make_fx(torch.func.functionalize(graph)), *inputs)
     return read(graph, args, [a.name for a in tensors], [a.name for a in tensors if roles.get(a.name) == "output"])
 
 
-class PlainAttention(TorchFunctionMode):
-    """Attention as its definition, where torch would go to a kernel of its own."""
+class Endless(ContractError):
+    """Other sizes would not help."""
+
+
+class Followed(TorchFunctionMode):
+    """Attention as its definition, where torch would go to a kernel of its own; Endless where the calls have no end."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.calls += 1
+        if self.calls > MOST_CALLS:
+            raise Endless(f"it calls torch more than {MOST_CALLS:,} times at small sizes, as loops over elements do; use whole tensors")
         if func is torch.nn.functional.scaled_dot_product_attention:
             return attention(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))

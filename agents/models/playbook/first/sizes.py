@@ -87,7 +87,7 @@ class Scalars:
                 yield tuple(v + number for v in values), f"{name} + {number}"
                 yield tuple(v - number for v in values), f"{name} - {number}"
                 yield tuple(v * number for v in values), f"{number} * {name}"
-                yield tuple(-v // number for v in values), f"-({name} / {number})" if number > 1 else f"-{name}"
+                yield tuple(-(v // number) for v in values), f"-({name} / {number})" if number > 1 else f"-{name}"
                 if all(v % number == 0 for v in values):
                     yield tuple(v // number for v in values), f"{name} / {number}"
         for (a, x), (b, y) in combinations_with_replacement(given, 2):

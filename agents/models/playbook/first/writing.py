@@ -34,6 +34,10 @@ def first_draft(brief: CoderBrief) -> Drafts:
         return Drafts(drafts=(Draft(source=first_kernel(task.arguments, brief.traces), methods=()),))
     except SettingsError as error:
         return Drafts(drafts=(), skipped={"first version": str(error)})
+    except RecursionError:
+        # An expression is followed to its leaves by recursion.
+        deep = f"reference.py chains too many operations for the playbook ({len(brief.traces[0].nodes)}); give a kernel"
+        return Drafts(drafts=(), skipped={"first version": deep})
 
 
 def first_kernel(arguments: Sequence[Parameter], traces: Sequence[Trace]) -> str:

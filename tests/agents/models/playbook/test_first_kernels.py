@@ -80,6 +80,8 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), "M": "M", "N": "N"}
         (source("return x.relu() if M > 20 else x", X, SIZES), ["other operations at other sizes"]),
         (source("return x.relu()", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), ["axis 0 of `x`", "scalar"]),
         (source("return x * torch.tensor([1.0, 2.0])[M % 2]", X, SIZES), ["table of numbers"]),
+        (source("for _ in range(250):\n    x = (x + 1) * 0.5\nreturn x", X, SIZES), ["too many operations", "give a kernel"]),
+        (source("for _ in range(30000):\n    x = x + 1\nreturn x", X, SIZES), ["more than 2,000 times", "whole tensors", "give a kernel"]),
     ],
 )
 def test_what_cannot_be_written_is_one_sentence(text: str, words: list[str], tmp_path: Path, stage: tuple[Local, Records]) -> None:
@@ -123,6 +125,8 @@ def test_other_languages_are_left_to_models(tmp_path: Path, stage: tuple[Local, 
         ((10, 18, 26), "2 * M"),
         ((3, 5, 10), "N - 1"),
         ((9, 15, 24), "M + N"),
+        ((-2, -4, -6), "-(M / 2)"),
+        ((-3, -5, -7), None),
         ((2, 3, 2), None),
     ],
 )
