@@ -1,9 +1,9 @@
 """How well and how fast `knowledge_base query` finds what was asked for: `python -m benchmarks.retrieval [--final] [--embedder NAME]`.
 
 Each line of `benchmarks/questions.jsonl` is one question, written and labelled without looking at rankings:
-`{"question", "kind": "jargon" | "paraphrase", "half": "tune" | "final", "language", "answers": ["path" or "path#heading", …]}`. A passage answers when
-it stands on that page of the wiki, under that heading where one is named. The half `final` is for the figure that is reported; nothing is
-tuned on it.
+`{"question", "kind": "jargon" | "paraphrase", "half": "tune" | "final", "language", "answers": ["path" or "path#heading", …]}`.
+A passage answers when it stands on that page of the wiki, under that heading where one is named. The half `final` is for the figure that is
+reported; nothing is tuned on it.
 """
 
 from __future__ import annotations

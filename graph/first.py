@@ -69,4 +69,18 @@ def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
     if differs is not None:
         return Failed(candidate=made.id, stage="build", reason=differs)
     failed = evidence.build_failure(judge.build(made))
-    return failed or evidence.correctness_failure(judge.correctness(made, None, "baseline"))
+    return failed or evidence.correctness_failure(judge.correctness(made, None, "baseline")) or _unfair(made, services)
+
+
+def _unfair(made: Candidate, services: Services) -> Failed | None:
+    """A size derived from the visible ones on which it is wrong. A user's own kernel may be, and such a size is then asked of nobody; one
+    written here must not take a size out of the contract."""
+    record = services.judge.correctness(made, made, "first")
+    failed = evidence.correctness_failure(record)
+    if failed is not None:
+        return failed
+    for result in evidence.Correctness.model_validate(record.payload).cases:
+        if result.status == "dropped" and result.case.distribution == "as_given" and result.reason.startswith("the baseline"):
+            said = f"wrong at the size {result.case.workload}: {result.reason.removeprefix('the baseline').lstrip(': ')}"
+            return Failed(candidate=made.id, stage="correctness", reason=said, log=said)
+    return None

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, TypeVar
 
-from tools.errors import SettingsError
+from tools.errors import KernelwrightError, SettingsError
 
 T = TypeVar("T")
 BROKEN = (
@@ -42,12 +44,8 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
     if not colon:
         allowed = ", ".join(sorted(table))
         raise SettingsError(f"{key}: {name!r} is not known; use one of {allowed}, or package.module:Class for your own")
-    try:
+    with guarded(lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"):
         found: Any = getattr(importlib.import_module(module_name), attribute)
-    except BROKEN as error:
-        raise SettingsError(
-            f"{key}: {name!r} cannot be imported ({wrong(error)}); install its package, or mend the path or the module"
-        ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise SettingsError(f"{key}: {name!r} is not a {base.__name__}; it must be a class that extends {base.__module__}.{base.__name__}")
     if inspect.isabstract(found):
@@ -56,6 +54,19 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
     return found
 
 
-def wrong(error: Exception) -> str:
+class guarded(AbstractContextManager[None]):
+    """A stranger's code runs inside: whatever it raises, classes of its own and its exit included, is one SettingsError. Our own errors and
+    Ctrl-C pass."""
+
+    def __init__(self, sentence: Callable[[str], str]) -> None:
+        """`sentence`: what to say, from what was raised."""
+        self.sentence = sentence
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, KernelwrightError):
+            raise SettingsError(self.sentence(wrong(error))) from error
+
+
+def wrong(error: BaseException) -> str:
     """What a stranger's code raised, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")

@@ -213,13 +213,13 @@ def infer(
 
 def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
     """The probed workloads with the weights and margins that task.yaml gives some of them."""
-    for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 or more, 0.05 for 5 %")):
+    for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 to 1, 0.05 for 5 %")):
         for name, value in said.items():
             if name not in {w.name for w in seen.workloads}:
                 raise SettingsError(
                     f"task.yaml: {key} names the workload {name!r}; the reference has {', '.join(w.name for w in seen.workloads)}"
                 )
-            if not (0 <= value < float("inf")) or (key == "weights" and value == 0):
+            if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
                 raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
     return tuple(
         w.model_copy(update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)})

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from agents.artifacts import CoderBrief, Draft
 from tools.errors import SettingsError
-from tools.registry import BROKEN, load, wrong
+from tools.registry import guarded, load
 
 T = TypeVar("T")
 
@@ -78,12 +78,8 @@ class Foreign(Handler):
                 raise SettingsError(f"handlers: {self.path!r} changes again what it has mended; let `mend` leave such a draft as it is")
 
     def _owed(self, act: Callable[[], T], kind: type[T], what: str) -> T:
-        try:
+        with guarded(lambda said: f"handlers: {self.path!r} failed in {what} ({said}); mend that class, then run again or resume"):
             made = act()
-        except BROKEN as error:
-            raise SettingsError(
-                f"handlers: {self.path!r} failed in {what} ({wrong(error)}); mend that class, then run again or resume"
-            ) from error
         if not isinstance(made, kind):
             raise SettingsError(f"handlers: {self.path!r} gave {type(made).__name__} from {what} and owes {kind.__name__}; mend that class")
         return made

@@ -194,7 +194,7 @@ def test_a_margin_of_task_yaml_replaces_the_references() -> None:
     assert loaded.task.margins == {"8x4": 0.2, "16x4": 0.0}
     for margins, words in (
         ({"9x9": 0.1}, "margins names the workload '9x9'"),
-        ({"8x4": -0.1}, "margins.8x4 is -0.1; it must be 0 or more"),
+        ({"8x4": -0.1}, "margins.8x4 is -0.1; it must be 0 to 1"),
     ):
         with pytest.raises(SettingsError, match=words):
             infer(probe, declared=Declared(margins=margins))

@@ -75,6 +75,8 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, fl
         if weight == 0:
             raise ContractError(f"reference.py: workload {name}: its weight is 0; give one above 0, or leave the workload out")
         margin = amount(name, "margin", entry["margin"]) if "dims" in entry and entry.get("margin") is not None else None
+        if margin is not None and margin > 1:
+            raise ContractError(f"reference.py: workload {name}: its margin is relative, 0.05 for 5 %; give 0 to 1, not {margin:g}")
         found.append((name, dict(dims), weight, margin))
     if len({name for name, *_ in found}) != len(found):
         raise ContractError("reference.py: two workloads have the same name; give each its own")

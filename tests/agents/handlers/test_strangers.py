@@ -64,6 +64,17 @@ WRONG = {
         "{}:Mine",
         "ValueError: no licence",
     ),
+    "an exception of its own": (
+        "class Oops(Exception):\n    pass\n\n" + OWN_HINT + "\n    def __init__(self):\n        raise Oops('mine')\n",
+        "{}:Mine",
+        "failed in its construction (Oops: mine)",
+    ),
+    "leaves": (
+        OWN_HINT + "\n    def __init__(self):\n        raise SystemExit(3)\n",
+        "{}:Mine",
+        "failed in its construction (SystemExit: 3)",
+    ),
+    "leaves when it is imported": ("raise SystemExit(3)\n", "{}:Mine", "cannot be imported (SystemExit: 3)"),
     "arguments": (OWN_HINT + "\n    def __init__(self, path):\n        pass\n", "{}:Mine", "failed in its construction (TypeError"),
     "no hint": (GOOD, "{}:Mine", "failed in `hint` (FileNotFoundError"),
     "empty hint": (OWN_HINT.replace("Keep twice.", " "), "{}:Mine", "has an empty hint"),
