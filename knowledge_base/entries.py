@@ -35,11 +35,13 @@ class Entry(NamedTuple):
     """Empty: about all."""
     targets: frozenset[str] = frozenset()
     """Architectures as compilers name them (sm_90, gfx942, cpu); empty: about all."""
+    asked: str = ""
+    """Stands for the passage by a phrase in which people ask for its page, and not by the passage's own words."""
 
     @property
     def text(self) -> str:
         """What is embedded: headings before the text, since a section alone rarely says what it is about."""
-        return f"{' > '.join(self.passage.heading)}\n{self.passage.text}"
+        return self.asked or f"{' > '.join(self.passage.heading)}\n{self.passage.text}"
 
     def identity(self) -> str:
         """Of its place, its text and what filters see."""
@@ -92,8 +94,11 @@ def of_wiki(wiki: Wiki, architectures: Architectures) -> Iterator[Entry]:
         head = page.head
         tags = " ".join((head.id, *head.applies_to, *head.rules, head.recipe or ""))
         targets: frozenset[str] = frozenset().union(*(architectures.named(name) for name in head.applies_to))
-        for passage in passages_of(page):
+        own = list(passages_of(page))
+        for passage in own:
             yield Entry(passage, tags, frozenset(head.languages), targets)
+        for phrase in head.asked if own else ():
+            yield Entry(own[0], "", frozenset(head.languages), targets, asked=phrase)
 
 
 def _foreign(wiki: Wiki) -> Iterator[Page]:

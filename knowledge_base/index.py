@@ -157,7 +157,7 @@ class Index:
         order = sorted(scores, key=lambda row: (-scores[row], row))
         return tuple(
             stock.entries[row].passage.model_copy(
-                update={"score": round(scores[row], 5), "why": _why(by_row.get(row), similar.get(row), twins)}
+                update={"score": round(scores[row], 5), "why": _why(stock.entries[row], by_row.get(row), similar.get(row), twins)}
             )
             for row, twins in _distinct(stock.entries, order, k)
         )
@@ -247,8 +247,9 @@ def _page(passage: Passage) -> str:
     return str(passage.citation) if passage.kind == "outcome" else passage.path
 
 
-def _why(hit: Hit | None, similarity: float | None, twins: Sequence[Passage]) -> str:
-    said = [", ".join(hit.words)] if hit and hit.words else []
+def _why(entry: Entry, hit: Hit | None, similarity: float | None, twins: Sequence[Passage]) -> str:
+    said = [f"asked as {entry.asked!r}"] if entry.asked else []
+    said += [", ".join(hit.words)] if hit and hit.words else []
     said += [f"also said: {', '.join(hit.also)}"] if hit and hit.also else []
     said += [f"similar {similarity:.2f}"] if similarity is not None else []
     said += [f"the same at {', '.join(str(twin.citation) for twin in twins[:3])}"] if twins else []
@@ -266,7 +267,8 @@ def _distinct(entries: Sequence[Entry], order: Sequence[int], k: int) -> Iterato
         words = frozenset(WORD.findall(passage.text.lower()))
         twin = next((one for one in kept if _alike(one[1], words)), None)
         if twin is not None:
-            twin[2].append(passage)
+            if passage.citation != entries[twin[0]].passage.citation:
+                twin[2].append(passage)
         else:
             kept.append((row, words, []))
             shown[_page(passage)] += 1

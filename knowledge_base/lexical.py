@@ -112,6 +112,8 @@ class Lexical:
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     passage = entry.passage
+    if entry.asked:
+        return "", "", "", entry.asked, ""
     pieces = {part for word in WORD.findall(f"{entry.tags} {passage.text}") for part in parts(word)}
     return passage.heading[0], entry.tags, " ".join(passage.heading[1:]), passage.text, " ".join(sorted(pieces))
 

@@ -46,7 +46,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def test_an_identifier_finds_its_page_first(index: Index, name: str, page: str) -> None:
     found = index.search(name, 3)
     identifier = next(word for word in name.split() if "_" in word)
-    assert page in [passage.path for passage in found] and all(identifier in passage.text for passage in found[:2])
+    assert page in [passage.path for passage in found] and identifier in found[0].text
 
 
 def test_an_instruction_finds_a_page_that_names_it(index: Index) -> None:
