@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import shutil
-import signal
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,20 +15,21 @@ from graph import events as event_log
 from graph import first
 from graph import workspace as workspaces
 from graph.artifacts import NotMeasured
+from graph.endings import checkpoint, kept, stoppable
 from graph.events import Events, Observer
 from graph.metering import Metered
-from graph.nodes.commits import own_history
+from graph.reconcile import reconcile
 from graph.report import final
 from graph.report.summary import stored_state, versions
 from graph.services import Ask, Services, open_agents, open_executor, open_index, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
-from tools import gate, rules
-from tools.artifacts import Candidate, Record
-from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError, StorageError, WorkspaceError
+from tools import rules
+from tools.artifacts import Record
+from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
-from tools.records import Blobs, disk_full, key, without_room
+from tools.records import Blobs, key
 from tools.task import Loaded
 
 NODES_PER_ITERATION = 10
@@ -95,7 +93,7 @@ def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
     """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
     from tools import tuning
 
-    with _kept(services.workspace), _stoppable(services):
+    with kept(services.workspace), stoppable(services):
         loaded = first.written(loaded, services) if loaded.task.baseline is None else tuning.tuned(loaded, services.judge)
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
@@ -261,76 +259,10 @@ def assemble(
 
 def drive(services: Services) -> State:
     """Run the graph to its end, one checkpoint a node, each on disk before the next node starts."""
-    path = _checkpoint(services.workspace)
-    with _kept(services.workspace), closing(sqlite3.connect(path, check_same_thread=False)) as connection, _stoppable(services):
+    path = checkpoint(services.workspace)
+    with kept(services.workspace), closing(sqlite3.connect(path, check_same_thread=False)) as connection, stoppable(services):
         return _to_the_end(services, connection)
     raise AssertionError("unreachable")
-
-
-def _checkpoint(workspace: Workspace) -> Path:
-    return workspace.private / "checkpoint.sqlite"
-
-
-@contextmanager
-def _kept(workspace: Workspace) -> Iterator[None]:
-    """What ends a run names the workspace from which it can be resumed.
-
-    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could be lost.
-    """
-    root = workspace.root
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(str(root)) from None
-    except (sqlite3.DatabaseError, InfrastructureError) as error:
-        failure = _machine_failure(error, _checkpoint(workspace))
-        failure.workspace = root
-        raise failure from error
-    except (DiskFullError, WorkspaceError) as error:
-        error.workspace = root
-        raise
-    except PendingError as error:
-        error.workspace = root
-        workspace.awaits(str(error))
-        raise
-    except SettingsError as error:
-        if stored_state(workspace).get("baseline"):
-            error.workspace = root
-        else:
-            shutil.rmtree(root, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def _stoppable(services: Services) -> Iterator[None]:
-    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost; another ends it."""
-    executor = services.executor
-    # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a write.
-    pressed: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-    def stop(_number: int, _frame: object) -> None:
-        if executor.stopping.is_set():
-            executor.abandon()
-            raise KeyboardInterrupt
-        executor.stopping.set()
-        pressed.put(True)
-
-    def tell() -> None:
-        if pressed.get():
-            services.emit("interrupt", {"workspace": str(services.workspace.root)})
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        pressed.put(False)
-        teller.join()
 
 
 def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
@@ -360,18 +292,6 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     return cast(State, graph.get_state(config).values)  # type: ignore[arg-type]
 
 
-def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
-    """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
-    full = without_room(checkpoint.parent)
-    if full is not None:
-        return full
-    if isinstance(error, InfrastructureError):
-        return error
-    if "full" in str(error):
-        return disk_full(checkpoint.parent)
-    return StorageError(f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace")
-
-
 def _make_ready(services: Services) -> None:
     """What else the first nodes would do once a process: a part of the start-up that `benchmarks/speed.py` shows, beside no measurement."""
     start = time.perf_counter()
@@ -383,48 +303,3 @@ def _make_ready(services: Services) -> None:
     services.judge.frozen_flags()
     render.load()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})
-
-
-def reconcile(services: Services) -> None:
-    """Before resuming: git must hold nothing that this run did not put there, and every record its blobs (F8).
-
-    A commit that the checkpoint does not know yet is fine: the gate finds it by its trailer and does not make another.
-    """
-    workspace = services.workspace
-    for record in workspace.records:
-        for sha in record.blobs.values():
-            workspace.records.blobs.path(sha)
-    if workspace.repository.head() is None:
-        return  # v0 is not committed yet, so there is nothing to differ from
-    # Another compiler or other flags would make every later candidate incomparable with the incumbent.
-    services.judge.frozen_flags()
-    own_history(services)
-    under_way = _under_way(services)
-    _restore_kernel(services, under_way)
-    drifted = workspace.repository.drift(under_way)
-    if drifted:
-        raise WorkspaceError(
-            f"{workspace.root}: {', '.join(drifted[:3])} changed outside the run; "
-            "restore with `git checkout -- <file>` in the workspace, or start a new run from that kernel"
-        )
-
-
-def _under_way(services: Services) -> tuple[str, ...]:
-    """What gate and finalise may have written when they were killed before their commit; they write it again."""
-    closed = int(services.workspace.repository.show("HEAD", gate.POINTER).decode().strip() or 0)
-    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, *final.FILES)
-
-
-def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:
-    """A kill between writing an accepted kernel and committing it leaves that kernel in the folder: put HEAD's back, the gate goes on.
-
-    Anything that is not a candidate of this run was written by somebody else and is drift.
-    """
-    workspace = services.workspace
-    name = f"kernel{services.language.suffix}"
-    if name not in workspace.repository.drift(under_way):
-        return
-    path = workspace.root / name
-    found = Candidate(language=services.task.language, files={name: path.read_text(errors="replace") if path.is_file() else ""})
-    if services.records.find(key("candidate", id=found.id)) is not None:
-        workspace.write(name, workspace.repository.show("HEAD", name).decode())
