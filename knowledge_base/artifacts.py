@@ -46,8 +46,6 @@ class FrontMatter(Artifact):
     """Knob -> values worth trying, best guess first."""
     recipe: str | None = None
     """Name of the playbook's recipe; None: needs a model or a person."""
-    asked: tuple[str, ...] = ()
-    """How people ask for it who do not use its words; only searched."""
 
 
 class Page(Artifact):

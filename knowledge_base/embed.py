@@ -144,6 +144,7 @@ class MiniLM(Embedder):
 
     dim = 384
     floor = 0.3
+    weight = 0.4
     most = 3000
     id = f"minilm-int8:{MODEL.sha256[:12]}:{TOKENIZER.sha256[:12]}"
     longest = 256

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from knowledge_base.artifacts import Attempt, FrontMatter, Page, PageType, Passage
 from knowledge_base.experience import Experience
-from knowledge_base.wiki import Wiki, lines_of, passages_of, refusal, rows
+from knowledge_base.wiki import Wiki, lines_of, passages_of, refusal, rows, yaml_loader
 from tools.artifacts import Citation, digest
 
+ASKED = Path(__file__).parent / "asked.yaml"
 EXPERIENCE = "<experience>"
 """What the path of a past outcome begins with."""
 ON_NVIDIA = frozenset({"cuda", "cutlass", "cutedsl", "triton", "gluon", "tilelang"})
@@ -90,6 +92,7 @@ def fits(entry: Entry, kind: str | None, language: str | None, targets: frozense
 
 def of_wiki(wiki: Wiki, architectures: Architectures) -> Iterator[Entry]:
     """Its passages; a Markdown file without our front matter is cut in the same way, as a guide about everything."""
+    phrases = asked()
     for page in (*wiki.pages, *_foreign(wiki)):
         head = page.head
         tags = " ".join((head.id, *head.applies_to, *head.rules, head.recipe or ""))
@@ -97,8 +100,16 @@ def of_wiki(wiki: Wiki, architectures: Architectures) -> Iterator[Entry]:
         own = list(passages_of(page))
         for passage in own:
             yield Entry(passage, tags, frozenset(head.languages), targets)
-        for phrase in head.asked if own else ():
+        for phrase in phrases.get(head.id, ()) if own else ():
             yield Entry(own[0], "", frozenset(head.languages), targets, asked=phrase)
+
+
+def asked(path: Path = ASKED) -> Mapping[str, tuple[str, ...]]:
+    """Page id -> how people ask for the page who do not use its words."""
+    import yaml
+
+    found = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml_loader())
+    return {str(page): tuple(map(str, phrases)) for page, phrases in found.items()}
 
 
 def _foreign(wiki: Wiki) -> Iterator[Page]:

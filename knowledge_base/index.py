@@ -21,7 +21,7 @@ from knowledge_base.vectors import FOLDER, Near, Unavailable, Vectors, facet
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Citation, digest
 
-RANK = 60
+RANK = 10
 """Of reciprocal rank fusion: 1 / (RANK + rank) for each list that an entry stands in."""
 DEEP = 60
 """Entries of each list that are fused."""
