@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agents.models.playbook.base import RECIPES, recipe
 from benchmarks import foreign
 from tools import task as tasks
 from tools.executors.base import Executor
@@ -47,3 +48,13 @@ def test_a_foreign_kernel_fits_its_reference(name: str, stage: tuple[Executor, B
     assert any(argument.role == "output" for argument in loaded.task.arguments)
     assert loaded.task.dims_range == ranges
     assert screen(kernel.read_text(), "cpp") == ()
+
+
+@pytest.mark.parametrize("name", foreign.names())
+def test_every_recipe_reads_a_foreign_kernel_and_what_the_others_made_of_it(name: str) -> None:
+    source = given = (foreign.KERNELS / name / "kernel.cpp").read_text()
+    for one in (recipe(known) for known in RECIPES):
+        if one.language == "cpp":
+            assert one.applies(given) == (one.edit(given, {}) != given), one.name
+            source = one.edit(source, {})
+    assert screen(source, "cpp") == ()

@@ -11,7 +11,7 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import COMPARISONS, Edges, clamped_variables, conditions, resolved
 from agents.models.playbook.dependence import independence, is_innermost
 from agents.models.playbook.effects import Reader, read
-from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.polynomial import Poly, loaded
 from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, walk
 from agents.models.playbook.tile import counter_type, uncollapsed
 from agents.models.playbook.values import Range
@@ -147,7 +147,8 @@ def _text(unit: Unit, nest: Loop, edge: Poly, count: int, up: bool) -> str:
         names = []
         for symbol in monomial:
             name, _, start = symbol.partition("@")
-            if symbol in counters or (start and int(start) >= nest.node.start_byte):
+            # An element of a buffer has no name that could be written in front of the nest.
+            if symbol in counters or loaded(symbol) or (start and int(start) >= nest.node.start_byte):
                 return ""
             names.append(f"({name.removeprefix('?')})" if name.startswith("?") else name)
         sign = "-" if factor < 0 else "+"
