@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ import pytest
 
 KEYS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "CLOUD_ML_", "AZURE_")
 """How the environment variables begin that models are reached by."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works in tests of it, also where the shell that began them in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
