@@ -48,14 +48,15 @@ class Experience:
         self.home = home or home_folder()
         self.folder = self.home / "experience"
 
-    def add(self, attempt: Attempt) -> bool:
-        """Append `attempt`; False when it is there already (same evidence, methods and masking). StorageError when the disk refuses."""
+    def add(self, attempt: Attempt, *, anew: bool = False) -> bool:
+        """Append `attempt`; False when it is there already (same evidence and methods, and the same masking unless it is stated `anew`,
+        which unmasks nothing). StorageError when the disk refuses."""
         if attempt.verdict == "infra_error":
             raise ValueError("a machine's failure is no experience of a method")
         with self._locked() as file:
             lines = self.lines().attempts
             known = next((old for old in _counting(lines) if old.identity == attempt.identity), None)
-            if known is not None and known.masked == attempt.masked:
+            if known is not None and (anew or known.masked == attempt.masked):
                 return False
             stamp = max([time.time_ns(), *(old.stamp + 1 for old in lines)])
             _append(file, [attempt.model_copy(update={"stamp": stamp})])
@@ -111,9 +112,10 @@ class Experience:
 def read(*places: Path) -> Read:
     """The lines of files, and of all `*.jsonl` directly in folders. SettingsError for what is neither."""
     attempts, damaged = [], []
-    for path in [file for place in places for file in _files(place)]:
+    for place, path in [(one, file) for one in places for file in _files(one)]:
         try:
-            whole = path.read_bytes().rpartition(b"\n")[0]
+            # In a folder somebody may be writing; a file that is named is whole, whether or not its last line ends.
+            whole = path.read_bytes() if place == path else path.read_bytes().rpartition(b"\n")[0]
         except OSError as error:
             raise SettingsError(f"{path} cannot be read ({error.strerror}); give logs that you may read") from error
         for number, line in enumerate(whole.split(b"\n"), 1):

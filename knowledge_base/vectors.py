@@ -36,6 +36,7 @@ FOLDER = "index"
 NAME = "kernelwright"
 BATCH = 500
 MANIFEST = "manifest.json"
+TABLE = "vectors.sqlite"
 """Hashes of a generation's files; the last that is written."""
 BUILDING = "building-"
 KEPT, UNUSED_S = 4, 3600
@@ -205,7 +206,14 @@ class Vectors:
         metadata = {"embedder": self.embedder.id, "dim": self.embedder.dim}
         shape: Any = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32, "num_threads": 1}}
         collection = client.get_or_create_collection(name, metadata=metadata, configuration=shape, embedding_function=None)
-        vectors = self._embedded_texts(entries)
+        try:
+            vectors = self._embedded_texts(entries)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            # Damaged behind its first page, which only reading shows.
+            (self.folder / TABLE).unlink(missing_ok=True)
+            vectors = self._embedded_texts(entries)
         for start in range(0, len(entries), BATCH):
             some = entries[start : start + BATCH]
             collection.upsert(
@@ -221,7 +229,7 @@ class Vectors:
 
         self.folder.mkdir(parents=True, exist_ok=True)
         sums = [hashlib.sha256(f"{self.embedder.id}\n{entry.text}".encode()).digest() for entry in entries]
-        with _table(self.folder / "vectors.sqlite") as db:
+        with _table(self.folder / TABLE) as db:
             known = {sha: data for sha in sums for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (sha,))}
             missing = [row for row, sha in enumerate(sums) if len(known.get(sha, b"")) != 4 * self.embedder.dim]
             fresh = self.embedder.embed([entries[row].text for row in missing]) if missing else ()

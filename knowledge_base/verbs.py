@@ -151,7 +151,7 @@ def add(
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])).replace("_", "-")
         raise SettingsError(f"--{name} {first['input']!r}: cannot be kept ({first['msg']})") from error
-    added = Experience(home).add(attempt)
+    added = Experience(home).add(attempt, anew=True)
     return Added(added=int(added), known=int(not added))
 
 
@@ -162,7 +162,7 @@ def add_memo(home: Path | None, wiki: Wiki, path: Path, said: dict[str, str]) ->
     architecture = found.attempts[0].architecture if found.attempts else ""
     target, left = _target(wiki, architecture)
     log = Experience(home)
-    added = sum(log.add(one.model_copy(update={"architecture": target})) for one in found.attempts)
+    added = sum(log.add(one.model_copy(update={"architecture": target}), anew=True) for one in found.attempts)
     return Added(added=added, known=len(found.attempts) - added, left=(*found.left, *(f"{path}: {why}" for why in left)))
 
 

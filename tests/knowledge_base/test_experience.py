@@ -74,6 +74,23 @@ def test_masked_attempts_are_invisible_and_can_come_back(tmp_path: Path):
     assert [a.evidence for a in log.attempts()] == ["a", "b"]
 
 
+def test_what_is_stated_anew_stays_masked(tmp_path: Path):
+    log = Experience(tmp_path)
+    log.add(attempt("a"), anew=True)
+    log.add(attempt("a", masked=True))
+    assert not log.add(attempt("a"), anew=True)
+    assert log.attempts() == ()
+
+
+def test_a_named_file_may_lack_the_last_line_feed(tmp_path: Path):
+    file = tmp_path / "x.jsonl"
+    file.write_text(attempt("a").model_dump_json() + "\n" + attempt("b").model_dump_json())
+    assert [a.evidence for a in read(file).attempts] == ["a", "b"]
+    assert [a.evidence for a in read(tmp_path).attempts] == ["a"]
+    file.write_text(attempt("a").model_dump_json() + "\n{torn")
+    assert read(file).damaged == (f"{file}:2",)
+
+
 def test_machine_failures_never_enter(tmp_path: Path):
     with pytest.raises(ValueError, match="machine"):
         Experience(tmp_path).add(attempt("a", verdict="infra_error"))

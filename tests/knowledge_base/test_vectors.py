@@ -137,6 +137,16 @@ def test_a_damaged_table_of_vectors_is_begun_anew(tmp_path: Path, wiki: Wiki) ->
     assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
 
 
+def test_a_table_damaged_behind_its_first_page_is_begun_anew(tmp_path: Path, wiki: Wiki) -> None:
+    vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+    table = next(tmp_path.rglob("vectors.sqlite"))
+    data = table.read_bytes()
+    table.write_bytes(data[:4096] + b"\xab" * (len(data) - 4096))
+    for generation in generations(tmp_path):
+        (generation / "manifest.json").unlink()
+    assert vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+
+
 def test_texts_are_embedded_once(tmp_path: Path, wiki: Wiki) -> None:
     class Counting(embed.Hashed):
         asked = 0

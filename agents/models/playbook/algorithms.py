@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.callables import EFFECTS, parameters_of, substituted
+from agents.models.playbook.callables import EFFECTS, copies_what_changes, parameters_of, result_type, substituted
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import Edit, Unit, fresh, statements, strip
@@ -154,18 +154,22 @@ def _loop(counter: str, span: Span, body: Sequence[str]) -> str:
 
 def _applied(unit: Unit, function: Node, arguments: Sequence[str], target: str) -> list[str] | None:
     """Statements that leave function(arguments) in `target` (or only carry it out, where that is empty)."""
-    function = strip(function)
+    function, around = strip(function), None
     if function.type == "identifier":
         declaration = unit.declaration(function)
         if declaration is None or declaration.initial is None:
             return (
                 [f"{target} = {unit.text(function)}({', '.join(arguments)});"] if target and unit.text(function) in unit.functions else None
             )
-        function = declaration.initial
+        function, around = declaration.initial, unit.function_of(function)
     functor = re.fullmatch(r"std::(\w+)<\w*>\s*(?:\(\)|\{\})", unit.text(function))
     if functor is not None and functor[1] in FUNCTORS and len(arguments) == 2 and target:
         return [f"{target} = {arguments[0]} {FUNCTORS[functor[1]]} {arguments[1]};"]
     parameters = parameters_of(unit, function) if function.type == "lambda_expression" else None
+    told = result_type(unit, function) if parameters is not None else None
+    if told is None or copies_what_changes(unit, around, function):
+        return None
+    cast = f"({told})" if told and told != "auto" else ""
     body = function.child_by_field_name("body")
     if parameters is None or body is None or len(parameters) != len(arguments):
         return None
@@ -173,14 +177,15 @@ def _applied(unit: Unit, function: Node, arguments: Sequence[str], target: str) 
     for (kind, name, mutable), argument in zip(parameters, arguments, strict=True):
         if mutable or argument == target:
             texts[name] = argument
-        elif re.search(rf"\b{name}\b", argument):
+        elif any(re.search(rf"\b{name}\b", text) for text in (*arguments, target)):
             return None
         else:
             made.append(f"const {kind.removeprefix('const ')} {name} = {argument};")
     inner = statements(body)
     for node in inner:
         if node.type == "return_statement" and node == inner[-1] and target:
-            made.append(f"{target} = {substituted(unit, node.named_children[0], texts)};")
+            value = substituted(unit, node.named_children[0], texts)
+            made.append(f"{target} = {cast}({value});" if cast else f"{target} = {value};")
         elif any(n.type == "return_statement" for n in _all(node)):
             return None
         else:

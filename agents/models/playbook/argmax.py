@@ -78,7 +78,9 @@ def _search(unit: Unit, loop: Loop) -> Search | None:
         if len(set_to) == 1 and unit.text(strip(best)) == substituted(unit, strip(candidate), {loop.variable: places[0]}):
             return Search(strip(candidate), turned, places[0], "", unit.text(best))
         held = set_to.get(unit.text(strip(best)))
-        if len(set_to) == 2 and held is not None and unit.text(held) == unit.text(strip(candidate)):
+        # A value that is rounded when it is kept equals no candidate afterwards.
+        exact = floating(unit, strip(best)) == floating(unit, candidate) != ""
+        if len(set_to) == 2 and exact and held is not None and unit.text(held) == unit.text(strip(candidate)):
             return Search(strip(candidate), turned, places[0], unit.text(strip(best)), unit.text(strip(best)))
     return None
 

@@ -45,6 +45,24 @@ def parameters_of(unit: Unit, function: Node) -> list[tuple[str, str, bool]] | N
     return found
 
 
+def copies_what_changes(unit: Unit, around: Node | None, function: Node) -> bool:
+    """Whether a lambda captured by value something that the function around it writes (None: it is called where it stands), or keeps a
+    state of its own."""
+    captures, declarator = function.child_by_field_name("captures"), function.child_by_field_name("declarator")
+    text = unit.text(captures).strip("[] ") if captures is not None else ""
+    if "mutable" in (unit.text(declarator) if declarator is not None else "") or re.search(r"\w\s*=|\*", text):
+        return True
+    names = {unit.text(n) for n in walk(function.child_by_field_name("body")) if n.type == "identifier"}
+    return text not in ("", "&") and around is not None and bool(names & set(unit.assigned(around)))
+
+
+def result_type(unit: Unit, function: Node) -> str | None:
+    """The type behind a lambda's `->`; "" where there is none, None where it is more than a word."""
+    declarator = function.child_by_field_name("declarator")
+    told = unit.text(declarator).partition("->")[2].strip() if declarator is not None else ""
+    return told if re.fullmatch(r"(?:[\w:]+)?", told) else None
+
+
 def result_of(function: Node) -> Node | None:
     """The expression of a lambda that only returns."""
     body = function.child_by_field_name("body")
@@ -81,16 +99,18 @@ def _inlined(unit: Unit, function: Node, value: Node, use: Node) -> Edit | None:
         return None
     if any(n.type in EFFECTS for a in arguments for n in walk(a)) or not _same_names(unit, function, value, result):
         return None
+    told = result_type(unit, value)
+    if told is None or copies_what_changes(unit, function, value):
+        return None
     texts = {}
-    for (kind, name, _), argument in zip(parameters, arguments, strict=True):
+    for (kind, name, written), argument in zip(parameters, arguments, strict=True):
         text = unit.text(argument)
-        if kind in ("float", "double") and floating(unit, argument) != kind:
+        same = "int" if kind in ("int", "long") else kind if kind in ("float", "double") else ""
+        if kind != "auto" and not written and floating(unit, argument) != same:
             text = f"({kind})({text})"
         texts[name] = f"({text})" if argument.type in WRAPPED or text != unit.text(argument) else text
     text = substituted(unit, result, texts)
-    declarator = value.child_by_field_name("declarator")
-    told = re.search(r"->\s*(float|double)\b", unit.text(declarator)) if declarator is not None else None
-    return Edit(call.start_byte, call.end_byte, f"({told[1]})({text})" if told else f"({text})")
+    return Edit(call.start_byte, call.end_byte, f"({told})({text})" if told and told != "auto" else f"({text})")
 
 
 def _same_names(unit: Unit, function: Node, value: Node, result: Node) -> bool:

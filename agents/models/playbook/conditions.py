@@ -83,11 +83,11 @@ def conditions(unit: Unit, body: Node) -> Iterator[Condition]:
         if node.type == "binary_expression":
             operator, left, right = unit.binary(node)
             head = node.parent is not None and node.parent.type == "for_statement"
-            if operator in COMPARISONS and not head and _signed(unit, left) and _signed(unit, right):
+            if operator in COMPARISONS and not head and signed(unit, left) and signed(unit, right):
                 yield _compared(node, 0, operator, left, right)
         elif node.type == "call_expression" and call_name(unit, node) in CLAMPS:
             arguments = unit.arguments(node)
-            if all(_signed(unit, a) for a in arguments):
+            if all(signed(unit, a) for a in arguments):
                 yield from _clamped(node, call_name(unit, node), arguments)
 
 
@@ -108,13 +108,20 @@ def _clamped(node: Node, name: str, arguments: list[Node]) -> Iterator[Condition
         yield _compared(node, 1, "<=", arguments[0], arguments[2])
 
 
-def _signed(unit: Unit, node: Node) -> bool:
+def signed(unit: Unit, node: Node) -> bool:
     """An integer expression in which nothing is unsigned: there `x - 1 >= 0` says nothing about x."""
     if floating(unit, node) != "int":
         return False
     for name in walk(node):
         declaration = unit.declaration(name) if name.type == "identifier" else None
-        if declaration is not None and any(word in unit.aliases.get(declaration.type, declaration.type) for word in UNSIGNED):
+        kind = declaration.type if declaration is not None else ""
+        if name.type in ("primitive_type", "type_identifier", "sized_type_specifier"):
+            kind = unit.text(name)
+        if name.type == "sizeof_expression" or (name.type == "number_literal" and "u" in unit.text(name).lower()):
+            return False
+        if any(word in unit.aliases.get(kind, kind) for word in UNSIGNED):
+            return False
+        if kind == "auto" and declaration is not None and declaration.initial is not None and not signed(unit, declaration.initial):
             return False
     return True
 
@@ -164,7 +171,7 @@ def _clamped_name(unit: Unit, node: Node) -> Declaration | None:
     if name is None or name.type != "identifier" or node.parent.parent is None or node.parent.parent.type != "compound_statement":
         return None
     found = next((d for d in unit.declared_in(node.parent.parent) if d.start == name.start_byte), None)
-    return found if found is not None and _signed(unit, name) else None
+    return found if found is not None and signed(unit, name) else None
 
 
 def _clamp_statements(unit: Unit, declarator: Node, name: str) -> list[Node]:

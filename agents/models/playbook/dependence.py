@@ -13,7 +13,7 @@ from agents.models.playbook.polynomial import Monomial, Poly, loaded
 from agents.models.playbook.reductions import Reduction, find_reductions
 from agents.models.playbook.scratch import filled_first
 from agents.models.playbook.subscripts import apart
-from agents.models.playbook.syntax import Loop, Unit, contains, statements, strip, walk
+from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, statements, strip, walk
 from agents.models.playbook.values import Range
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _scalars(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, 
             continue
         if name in reductions:
             reduced.append(reductions[name])
-        elif _set_first(unit, loop, uses) and not _read_later(unit, loop, name):
+        elif _set_first(unit, loop, uses) and (own := unit.declaration(uses[0])) is not None and not read_later(unit, loop, own):
             private.append(name)
         else:
             return (), (), f"{name} carries a value from one iteration to the next"
@@ -189,21 +189,51 @@ def _is_reset(unit: Unit, use: Node) -> bool:
     return False
 
 
-def _read_later(unit: Unit, loop: Loop, name: str) -> bool:
-    """Whether a mention after the loop (or before it, when an outer loop comes round) reads the value left by it."""
+def read_later(unit: Unit, loop: Loop, declaration: Declaration) -> bool:
+    """Whether a mention after the loop, or before it where an outer loop comes round, reads the value left by it."""
     function = unit.function_of(loop.node)
-    for node in walk(function.child_by_field_name("body")):
-        if node.type == "identifier" and unit.text(node) == name and node.start_byte >= loop.node.end_byte:
-            parent = node.parent
-            if (
-                parent is not None
-                and parent.type == "assignment_expression"
-                and unit.binary(parent)[0] == "="
-                and unit.binary(parent)[1] == node
-            ):
-                return False
-            return not (parent is not None and parent.type in ("declaration", "init_declarator"))
+    if _read_between(unit, function, declaration, loop.node.end_byte, function.end_byte):
+        return True
+    current = loop.node.parent
+    while current is not None and current != function:
+        around = current.type in ("for_statement", "while_statement", "do_statement") and not contains(current, declaration.node)
+        if around and _read_between(unit, current, declaration, current.start_byte, loop.node.start_byte):
+            return True
+        current = current.parent
     return False
+
+
+def _read_between(unit: Unit, region: Node, declaration: Declaration, start: int, end: int) -> bool:
+    """Whether the region's bytes from `start` to `end` may read a scalar before they have set it."""
+    reached = start
+    for node in walk(region):
+        if node.type != "identifier" or unit.text(node) != declaration.name or not reached <= node.start_byte < end:
+            continue
+        own = unit.declaration(node)
+        if own is None or own.symbol != declaration.symbol or contains(declaration.node, node):
+            continue
+        covered = _set_here(unit, node)
+        if covered is None:
+            return True
+        if contains(covered, region) or covered == region or covered.end_byte >= end:
+            return False
+        reached = covered.end_byte
+    return False
+
+
+def _set_here(unit: Unit, name: Node) -> Node | None:
+    """The stretch of code that runs only after `name` was set by this mention; None where the mention reads it."""
+    assignment = name.parent
+    if assignment is None or assignment.type != "assignment_expression":
+        return None
+    operator, left, right = unit.binary(assignment)
+    if operator != "=" or left != name or any(n.type == "identifier" and unit.text(n) == unit.text(name) for n in walk(right)):
+        return None
+    holder = assignment.parent
+    if holder is not None and holder.type == "expression_statement":
+        inside = holder.parent
+        return inside if inside is not None and inside.type == "compound_statement" else holder
+    return holder if holder is not None and holder.type == "for_statement" else None
 
 
 # ---------------------------------------------------------------- arrays

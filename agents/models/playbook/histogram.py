@@ -11,7 +11,7 @@ from agents.models.playbook.callables import substituted
 from agents.models.playbook.dependence import outermost, shared_roots, touches_scalars
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.openmp import MIN_WORK, work
-from agents.models.playbook.syntax import Declaration, Edit, Loop, Unit, pragma_before, single_store, strip, walk
+from agents.models.playbook.syntax import Declaration, Edit, Loop, Unit, contains, pragma_before, single_store, strip, walk
 from agents.models.playbook.vector_math import insertion_point
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PrivateHistogram(Recipe):
                 continue
             root, group = next(iter(shared.items()))
             buffer = _buffer(unit, loop, root)
-            if buffer is None or not all(_adds(unit, a) for a in group):
+            if buffer is None or not all(_adds(unit, a) for a in group) or _other_names(unit, loop, buffer):
                 continue
             size = _cleared(unit, loop, buffer)
             if size is not None:
@@ -45,6 +45,17 @@ def _buffer(unit: Unit, loop: Loop, root: str) -> Declaration | None:
     own = unit.parameters(unit.function_of(loop.node))
     found = next((p for p in own if p.symbol == root and p.form == "pointer"), None)
     return found if found is not None and re.fullmatch(r"(?:std::)?\w+", found.type) else None
+
+
+def _other_names(unit: Unit, loop: Loop, buffer: Declaration) -> bool:
+    """Whether the loop reaches the buffer through another pointer, which would go on pointing at the one that all threads share."""
+    reader = read(unit, loop.body)
+    others = []
+    for name in walk(loop.node):
+        declaration = unit.declaration(name) if name.type == "identifier" and unit.text(name) != buffer.name else None
+        if declaration is not None and not contains(loop.node, declaration.node):
+            others.append(name)
+    return any((found := reader.pointer(n, {})) is not None and found.root == buffer.symbol for n in others)
 
 
 def _adds(unit: Unit, access: Access) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.conditions import COMPARISONS
 from agents.models.playbook.dependence import is_innermost
 from agents.models.playbook.effects import PURE, read
 from agents.models.playbook.element_types import floating
@@ -15,6 +16,11 @@ from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, contains, fr
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+WHOLE = frozenset({"floor", "ceil", "round", "trunc", "rint", "nearbyint", "lrint", "lround", "llrint", "llround", "fmod", "int"})
+
+MAX_COPIES = 3
 
 
 class HoistInvariants(Recipe):
@@ -67,6 +73,22 @@ def _may_change(unit: Unit, loop: Loop, node: Node) -> bool:
     return False
 
 
+def _guarded(unit: Unit, loop: Loop, node: Node) -> bool:
+    """Whether a condition inside the loop asks about an index in `node`: the element may not be there where it does not hold."""
+    places = [n for n in walk(node) if n.type == "subscript_argument_list"]
+    names = {unit.text(n) for place in places for n in walk(place) if n.type == "identifier"}
+    while names and node.parent is not None and node != loop.body:
+        above, asked = node.parent, None
+        if above.type in ("if_statement", "conditional_expression"):
+            asked = above.child_by_field_name("condition")
+        elif above.type == "binary_expression" and unit.binary(above)[0] in ("&&", "||"):
+            asked = unit.binary(above)[1]
+        if asked is not None and asked != node and any(n.type == "identifier" and unit.text(n) in names for n in walk(asked)):
+            return True
+        node = above
+    return False
+
+
 def _before(unit: Unit, loop: Loop, declarations: str, within: list[Edit]) -> list[Edit]:
     """Put `declarations` in front of the loop (and its pragma) and carry out the edits inside it."""
     parent = loop.node.parent
@@ -102,16 +124,52 @@ def _divisions(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
             or (kind == "double" and floating(unit, left) == "")
         ):
             continue
+        if _made_whole(unit, loop, node) or _guarded(unit, loop, right):
+            continue
         name = fresh(unit, "kw_reciprocal")
         one = "1.0f" if kind == "float" else "1.0"
         places = [Edit(left.end_byte, node.end_byte, f" {sign} {name}")]
         yield _before(unit, loop, f"const {kind} {name} = {one} / ({unit.text(right)});", places)
 
 
+def _made_whole(unit: Unit, loop: Loop, node: Node, depth: int = 0) -> bool:
+    """Whether the value, or a local that it goes to, is cut to a whole number or compared: there the last bit of a quotient decides."""
+    value = node
+    if node.type == "assignment_expression":
+        value = unit.binary(node)[1]
+    while node.parent is not None and not node.type.endswith("statement") and node.type != "declaration":
+        above = node.parent
+        kind = ""
+        if above.type == "cast_expression":
+            kind = floating(unit, above)
+        elif above.type == "call_expression":
+            kind = "int" if call_name(unit, above).removesuffix("f") in WHOLE else floating(unit, above)
+        elif above.type in ("subscript_argument_list", "init_declarator"):
+            name = above.child_by_field_name("declarator")
+            kind = floating(unit, name) if name is not None else "int"
+            value = name if name is not None else value
+        elif above.type == "assignment_expression" and unit.binary(above)[1] != node:
+            value = unit.binary(above)[1]
+            kind = floating(unit, value)
+        if kind == "int" or (above.type == "binary_expression" and unit.binary(above)[0] in COMPARISONS):
+            return True
+        node = above
+    if value.type != "identifier" or depth == MAX_COPIES:
+        return False
+    uses = [n for n in walk(loop.body) if n.type == "identifier" and unit.text(n) == unit.text(value) and n != value]
+    return any(_made_whole(unit, loop, use, depth + 1) for use in uses)
+
+
 def _calls(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
     """Invariant calls of mathematical functions."""
     for node in walk(loop.body, skip=OPAQUE):
-        if node.type == "call_expression" and call_name(unit, node) in PURE and unit.arguments(node) and _invariant(unit, loop, node):
+        if (
+            node.type == "call_expression"
+            and call_name(unit, node) in PURE
+            and unit.arguments(node)
+            and _invariant(unit, loop, node)
+            and not _guarded(unit, loop, node)
+        ):
             name = fresh(unit, "kw_invariant")
             yield _before(unit, loop, f"const auto {name} = {unit.text(node)};", [Edit(node.start_byte, node.end_byte, name)])
 
@@ -130,7 +188,12 @@ def _accumulators(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
         index = mine[0].index
         same = [n for n in elements if (found := reader.element(n, {})) is not None and found == (root, index)]
         moves = any(n == loop.symbol or loaded(n, loop.symbol) for p in index or () for n in p.symbols)
-        if index is None or moves or any(a.index != index for a in mine) or not all(_fixed(unit, loop, n) for n in same):
+        if (
+            index is None
+            or moves
+            or any(a.index != index for a in mine)
+            or not all(_fixed(unit, loop, n) and not _guarded(unit, loop, n) for n in same)
+        ):
             continue
         kind = floating(unit, same[0]) if same else ""
         # All accesses are written in this loop, none in a helper; one that only writes gains nothing.

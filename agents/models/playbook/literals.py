@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 LITERAL = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
 ARITHMETIC = frozenset({"+", "-", "*", "/"})
 LARGEST = 3e38
+SMALLEST = 1.2e-38
+"""Of the normal floats: `x + 1e-60` guards a division or a logarithm only as a double."""
+ANGLES = frozenset({"sin", "cos", "tan"})
+"""Of a large angle in float too few digits are left."""
 
 
 class FloatLiterals(Recipe):
@@ -33,13 +37,19 @@ class FloatLiterals(Recipe):
             for node in walk(function.child_by_field_name("body")):
                 if _is_double(unit, node) and (top := _whole(unit, node)).id not in seen:
                     seen.add(top.id)
-                    if _becomes_float(unit, top) and _only_float(unit, top):
-                        yield [Edit(n.end_byte, n.end_byte, "f") for n in walk(top) if _is_double(unit, n)]
+                    literals = [n for n in walk(top) if _is_double(unit, n)]
+                    if all(_fits(unit, n) for n in literals) and _becomes_float(unit, top) and _only_float(unit, top):
+                        yield [Edit(n.end_byte, n.end_byte, "f") for n in literals]
 
 
 def _is_double(unit: Unit, node: Node) -> bool:
     text = unit.text(node) if node.type == "number_literal" else ""
-    return bool(LITERAL.fullmatch(text)) and not text.isdigit() and abs(float(text)) < LARGEST
+    return bool(LITERAL.fullmatch(text)) and not text.isdigit()
+
+
+def _fits(unit: Unit, node: Node) -> bool:
+    value = float(unit.text(node))
+    return value == 0.0 or SMALLEST < value < LARGEST
 
 
 def _whole(unit: Unit, node: Node) -> Node:
@@ -59,7 +69,7 @@ def _whole(unit: Unit, node: Node) -> Node:
 
 def _overloaded(unit: Unit, call: Node) -> bool:
     """A function of <cmath> whose result has the type of its arguments."""
-    return call.type == "call_expression" and re.sub(r"^kw_", "", call_name(unit, call)) in SAME_TYPE
+    return call.type == "call_expression" and re.sub(r"^kw_", "", call_name(unit, call)) in SAME_TYPE - ANGLES
 
 
 def _becomes_float(unit: Unit, top: Node) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import Independence, independence, outermost
+from agents.models.playbook.dependence import Independence, independence, outermost, read_later
 from agents.models.playbook.private import own_scratch
 from agents.models.playbook.syntax import Edit, Loop, Unit, contains, parsed, pragma_before, strip, walk
 from agents.models.playbook.tile import nested, stores_along
@@ -39,6 +39,9 @@ class ParallelOuter(Recipe):
             previous = pragma_before(unit, loop.node)
             existing = unit.text(previous) if previous is not None else ""
             if "parallel" in existing or (existing and "omp simd" not in existing):
+                continue
+            if not loop.declared_here and (loop.declaration is None or read_later(unit, loop, loop.declaration)):
+                # Each thread counts for itself; where the counter ended nobody would know.
                 continue
             scratch: list[Edit] = []
             found = independence(unit, loop, copies=True)

@@ -86,9 +86,16 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
         found = "*", right
     elif operator == "=":
         found = _folded(unit, name, strip(right))
-    if found is None or _mentions(unit, found[1], name):
+    if found is None or _mentions(unit, found[1], name) or (found[0] in "+*" and _cut_off(unit, left, right)):
         return None
     return Reduction(name, found[0], statement, found[1])
+
+
+def _cut_off(unit: Unit, total: Node, value: Node) -> bool:
+    """An integer to which something with a fraction is added: each sum is cut off, so that the order matters."""
+    from agents.models.playbook.element_types import floating
+
+    return floating(unit, total) == "int" and floating(unit, value) != "int"
 
 
 def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:

@@ -111,7 +111,7 @@ def _in_memory(unit: Unit, loop: Loop) -> list[Edit]:
             "{",
             # The loop may be empty, and then there is nothing to load.
             f"  {floating(unit, target)} {name} = 0;",
-            f"  {{ {kind} if ({loop.variable} < {unit.text(loop.upper)}) {name} = {start}; }}",
+            f"  {{ {kind} if ({loop.variable} {'<=' if loop.inclusive else '<'} {unit.text(loop.upper)}) {name} = {start}; }}",
             f"  #pragma omp simd reduction(inscan, +: {name})",
             f"  {head} {{",
             f"    {name} += {unit.text(added)};",

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.conditions import signed
+from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import as_reduction, call_name, extremum
 from agents.models.playbook.syntax import Edit, Unit, statements, strip, walk
 
@@ -106,10 +108,21 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     yes, no = _assignment(unit, then), _assignment(unit, otherwise.named_children[0])
     if yes is None or no is None or yes[0] != no[0]:
         return None
+    if not _one_type(unit, yes[1], no[1]):
+        return None
     for value in (yes[1], no[1], condition):
         if any(n.type in IMPURE for n in walk(value)):
             return None
     return f"{yes[0]} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
+
+
+def _one_type(unit: Unit, one: Node, other: Node) -> bool:
+    """A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as they were."""
+    kinds = [floating(unit, n) for n in (one, other)]
+    if kinds == ["int", "int"]:
+        return signed(unit, one) == signed(unit, other) or all(strip(n).type == "number_literal" for n in (one, other))
+    whole = [n for n, kind in zip((one, other), kinds, strict=True) if kind == "int"]
+    return all(strip(n).type in ("number_literal", "unary_expression") for n in whole) if "" not in kinds else True
 
 
 def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:

@@ -37,4 +37,7 @@ def _edits(unit: Unit, loop: Loop) -> list[Edit]:
     text = f"if {unit.text(condition)} {{\n{indent}  {head} {unit.text(then)}\n{indent}}}"
     if other is not None and other.named_children:
         text += f" else {{\n{indent}  {head} {unit.text(other.named_children[-1])}\n{indent}}}"
+    if loop.node.parent is None or loop.node.parent.type != "compound_statement":
+        # An `else` behind the loop belongs to a condition around it.
+        text = f"{{ {text} }}"
     return [Edit(loop.node.start_byte, loop.node.end_byte, text)]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.polynomial import Poly, element_symbol, loaded
@@ -22,6 +24,11 @@ INTEGERS = frozenset(
 )
 
 
+WIDE = frozenset(
+    ("int", "long", "unsigned", "signed", "size_t", "ssize_t", "ptrdiff_t", "intptr_t", "uintptr_t",
+     "int32_t", "int64_t", "uint32_t", "uint64_t")
+)  # fmt: skip
+"""Words of the integer types that an index fits in; what is narrower wraps, and a floating-point number is cut off."""
 VARYING = frozenset({"call_expression", "subscript_expression", "pointer_expression", "field_expression"})
 ZERO = Poly()
 
@@ -64,15 +71,18 @@ class Values:
         node = strip(node)
         if node.type == "number_literal":
             digits = self.unit.text(node).rstrip("uUlL").replace("'", "")
-            return Poly.constant(int(digits, 0)) if digits.isdigit() or digits.startswith("0x") else None
+            if digits.startswith(("0x", "0X")):
+                return Poly.constant(int(digits, 16))
+            return Poly.constant(int(digits, 8 if digits[0] == "0" else 10)) if digits.isdigit() else None
         if node.type == "identifier":
             return self._name(node, env)
         if node.type == "cast_expression":
-            value = node.child_by_field_name("value")
-            return self.poly(value, env) if value is not None else None
+            value, kind = node.child_by_field_name("value"), node.child_by_field_name("type")
+            return self.poly(value, env) if value is not None and kind is not None and self._is_wide(self.unit.text(kind)) else None
         if node.type == "call_expression" and self.is_cast(node):
-            arguments = self.unit.arguments(node)
-            return self.poly(arguments[0], env) if len(arguments) == 1 else None
+            arguments, function = self.unit.arguments(node), self.unit.text(node).split("(")[0]
+            kind_text = function.partition("<")[2].rstrip("> ") or function
+            return self.poly(arguments[0], env) if len(arguments) == 1 and self._is_wide(kind_text) else None
         if node.type == "call_expression":
             return self._called(node, env)
         if node.type == "conditional_expression" and self.unclamped:
@@ -84,6 +94,12 @@ class Values:
         if node.type in ("subscript_expression", "pointer_expression"):
             return self._loaded(node, env)
         return self._arithmetic(node, env) if node.type == "binary_expression" else None
+
+    def _is_wide(self, kind: str) -> bool:
+        words = [w for w in kind.replace("std::", "").split() if w != "const"]
+        if len(words) == 1:
+            words = self.unit.aliases.get(words[0], words[0]).replace("std::", "").split()
+        return bool(words) and set(words) <= WIDE
 
     def _called(self, call: Node, env: Environment) -> Poly | None:
         """Value of `f(i, j)` where f only returns an expression of its parameters."""
@@ -97,7 +113,10 @@ class Values:
         if function is None or len(inner) != 1 or inner[0].type != "return_statement" or not inner[0].named_children:
             return None
         parameters = self.unit.parameters(function)
-        if len(parameters) != len(arguments) or any(p.form != "value" for p in parameters):
+        if len(parameters) != len(arguments) or any(p.form != "value" or not self._is_wide(p.type) for p in parameters):
+            return None
+        kind = function.child_by_field_name("type")
+        if kind is None or not (self._is_wide(self.unit.text(kind)) or self.unit.text(kind) == "auto"):
             return None
         values: dict[str, Value] = {p.symbol: self.poly(a, env) for p, a in zip(parameters, arguments, strict=True)}
         return self.poly(inner[0].named_children[0], values)
@@ -143,11 +162,14 @@ class Values:
         loop = self._loop_of(node, declaration)
         if loop is not None:
             return Poly.symbol(loop.symbol)
+        if declaration.type in ("float", "double"):
+            return None
+        wide = declaration.form != "value" or declaration.type in ("auto", "") or self._is_wide(declaration.type)
         if declaration.symbol in env:
             value = env[declaration.symbol]
-            return value if isinstance(value, Poly) else None
+            return value if isinstance(value, Poly) and wide else None
         written = declaration.name in self.unit.assigned(declaration.scope)
-        if declaration.initial is not None and not written and declaration.form == "value":
+        if declaration.initial is not None and not written and declaration.form == "value" and wide:
             value_of = self.poly(declaration.initial, env)
             if value_of is not None and not (self.sizes and len(value_of.terms) > 1 and not _in_loop(declaration.node)):
                 return value_of
@@ -240,7 +262,9 @@ class Values:
             return None
         initial = strip(declaration.initial) if declaration.initial is not None else None
         if declaration.kind == "parameter":
-            return Pointer(declaration.symbol) if declaration.form == "pointer" else None
+            function = self.unit.function_of(declaration.node)
+            known = declaration.form == "pointer" and declaration.name not in shared_names(self.unit, function)
+            return Pointer(declaration.symbol) if known else None
         if initial is None:
             return None
         while initial.type == "cast_expression" and (cast := initial.child_by_field_name("value")) is not None:
@@ -334,6 +358,28 @@ class Values:
                             found += self._uppers(whole, env)
             current = current.parent
         return found
+
+
+@lru_cache(maxsize=256)
+def shared_names(unit: Unit, function: Node) -> frozenset[str]:
+    """Pointer parameters of a helper that some call gives the same buffer as another one, which the contract promises for `solve`'s
+    only; none where the helper writes to neither."""
+    if unit.functions.get("solve") == function:
+        return frozenset()
+    name, parameters, found = unit.function_name(function), unit.parameters(function), set[str]()
+    for caller in unit.reachable:
+        values = Values(unit, caller.child_by_field_name("body") or caller)
+        for call in walk(caller):
+            if call.type != "call_expression" or unit.callee(call) != name or caller == function:
+                continue
+            given = [(p, values.pointer(a, {})) for p, a in zip(parameters, unit.arguments(call), strict=False) if p.form == "pointer"]
+            for (one, a), (other, b) in combinations(given, 2):
+                if a is not None and b is not None and a.root == b.root and not (_only_read(unit, one) and _only_read(unit, other)):
+                    found |= {one.name, other.name}
+            # What is one buffer in the caller's own callers is one here too.
+            if shared_names(unit, caller):
+                found |= {p.name for p, pointer in given if pointer is None}
+    return frozenset(found)
 
 
 def _in_loop(node: Node) -> bool:

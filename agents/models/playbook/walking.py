@@ -89,7 +89,7 @@ def _countdown(unit: Unit, function: Node, loop: Node, body: Node) -> list[Edit]
         if tested.type != "identifier" or unit.text(tested) not in unit.text(down):
             return []
     else:
-        others = []
+        parts, others = [], []
         if not unit.text(down).endswith("--"):
             return []
     name = down.child_by_field_name("argument") if down.type == "update_expression" and "--" in unit.text(down) else None
@@ -97,7 +97,11 @@ def _countdown(unit: Unit, function: Node, loop: Node, body: Node) -> list[Edit]
     if name is None or declaration is None or declaration.form != "value" or declaration.kind == "global":
         return []
     text = unit.text(name)
-    if _mentions(unit, body, text) or _mentioned_after(unit, function, loop, text):
+    if (
+        _mentions(unit, body, text)
+        or _mentioned_after(unit, function, loop, text)
+        or any(_mentions(unit, p, text) for p in parts if p != down)
+    ):
         return []
     if any(not contains(outer, declaration.node) for outer in _around(loop)) or any(
         t in ("float", "double") for t in declaration.type.split()
@@ -118,7 +122,9 @@ def _to_the_end(unit: Unit, function: Node, loop: Node, body: Node) -> list[Edit
         return []
     name = unit.text(left)
     writes = [n for n in walk(function) if n.type in ("update_expression", "assignment_expression") and _target(unit, n) == name]
-    if len(writes) != 1 or not contains(body, writes[0]) or unit.text(writes[0]).replace(" ", "").replace(name, "") != "++":
+    if len(writes) != 1 or not contains(body, writes[0]) or not _every_time(writes[0], {n.id for n in statements(body)}):
+        return []
+    if unit.text(writes[0]).replace(" ", "").replace(name, "") != "++":
         return []
     count = _distance(unit, right, {name})
     if count is None or any(not contains(outer, declaration.node) for outer in _around(loop)):
@@ -160,6 +166,9 @@ def _while_less(unit: Unit, function: Node, loop: Node, body: Node) -> list[Edit
     if last.type != "expression_statement" or _target(unit, last.named_children[0]) != name:
         return []
     if unit.assigned(body).count(name) != 1 or _mentioned_after(unit, function, loop, name) or any(n.type in JUMPS for n in walk(body)):
+        return []
+    own = {d.name for d in unit.declared_in(body)}
+    if any(n.type == "identifier" and unit.text(n) in own for n in walk(last)):
         return []
     step = unit.text(last).rstrip(" ;")
     head = f"for ({unit.text(before)} {unit.text(condition)}; {step})"
@@ -344,8 +353,10 @@ def _with_index(
             return []
         upper = unit.binary(condition)[2]
         text = unit.text(upper) if upper.type in ("identifier", "number_literal") else f"({unit.text(upper)})"
-        count = f"({text} - {lower})" if lower else text
-        edits.append(Edit(loop.end_byte, loop.end_byte, f" {name} += {'(long)' if moved else ''}{count}{moved};"))
+        # A row may be empty, and then the pointer stays where it is.
+        count = f"({text} > {lower} ? {text} - {lower} : 0)" if lower else text
+        # First of the list: behind the brace that closes a body of one statement.
+        edits.insert(0, Edit(loop.end_byte, loop.end_byte, f" {name} += {'(long)' if moved else ''}{count}{moved};"))
     return edits
 
 

@@ -1,0 +1,666 @@
+"""Kernels that look like what the recipes rewrite and are not: whatever is edited, the result has to stay."""
+
+from __future__ import annotations
+
+from foreign import Foreign
+
+HEAD = """#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+"""
+PITFALLS = {
+    # a negative index fails an unsigned comparison
+    "UNSIGNED_IDIOM": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, const float* w, float* y, int H, int W) {
+  for (int i = 0; i < H; ++i)
+    for (int j = 0; j < W; ++j) {
+      float s = 0.0f;
+      for (int u = 0; u < 3; ++u)
+        for (int v = 0; v < 3; ++v) {
+          int yy = i + u - 1, xx = j + v - 1;
+          if ((unsigned)yy < (unsigned)H && (unsigned)xx < (unsigned)W) s += x[yy * W + xx] * w[u * 3 + v];
+        }
+      y[i * W + j] = s;
+    }
+}
+""",
+        (
+            "in:131x157",
+            "in:9",
+            "out:131x157",
+            131,
+            157,
+        ),
+    ),
+    # the same with a literal
+    "UNSIGNED_LITERAL": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int W) {
+  for (int j = 0; j < W; ++j) {
+    if (j - 1u < W - 2u) y[j] = x[j - 1] + x[j + 1];
+    else y[j] = x[j];
+  }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the index wraps
+    "CAST_WRAP_STORE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[(unsigned char)i] = x[i];
+}
+""",
+        (
+            "in:40011",
+            "out:256",
+            40011,
+        ),
+    ),
+    # the index wraps in a variable
+    "NARROW_LOCAL": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) { const uint8_t p = i; y[p] = x[i] * 2.0f; }
+}
+""",
+        (
+            "in:40011",
+            "out:256",
+            40011,
+        ),
+    ),
+    # several iterations store to one element
+    "FLOAT_SCALE_STORE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  const float s = 0.25f;
+  for (int i = 0; i < n; ++i) y[(int)(s * i)] = x[i];
+}
+""",
+        (
+            "in:40012",
+            "out:10003",
+            40012,
+        ),
+    ),
+    # an outer loop comes round and reads
+    "PRIVATE_CARRIED": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int m, int n) {
+  float last = 0.0f;
+  for (int t = 0; t < m; ++t) {
+    z[t] = last;
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < 64; ++j) { last = x[i * 64 + j] + t; y[i * 64 + j] = last * 2.0f; }
+  }
+}
+""",
+        (
+            "in:5000x64",
+            "out:5000x64",
+            "out:3",
+            3,
+            5000,
+        ),
+    ),
+    # read on the right of the next assignment
+    "PRIVATE_LATER_SELF": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int n) {
+  float t = 1.0f;
+  for (int i = 0; i < n; ++i) { t = x[i] * 3.0f; y[i] = t + 1.0f; }
+  t = t * 2.0f;
+  z[0] = t;
+}
+""",
+        (
+            "in:40011",
+            "out:40011",
+            "out:1",
+            40011,
+        ),
+    ),
+    # kept unless a condition holds
+    "PRIVATE_LATER_IF": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int n) {
+  float t = 1.0f;
+  for (int i = 0; i < n; ++i) { t = x[i] * 3.0f; y[i] = t + 1.0f; }
+  if (n < 5) t = 0.0f;
+  z[0] = t;
+}
+""",
+        (
+            "in:40011",
+            "out:40011",
+            "out:1",
+            40011,
+        ),
+    ),
+    # a helper's pointers overlap
+    "HELPER_ALIAS": Foreign(
+        HEAD
+        + """
+static void blend(float* a, const float* b, int n) {
+  for (int i = 0; i < n; ++i) a[i] = 0.5f * b[i] + 1.0f;
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = x[0];
+  blend(y + 1, y, n - 1);
+}
+""",
+        (
+            "in:40011",
+            "out:40011",
+            40011,
+        ),
+    ),
+    # the same in rows
+    "HELPER_ALIAS2": Foreign(
+        HEAD
+        + """
+static void rows(float* a, const float* b, int m, int n) {
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) a[i * n + j] = 0.5f * b[i * n + j] + 1.0f;
+}
+extern "C" void solve(const float* x, float* y, int m, int n) {
+  for (int j = 0; j < n; ++j) y[j] = x[j];
+  rows(y + n, y, m - 1, n);
+}
+""",
+        (
+            "in:301x99",
+            "out:301x99",
+            301,
+            99,
+        ),
+    ),
+    # the same through two helpers
+    "HELPER_ALIAS3": Foreign(
+        HEAD
+        + """
+static void step(float* a, const float* b, int m, int n) {
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) a[i * n + j] += 0.5f * b[i * n + j];
+}
+static void twice(float* u, float* v, int m, int n) { step(u, v, m, n); step(u, v, m, n); }
+extern "C" void solve(const float* x, float* y, int m, int n) {
+  for (int j = 0; j < m * n; ++j) y[j] = x[j];
+  twice(y + n, y, m - 1, n);
+}
+""",
+        (
+            "in:301x99",
+            "out:301x99",
+            301,
+            99,
+        ),
+    ),
+    # compared as a double, kept as a float
+    "ARGMAX_DOUBLE_CMP": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* out, int n) {
+  float best = -1e30f; int at = 0;
+  for (int i = 0; i < n; ++i) { if (x[i] * 0.1 > best) { best = x[i] * 0.1; at = i; } }
+  out[0] = best; out[1] = at;
+}
+""",
+        (
+            "in:20011",
+            "out:2",
+            20011,
+        ),
+    ),
+    # the same without a literal
+    "ARGMAX_DOUBLES": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const double* x, float* out, int n) {
+  float best = -1e30f; int at = 0;
+  for (int i = 0; i < n; ++i) if (x[i] > best) { best = x[i]; at = i; }
+  out[0] = best; out[1] = at;
+}
+""",
+        (
+            "double-in:20011",
+            "out:2",
+            20011,
+        ),
+    ),
+    # one element only, `<=`
+    "SCAN_INCLUSIVE_ONE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = 3.0f;
+  for (int i = 1; i <= n; i++) y[i] = y[i - 1] + x[i - 1];
+}
+""",
+        (
+            "in:1",
+            "out:2",
+            1,
+        ),
+    ),
+    # the bins under another name
+    "HIST_ALIAS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const int* idx, float* hist, int n, int b) {
+  float* h = hist;
+  for (int i = 0; i < b; ++i) hist[i] = 0.0f;
+  for (int i = 0; i < n; ++i) h[idx[i]] += 1.0f;
+}
+""",
+        (
+            "index:400110",
+            "out:64",
+            400110,
+            64,
+        ),
+    ),
+    # a quotient cut to a whole number
+    "HIST_BIN": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const int* q, float* hist, int n, int b) {
+  const float width = 0.3f;
+  for (int i = 0; i < b; ++i) hist[i] = 0.0f;
+  for (int i = 0; i < n; ++i) { float v = q[i] * 0.3f; int c = (int)(v / width); hist[c] += 1.0f; }
+}
+""",
+        (
+            "index:40011",
+            "out:70",
+            40011,
+            70,
+        ),
+    ),
+    # the same by floorf
+    "QUANT7": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const int* q, const float* s, float* y, int n) {
+  const float w = 0.7f;
+  for (int i = 0; i < n; ++i) y[i] = floorf((q[i] * 0.7f) / w);
+}
+""",
+        (
+            "index:40011",
+            "in:1",
+            "out:40011",
+            40011,
+        ),
+    ),
+    # a quotient compared
+    "RECIPROCAL_CMP": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const int* q, float* y, int n) {
+  const float w = 0.7f;
+  for (int i = 0; i < n; ++i) y[i] = (q[i] * 0.7f) / w >= (float)q[i] ? 1.0f : 0.0f;
+}
+""",
+        (
+            "index:40011",
+            "out:40011",
+            40011,
+        ),
+    ),
+    # an else behind the loop
+    "DANGLING_ELSE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int a, int b) {
+  if (a)
+    for (int i = 0; i < n; ++i) { if (b) y[i] = x[i] * 2.0f; }
+  else
+    for (int i = 0; i < n; ++i) y[i] = -x[i];
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            0,
+            1,
+        ),
+    ),
+    # a literal that no float holds
+    "EPS_UNDERFLOW": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) { float z = x[i] > 0.0f ? x[i] : 0.0f; y[i] = std::log(z + 1e-60); }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a large angle
+    "PHASE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* f, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = std::sin(6.283185307179586 * f[0] * i);
+}
+""",
+        (
+            "in:1",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # captured before it changes
+    "LAMBDA_VALUE_CAPTURE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  float a = 2.0f;
+  auto f = [a](float v) { return a * v; };
+  a = x[0] + 10.0f;
+  for (int i = 0; i < n; ++i) y[i] = f(x[i]) + a;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the same by [=]
+    "LAMBDA_COPY_CAPTURE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  float a = 2.0f;
+  auto f = [=](float v) { return a * v; };
+  a += x[0] + 10.0f;
+  for (int i = 0; i < n; ++i) y[i] = f(x[i]) + a;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a parameter cuts off
+    "LAMBDA_INT_PARAM": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  auto q = [](int v) { return v * 0.5f; };
+  for (int i = 0; i < n; ++i) y[i] = q(x[i] * 3.0f);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a result cuts off
+    "LAMBDA_INT_RESULT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  auto q = [](float v) -> int { return v * 3.0f; };
+  for (int i = 0; i < n; ++i) y[i] = q(x[i]) * 0.5f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the same for an algorithm
+    "TRANSFORM_INT_RESULT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::transform(x, x + n, y, [](float v) -> int { return v * 3.0f; });
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a lambda with a copy as state
+    "TRANSFORM_MUTABLE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int n) {
+  float s = 1.0f;
+  std::transform(x, x + n, y, [s](float v) mutable { s += v; return s; });
+  z[0] = s;
+}
+""",
+        (
+            "in:2011",
+            "out:2011",
+            "out:1",
+            2011,
+        ),
+    ),
+    # a parameter called like the output
+    "TRANSFORM_NAME_CLASH": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::transform(x, x + n, y, [](float y) { return y * 2.0f; });
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # like the other input
+    "TRANSFORM_TWO_CLASH": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* a, const float* b, float* y, int n) {
+  std::transform(a, a + n, b, y, [](float b, float c) { return b * 2.0f + c; });
+}
+""",
+        (
+            "in:20011",
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # an integer sum of floats
+    "ACCUMULATE_INT_INIT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int m, int n) {
+  for (int i = 0; i < m; ++i) y[i] = std::accumulate(x + i * n, x + i * n + n, 0);
+}
+""",
+        (
+            "in:301x99",
+            "out:301",
+            301,
+            99,
+        ),
+    ),
+    # the same, running
+    "INT_SCAN_CUT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  int s = 0;
+  for (int i = 0; i < n; ++i) { s += x[i] * 2.5f; y[i] = s; }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the count moves a pointer
+    "COUNTDOWN_STEP": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  const float* p = x; float s = 0.0f; float* q = y;
+  for (; n > 0; n--, p += n) { *q++ = *p * 2.0f; }
+}
+""",
+        (
+            "in:201x102",
+            "out:201",
+            201,
+        ),
+    ),
+    # a step made in the body
+    "WHILE_STEP_LOCAL": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  int i = 0;
+  while (i < n) { int s = x[i] > 0.0f ? 1 : 2; y[i] = x[i]; i += s; }
+  for (int j = 0; j < n; ++j) y[j] = y[j] * 2.0f;
+}
+""",
+        (
+            "in:2001",
+            "inout:2003",
+            2001,
+        ),
+    ),
+    # rows that may be empty
+    "WALK_BAND": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int m) {
+  const float* p = x;
+  for (int i = 0; i < n; ++i) { float s = 0.0f; for (int j = i; j < m; ++j) s += *p++; y[i] = s + *p; }
+}
+""",
+        (
+            "in:400",
+            "out:17",
+            17,
+            5,
+        ),
+    ),
+    # -1 and an unsigned number
+    "MIXED_TERNARY": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  const unsigned big = n;
+  for (int i = 0; i < n; ++i) { if (x[i] > 0.0f) y[i] = -1; else y[i] = big; }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # an octal literal
+    "OCTAL": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i + 010] * 2.0f;
+}
+""",
+        (
+            "in:20019",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the counter is read afterwards
+    "INTERIOR_LAST": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  int i;
+  for (i = 0; i < n; ++i) { if (i > 0 && i < n - 1) y[i] = x[i - 1] + x[i + 1]; else y[i] = x[i]; }
+  y[0] = i;
+}
+""",
+        (
+            "in:1",
+            "out:1",
+            1,
+        ),
+    ),
+    # a pointer that moves now and then
+    "END_ALIAS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* p, float* y, int n) {
+  const float* end = p + n; int k = 0;
+  while (p < end) { if (k % 3 != 1) { y[k] = *p++ * 2.0f; } else { y[k] = 0.0f; } k++; }
+  for (int i = 0; i < n; ++i) y[i] = y[i] + 1.0f;
+}
+""",
+        (
+            "in:2001",
+            "inout:3003",
+            2001,
+        ),
+    ),
+    # an element that a condition keeps away from
+    "GUARDED_HOIST": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int far) {
+  for (int i = 0; i < n; ++i) { if (far < n) y[i] = sqrtf(x[far] * x[far]); else y[i] = 1.0f; }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            2000000000,
+        ),
+    ),
+    # the same, stored to
+    "GUARDED_SUM": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int far) {
+  for (int i = 0; i < n; ++i) { if (far < n) y[far] += x[i]; }
+}
+""",
+        (
+            "in:20011",
+            "inout:20011",
+            20011,
+            2000000000,
+        ),
+    ),
+}
