@@ -97,7 +97,9 @@ def parser() -> argparse.ArgumentParser:
     for verb in (run, resume, show, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
-        verb.add_argument("--quiet", action="store_true", help="no progress lines")
+        verb.add_argument(
+            "--quiet", action="store_true", help="print nothing, or with --json its object alone; the exit code says how it ended"
+        )
     for name, verb in verbs.choices.items():
         verb.epilog = exits(name)
     return top

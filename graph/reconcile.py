@@ -27,6 +27,7 @@ def reconcile(services: Services) -> None:
     own_history(services)
     under_way = _under_way(services)
     _restore_kernel(services, under_way)
+    _forget_reports(services)
     drifted = workspace.repository.drift(under_way)
     if drifted:
         raise WorkspaceError(
@@ -39,6 +40,13 @@ def _under_way(services: Services) -> tuple[str, ...]:
     """What gate and finalise may have written when they were killed before their commit; they write it again."""
     closed = int(services.workspace.repository.show("HEAD", gate.POINTER).decode().strip() or 0)
     return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, *final.FILES)
+
+
+def _forget_reports(services: Services) -> None:
+    """`report` may be asked for in the middle of a run, which is no change by somebody else: the end renders what it wrote anew."""
+    workspace = services.workspace
+    for name in set(workspace.repository.drift()) & set(final.FILES):
+        (workspace.root / name).unlink(missing_ok=True)
 
 
 def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:

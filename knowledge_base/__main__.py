@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 Run = Callable[[argparse.Namespace], int]
+EXCERPT = 300
+"""Characters of a passage that `query` prints."""
 EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."
 
 
@@ -48,6 +52,7 @@ def query(arguments: argparse.Namespace) -> int:
     for passage in found:
         print(f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}")
         print(f"    {passage.kind}, score {passage.score:.4f}: {passage.why}")
+        print(textwrap.indent(textwrap.shorten(" ".join(passage.text.split()), EXCERPT, placeholder=" …"), "    "))
     if note:
         print(f"note: {note}", file=sys.stderr)
     return 0 if found else 1
@@ -359,7 +364,13 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     arguments = parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read it has what was wanted; nothing is left for the interpreter to write at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

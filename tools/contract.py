@@ -186,6 +186,9 @@ def dims_range(probe: ProbeResult, files: Sources) -> tuple[dict[str, tuple[int,
     found = {}
     varied = _followed(probe.workloads, integers) if probe.has_make_inputs else _largest(probe.workloads[0], integers)
     for name in varied:
+        least = min(int(w.dims[name]) for w in probe.workloads)
+        if least < 1:
+            raise SettingsError(f"dims: {name}={least} sizes an argument; give 1 or more")
         found[name] = guessed_range([int(w.dims[name]) for w in probe.workloads])
     if not found:
         return {}, ("No shape follows an integer dim, so that no hidden sizes are drawn.",)

@@ -284,8 +284,10 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
 
     Nor of a refusal by screen, review or physics: it is about what was written, and says nothing of what the methods are worth.
     """
-    if champion is None or verdict.outcome in ("infra_error", "reject_policy") or not verdict.explained:
+    if champion is None or verdict.outcome in ("infra_error", "reject_policy"):
         return ()
+    if not verdict.explained:
+        return tuple(_siblings(state, services, champion))
     weighed = _attempt(state, services, champion, verdict.outcome, verdict.speedup, record.id, "; ".join(verdict.reasons))
     # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
     return (*_siblings(state, services, champion), weighed)

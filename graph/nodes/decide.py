@@ -221,4 +221,6 @@ def learn(state: State, services: Services) -> State:
     stop = state.get("stop") or Routes(services.settings).exhausted(state, over)
     if over and stop == "budget":
         services.out_of_budget(over)
-    return State(stop=stop, summary=f"{len(memory.attempts)} outcomes kept{f'; stop: {stop}' if stop else ''}")
+    unexplained = memory.verdict == "accept" and not any(attempt.verdict == "accept" for attempt in memory.attempts)
+    left_out = ", the accepted one not: its mechanism did not show" if unexplained else ""
+    return State(stop=stop, summary=f"{len(memory.attempts)} outcomes kept{left_out}{f'; stop: {stop}' if stop else ''}")

@@ -93,7 +93,8 @@ def analyse(brief: AnalystBrief) -> Analysis:
     records = ", ".join(f"[record:{record}]" for record in brief.records) or "no record"
     if not ranked:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
-    sentences = [f"The kernel is {brief.headroom.bound}-bound by the evidence of {records}."]
+    # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof does.
+    sentences = [f"Its place in the roofline is {brief.headroom.bound}-bound, by the evidence of {records}."]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
         sentences.append(f"[rule:{finding.rule}] is of {finding.severity} severity on the {finding.axis} axis{where}.")
