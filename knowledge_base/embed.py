@@ -50,7 +50,7 @@ class Hashed(Embedder):
     """Stems, character n-grams and the glossary's concepts, hashed with signs; needs nothing but NumPy."""
 
     dim = 1024
-    floor = 0.25
+    floor = 0.35
     weight = 0.001
     """It ranks worse than words and the glossary, whose order it must not upset: it adds what they do not find, such as misspelt words."""
 

@@ -103,7 +103,7 @@ def recommend(attempts: Iterable[Attempt], asked: Conditions, wiki: Wiki, k: int
             weight = like.score * (1.0 if one.origin == "run" else SAID)
             groups.setdefault(frozenset(one.methods), []).append(Weighed(one, like, weight))
     ranked = sorted((_advice(found, wiki) for found in groups.values()), key=lambda one: (-one.score, one.methods))
-    # In these very conditions the newest word is failure, or nothing ever spoke for it at all.
+    # In these very conditions it failed and nothing ever spoke for it; what noise hid besides is no word for it.
     avoid = [one for one in ranked if _refuted(groups[frozenset(one.methods)])]
     proposed = [one for one in ranked if one not in avoid and one.results.get("success")][:k]
     told = {method for one in proposed for method in one.methods} | {one.methods[0] for one in avoid if len(one.methods) == 1}
@@ -222,8 +222,8 @@ def _score(found: Iterable[Weighed]) -> float:
 
 
 def _refuted(found: list[Weighed]) -> bool:
-    here = [one.attempt for one in found if one.like.same]
-    return bool(here) and status(here[0].verdict) == "avoid" and not any(status(one.verdict) == "resolved" for one in here)
+    here = {status(one.attempt.verdict) for one in found if one.like.same}
+    return "avoid" in here and "resolved" not in here
 
 
 def _warning(found: list[Weighed]) -> str:

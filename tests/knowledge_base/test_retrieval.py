@@ -212,7 +212,7 @@ def test_more_pieces_than_a_model_can_embed_are_compared_by_words_and_it_is_said
     index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="hashed")
     assert index.search("rowwise_gelu")[0].path == "<reference>/lib/gelu.py"
     assert index.shortfall.endswith("pieces of reference projects are too many for hashed-1")
-    assert "similar" in index.search("scattered accesses")[0].why
+    assert any("similar" in hit.why for hit in index.search("scattered accesses"))
 
 
 def test_every_line_of_a_reference_file_is_in_one_piece(projects: Path) -> None:
