@@ -308,7 +308,7 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
 
 
 @pytest.mark.parametrize(
-    "contests",
+    "series",
     [
         (),
         (contest(1, CALMER),),
@@ -317,9 +317,9 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
         (contest(0, NOISY), contest(1, NOISY), contest(2, CALMER)),
     ],
 )
-def test_confirmations_that_are_not_one_series_prove_nothing(contests: tuple[Record, ...]):
+def test_confirmations_that_are_not_one_series_prove_nothing(series: tuple[Record, ...]):
     with pytest.raises(StorageError):
-        contests.confirmation(contests, "total_time", 0.95)
+        contests.confirmation(series, "total_time", 0.95)
 
 
 def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
@@ -399,10 +399,10 @@ def noisy(candidate_wall: float, candidate_device: float, noise: float) -> Recor
 def test_seconds_that_its_own_clock_saves_must_be_seen_from_outside(
     wall: float, device: float, noise: float, confirmed: bool, contradicted: bool
 ):
-    contests = (noisy(wall, device, noise),)
+    series = (noisy(wall, device, noise),)
     for objective in ("total_time", "geomean"):
-        assert (contests.confirmed_on_device(contests, objective, 0.95, 0.02) is not None) is confirmed
-        assert contests.contradicted(contests, objective, 0.95) is contradicted
+        assert (contests.confirmed_on_device(series, objective, 0.95, 0.02) is not None) is confirmed
+        assert contests.contradicted(series, objective, 0.95) is contradicted
 
 
 @pytest.mark.parametrize(("busy", "idle", "expected"), [(0, 0, False), (None, None, False), (3, 0, True), (0, 60, True), (None, 60, True)])
