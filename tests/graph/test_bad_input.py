@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -232,6 +233,13 @@ def test_unknown_executor_profiler_and_wiki(tmp_path: Path, task: Path, capsys: 
     assert "gpu_wiki_path" in refused(capsys, "run", str(configured(tmp_path, gpu_wiki_path=str(tmp_path / "no-wiki"))))
     assert "profilers" in refused(capsys, "run", str(configured(tmp_path, profilers=["crystal-ball"])))
     assert nothing_is_left(tmp_path)
+
+
+def test_a_size_of_nothing(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranged = task / "reference.py"
+    ranged.write_text(re.sub(r"^(workloads|dims_range) = .*\n", "", ranged.read_text(), flags=re.MULTILINE))
+    files = ["--kernel", str(task / "kernel.cpp"), "--ref", str(ranged)]
+    assert "rows=0 sizes an argument; give 1 or more" in refused(capsys, "run", *files, "--dims", "rows=0", "columns=16", "--quiet")
 
 
 @pytest.mark.parametrize("dims", ["M", "M=", "M=x", "M=3 M=4", "=3"])
