@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.polynomial import Poly, loaded
 from agents.models.playbook.syntax import Unit, statements, strip
 from agents.models.playbook.values import ALLOCATORS, Environment, Range, Value, Values
 
@@ -63,6 +63,8 @@ class Reader(Values):
     def __init__(self, unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> None:
         super().__init__(unit, region, sizes, unclamped)
         self.effects = Effects()
+        self._unbounded: list[str] = []
+        """Counters of the loops around whose bounds are not understood."""
         for statement in statements(region):
             self._visit(statement, (), {})
 
@@ -114,9 +116,12 @@ class Reader(Values):
         for bound in (loop.lower, loop.upper):
             self._visit(bound, ranges, env, depth)
         found = self.range(loop, env)
-        self._visit(loop.body, (*ranges, found) if found is not None else ranges, env, depth)
-        if found is None:
-            self.effects.fail(f"bounds are not understood: {self.unit.text(node).splitlines()[0]}")
+        if found is not None:
+            self._visit(loop.body, (*ranges, found), env, depth)
+            return
+        self._unbounded.append(loop.symbol)
+        self._visit(loop.body, ranges, env, depth)
+        self._unbounded.pop()
 
     def _visit_assignment(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
         operator, left, right = self.unit.binary(node)
@@ -141,7 +146,7 @@ class Reader(Values):
 
     def _access(self, node: Node, write: bool, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
         element = self.element(node, env)
-        if element is not None:
+        if element is not None and not self._anywhere(element[1], write, ranges):
             self.effects.accesses.append(Access(element[0], element[1], write, plain, ranges, node))
             return
         root = self.root(node, env)
@@ -149,6 +154,14 @@ class Reader(Values):
             self.effects.fail(f"{self.unit.text(node)} cannot be traced to a buffer")
         else:
             self.effects.accesses.append(Access(root, None, write, plain, ranges, node))
+
+    def _anywhere(self, index: tuple[Poly, ...], write: bool, ranges: tuple[Range, ...]) -> bool:
+        """Whether an element may be any of its buffer, for a loop around it walks nobody knows how far; it may also never be written."""
+        if not self._unbounded:
+            return False
+        bounds = [p for r in ranges for p in (r.lower, *r.uppers)]
+        symbols = {s for p in (*index, *bounds) for s in p.symbols}
+        return write or any(s == one or loaded(s, one) for s in symbols for one in self._unbounded)
 
     def _visit_declaration(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
         text = self.unit.text(node)
@@ -168,7 +181,8 @@ class Reader(Values):
         arguments = unit.arguments(node)
         function = node.child_by_field_name("function")
         name = unit.callee(node)
-        if self.is_cast(node) or name in PURE or (function is not None and unit.text(function).split("<")[0] in ("std::max", "std::min")):
+        called = unit.text(function).split("<")[0] if function is not None else ""
+        if self.is_cast(node) or name in PURE or called in ("std::max", "std::min", "std::numeric_limits"):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)
         elif name in ALLOCATORS or (

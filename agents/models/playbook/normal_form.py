@@ -10,6 +10,7 @@ from functools import lru_cache
 from agents.models.playbook.algorithms import written_out
 from agents.models.playbook.callables import concrete_templates, inline_lambdas
 from agents.models.playbook.macros import expanded
+from agents.models.playbook.structs import taken_apart
 from agents.models.playbook.syntax import parsed
 from agents.models.playbook.walking import counted_up
 
@@ -23,7 +24,7 @@ def normal(source: str) -> str:
     if unit.broken:
         return source
     for _ in range(MAX_ROUNDS):
-        edits = concrete_templates(unit) or written_out(unit) or inline_lambdas(unit) or counted_up(unit)
+        edits = concrete_templates(unit) or written_out(unit) or inline_lambdas(unit) or taken_apart(unit) or counted_up(unit)
         if not edits:
             return unit.source
         changed = parsed(unit.apply(edits))

@@ -663,4 +663,161 @@ extern "C" void solve(const float* x, float* y, int n, int far) {
             2000000000,
         ),
     ),
+    # a window at borders reads what earlier iterations wrote
+    "WINDOW_OF_RESULTS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h) {
+  for (int i = 0; i < n; ++i) {
+    float s = x[i];
+    for (int j = std::max(0, i - h); j < std::min(i, n); ++j) s += 0.05f * y[j];
+    y[i] = s;
+  }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            7,
+        ),
+    ),
+    # a window at borders is written to by its neighbours too
+    "WINDOW_WRITES": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h) {
+  for (int i = 0; i < n; ++i) y[i] = 0.0f;
+  for (int i = 0; i < n; ++i)
+    for (int j = std::max(0, i - h); j < std::min(i + h, n); ++j) y[j] = y[j] * 0.5f + x[i];
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            5,
+        ),
+    ),
+    # scratch that a window fills only where it is not empty
+    "WINDOW_MAY_BE_EMPTY": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h) {
+  float t[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (int i = 0; i < n; ++i) {
+    for (int j = std::max(i % 5 - 3, 0); j < std::min(i % 7, 4); ++j) t[j] = x[i];
+    for (int j = std::max(0, i % 2); j < std::min(1, h); ++j) t[0] = x[i];
+    y[i] = t[0] + t[1] + t[2] + t[3];
+  }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            3,
+        ),
+    ),
+    # two views of one buffer
+    "VIEW_IN_PLACE": Foreign(
+        HEAD
+        + """
+struct View {
+  float* data;
+  int ld;
+  float& operator()(int i, int j) const { return data[i * ld + j]; }
+};
+
+static void smooth(const View& a, const View& b, int rows, int cols) {
+  for (int i = 1; i < rows; ++i)
+    for (int j = 0; j < cols; ++j) b(i, j) = 0.5f * a(i - 1, j) + b(i, j);
+}
+extern "C" void solve(float* y, int rows, int cols) {
+  const View v{y, cols};
+  smooth(v, View{y, cols}, rows, cols);
+}
+""",
+        (
+            "inout:311x157",
+            311,
+            157,
+        ),
+    ),
+    # a view that its function moves on
+    "VIEW_CHANGES": Foreign(
+        HEAD
+        + """
+struct Span { const float* data; int left; float first() const { return data[0]; } };
+static float total(Span s) {
+  float sum = 0.0f;
+  while (s.left > 0) { sum += s.first(); ++s.data; --s.left; }
+  return sum;
+}
+extern "C" void solve(const float* x, float* y, int n, int m) {
+  for (int i = 0; i < n; ++i) y[i] = total(Span{x + i * m, m});
+}
+""",
+        (
+            "in:301x17",
+            "out:301",
+            301,
+            17,
+        ),
+    ),
+    # an argument that counts on is used twice by the method
+    "VIEW_COUNTS": Foreign(
+        HEAD
+        + """
+struct Pair { const float* data; int n; float both(int i) const { return data[i] + data[n - 1 - i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const Pair p{x, n};
+  int k = 0;
+  for (int i = 0; i < n; ++i) y[i] = p.both(k++);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a member's new name is taken
+    "VIEW_NAMES": Foreign(
+        HEAD
+        + """
+struct View {
+  float* data;
+  int ld;
+  float& operator()(int i, int j) const { return data[i * ld + j]; }
+};
+
+static void fill(const View& a, float a_ld, int rows, int cols) {
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < cols; ++j) a(i, j) = a_ld + (float)(i + j);
+}
+extern "C" void solve(float* y, int rows, int cols) { fill(View{y, cols}, 0.25f, rows, cols); }
+""",
+        (
+            "out:311x157",
+            311,
+            157,
+        ),
+    ),
+    # a method that rounds its argument, and one that rounds what it returns
+    "VIEW_ROUNDS": Foreign(
+        HEAD
+        + """
+struct Table { const float* data; int n; float at(int i) const { return data[i % n]; } int whole(int i) const { return data[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const Table t{x, n};
+  for (int i = 0; i < n; ++i) y[i] = t.at(0.7f * i) + 10.0f * t.whole(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
 }

@@ -6,6 +6,7 @@ import pytest
 
 from agents.models.playbook.base import recipe
 from agents.models.playbook.dependence import independence, outermost
+from agents.models.playbook.normal_form import normal
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.syntax import Unit
 
@@ -42,6 +43,8 @@ def test_polynomials() -> None:
         "for (int i = 0; i < n; ++i) { float& o = b[i]; o = a[i]; o += 1; }",
         "for (int i = 0; i < n; ++i) for (int j = i; j < n; ++j) { b[i*n + j] = a[j]; b[j*n + i] = a[i]; }",
         "for (int i = 1; i < n; ++i) for (int j = 0; j < n; ++j) b[i*n + j] += b[j];",
+        "for (int i = 0; i < n; ++i) { float s = 0; for (int j = i > 3 ? i - 3 : 0; j < i; ++j) s += a[j]; b[i] = s; }",
+        "for (int i = 0; i < n; ++i) { float s = -std::numeric_limits<float>::infinity(); s = s > a[i] ? s : a[i]; b[i] = s; }",
     ],
 )
 def test_independent(body: str) -> None:
@@ -70,6 +73,8 @@ def test_independent(body: str) -> None:
         ("for (int i = 0; i < n; ++i) { if (a[i] < 0) return; b[i] = a[i]; }", "returns"),
         ('for (int i = 0; i < n; ++i) { printf("%d", i); b[i] = 1; }', "printf"),
         ("for (int i = 0; i < n; ++i) { b[i] = 1; if (a[i] < 0) n--; }", "bound"),
+        ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[j] = a[i]; }", "same element of b"),
+        ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[i] += b[j]; }", "same element of b"),
         ("float s[8]; for (int i = 0; i < n; ++i) { for (int q = 0; q < 8; ++q) s[q] = a[q] * i; b[i] = s[0]; }", "same element of s"),
     ],
 )
@@ -116,3 +121,19 @@ def test_scratch_is_copied_for_threads_only_where_each_iteration_fills_it(before
     source = SCRATCH.format(before=before, body=body, after=after)
     assert ("firstprivate(scratch)" in recipe("parallel_outer").edit(source, {})) is copied
     assert copied or "#pragma omp parallel for" not in recipe("parallel_outer").edit(source, {})
+
+
+def test_a_struct_that_only_looks_at_memory_is_taken_apart() -> None:
+    source = normal("""
+        namespace {
+        struct Grid { const float* data; int n; float operator()(int i, int j) const { return data[i * n + j]; } };
+        void blur(const Grid& g, float* out) {
+          for (int i = 1; i < g.n - 1; ++i)
+            for (int j = 0; j < g.n; ++j) out[i * g.n + j] = g(i - 1, j) + g(i + 1, j);
+        }
+        }
+        extern "C" void solve(const float* a, float* b, int n) { const Grid g{a, n}; blur(g, b); }
+    """)
+    unit = Unit(source)
+    assert "g_data[(i - 1) * g_n + j] + g_data[(i + 1) * g_n + j]" in source and "blur(g_data, g_n, b)" in source
+    assert [independence(unit, loop).problem for loop in outermost(unit)] == [""]
