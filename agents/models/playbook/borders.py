@@ -32,16 +32,20 @@ class Interior:
     first: dict[tuple[Poly, int], None] = field(default_factory=dict)
     behind: dict[tuple[Poly, int], None] = field(default_factory=dict)
     outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
+    empty: bool = False
+    """No value of the counter lies there: the condition compares it with that of a loop inside."""
 
     def settle(self, key: tuple[int, int], edges: Edges, own: Range) -> None:
         """Choose the side of the edge on which most of the loop lies: an edge made of what ends the loop is near its end."""
         ends = {s for upper in own.uppers for s in upper.symbols} - own.lower.symbols
         if ends & (edges.behind.symbols if edges.count == 1 else edges.first.symbols | edges.behind.symbols):
             self.outcomes[key] = edges.early
+            self.empty |= edges.count == 1 and (own.lower - edges.behind).nonnegative
             if not any((edges.behind - upper - Poly.constant(1)).nonnegative for upper in own.uppers) or edges.count > 1:
                 self.behind[edges.behind, edges.count] = None
         else:
             self.outcomes[key] = edges.late
+            self.empty |= edges.count == 1 and any((edges.first - upper - Poly.constant(1)).nonnegative for upper in own.uppers)
             if not (own.lower - edges.first).nonnegative:
                 self.first[edges.first, edges.count] = None
 
@@ -84,7 +88,7 @@ def _split(unit: Unit, loop: Loop) -> list[Edit]:
     known = inside.outcomes
     if any(known.get((n.start_byte, 0)) is not False for n in _tests(unit, clamps)):
         return []
-    if not 1 <= len(inside.first) + len(inside.behind) <= 2 * MAX_EDGES:
+    if inside.empty or not 1 <= len(inside.first) + len(inside.behind) <= 2 * MAX_EDGES:
         return []
     nest = _nest(unit, loop)
     first = [_text(unit, nest, edge, count, True) for edge, count in inside.first]

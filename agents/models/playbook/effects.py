@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 CMATH = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan",
     "atan2", "erf", "erfc", "sqrt", "cbrt", "pow", "hypot", "fma", "fmax", "fmin", "fabs", "abs", "floor", "ceil", "round", "rint",
-    "nearbyint", "trunc", "fmod", "copysign", "max", "min", "isnan", "isinf", "isfinite",
+    "nearbyint", "trunc", "fmod", "copysign", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar",
 )  # fmt: skip
 PURE = frozenset(
     [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), *(f"kw_pow{n}" for n in range(17)), "clamp", "unreachable"]
 )
-"""Functions of <cmath> and <algorithm> that touch no memory, and the ones that recipes insert."""
+"""Functions of <cmath>, <complex> and <algorithm> that touch no memory, and the ones that recipes insert."""
 NOT_UNDERSTOOD = frozenset(
     {"while_statement", "do_statement", "goto_statement", "throw_statement", "try_statement", "switch_statement", "for_range_loop"}
     | {"lambda_expression", "asm_statement", "gnu_asm_expression"}
@@ -182,7 +182,9 @@ class Reader(Values):
         function = node.child_by_field_name("function")
         name = unit.callee(node)
         called = unit.text(function).split("<")[0] if function is not None else ""
-        if self.is_cast(node) or name in PURE or called in ("std::max", "std::min", "std::numeric_limits"):
+        # A function of the file's own may have any name.
+        pure = name in PURE and (name not in unit.functions or name.startswith("kw_"))
+        if self.is_cast(node) or pure or called in ("std::max", "std::min", "std::numeric_limits"):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)
         elif name in ALLOCATORS or (

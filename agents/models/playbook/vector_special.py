@@ -153,8 +153,9 @@ def erfc_float() -> str:
   __builtin_memcpy(&z, &bits, 4);
   const float d = (z - c) * (z + c);
   const float tail = (kw_exp(-z * z) * g) * (1.0f + d * (1.0f + d * (0.5f + d * (0.166666667f + d * 0.0416666667f))));
-  const float y = a > 9.19f ? 0.0f : tail;
-  return x < 0.0f ? 2.0f - y : y;
+  // Products, not selects: GCC 13 goes round the whole tail where a select takes a constant instead.
+  const float y = tail * (a > 9.19f ? 0.0f : 1.0f);
+  return (x < 0.0f ? 2.0f : 0.0f) + (x < 0.0f ? -1.0f : 1.0f) * y;
 }}
 """
 
@@ -174,8 +175,9 @@ def erfc_double() -> str:
   const double d = (z - c) * (z + c);
   const double rest = 1.0 + d * (1.0 + d * (0.5 + d * (0.16666666666666666 + d * (0.041666666666666664 + d * 0.008333333333333333))));
   const double tail = (kw_exp(-z * z) * g) * rest;
-  const double y = a > 26.5 ? 0.0 : tail;
-  return x < 0.0 ? 2.0 - y : y;
+  // As in the function of float.
+  const double y = tail * (a > 26.5 ? 0.0 : 1.0);
+  return (x < 0.0 ? 2.0 : 0.0) + (x < 0.0 ? -1.0 : 1.0) * y;
 }}
 """
 

@@ -820,4 +820,21 @@ extern "C" void solve(const float* x, float* y, int n) {
             20011,
         ),
     ),
+    # a function of the file's own with a library's name
+    "OWN_NORM": Foreign(
+        HEAD
+        + """
+static float norm(float* p, float x) { p[0] += x; return p[0]; }
+extern "C" void solve(const float* x, float* y, float* last, int n) {
+  last[0] = 0.0f;
+  for (int i = 0; i < n; ++i) y[i] = norm(last, x[i]);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            "out:1",
+            20011,
+        ),
+    ),
 }

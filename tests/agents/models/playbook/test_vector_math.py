@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from calling import build
+from calling import FLAGS, build
 
 from agents.models.playbook import vector_functions
 from agents.models.playbook.vector_math import MAKERS
 
+FUNCTIONS = sorted([("exp", "float"), *MAKERS])
 SWEEP = """
 import ctypes, json, sys
 import numpy as np
@@ -106,9 +107,12 @@ def test_accuracy_and_special_values(tmp_path: Path) -> None:
     assert {name: (error < limits[name], special) for name, (error, special) in found.items()} == dict.fromkeys(limits, (True, True)), found
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "sqrt", "erf", "erfc", "sin", "cos", "floor", "expm1", "log1p"])
-def test_loops_over_the_functions_are_vectorised(name: str, tmp_path: Path) -> None:
-    text = vector_functions.exp_float("6") + "".join(make() for (one, kind), make in MAKERS.items() if kind == "float" and one != "pow")
-    library = build(text + loop("solve", "float", f"kw_{name}"), tmp_path, name)
-    shown = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True)
-    assert any(word in shown.stdout for word in ("mulps", "addps", "132ps", "213ps", "231ps", "fmla"))
+@pytest.mark.parametrize(("name", "kind"), FUNCTIONS, ids=["-".join(one) for one in FUNCTIONS])
+def test_loops_over_the_functions_are_vectorised(name: str, kind: str, tmp_path: Path) -> None:
+    """Compilers differ: one goes round a branch of a select where another computes both."""
+    source = vector_functions.exp_float("6") + "".join(make() for make in MAKERS.values()) + loop("solve", kind, f"kw_{name}")
+    source = source.replace("(x[i])", "(x[i], 2.7f)") if name == "pow" else source
+    (tmp_path / "one.cpp").write_text(source)
+    command = ["g++", *FLAGS, "-fopt-info-vec-optimized", "one.cpp", "-o", "one.so"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stderr
+    assert "loop vectorized" in told, told
