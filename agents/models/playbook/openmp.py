@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import Independence, independence, outermost, read_later
+from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
 from agents.models.playbook.syntax import Edit, Loop, Unit, contains, parsed, pragma_before, strip, walk
 from agents.models.playbook.tile import nested, stores_along
+from agents.models.playbook.values import Values
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -111,8 +113,14 @@ def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
 
 def _uneven(unit: Unit, loop: Loop) -> bool:
     """Whether the length of a loop inside depends on where the outer one stands."""
-    bounds = [b for inner in unit.loops(loop.body) for b in (inner.lower, inner.upper)]
-    return any(n.type == "identifier" and unit.text(n) == loop.variable for b in bounds for n in walk(b))
+    values = Values(unit, loop.body)
+    for inner in unit.loops(loop.body):
+        if not any(n.type == "identifier" and unit.text(n) == loop.variable for b in (inner.lower, inner.upper) for n in walk(b)):
+            continue
+        lower, upper = values.poly(inner.lower, {}), values.poly(inner.upper, {})
+        if lower is None or upper is None or any(s == loop.symbol or loaded(s, loop.symbol) for s in (upper - lower).symbols):
+            return True
+    return False
 
 
 def _counts_up_from_zero(unit: Unit, loop: Loop) -> list[Edit]:

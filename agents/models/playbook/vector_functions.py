@@ -34,6 +34,23 @@ def horner(coefficients: Sequence[str], variable: str) -> str:
     return text
 
 
+def pick(kind: str) -> str:
+    """kw_pick of float or double: x where `first`, else y, on the bits. GCC makes a branch of a select where it sees the condition again,
+    or a constant on one side, and a loop with branches stays scalar."""
+    bits, size = ("unsigned", 4) if kind == "float" else ("unsigned long long", 8)
+    return f"""static inline __attribute__((always_inline)) {kind} kw_pick({kind} x, {kind} y, bool first) {{
+  const {bits} mask = ({bits})0 - ({bits})first;
+  {bits} a, b;
+  __builtin_memcpy(&a, &x, {size});
+  __builtin_memcpy(&b, &y, {size});
+  a = (a & mask) | (b & ~mask);
+  {kind} z;
+  __builtin_memcpy(&z, &a, {size});
+  return z;
+}}
+"""
+
+
 def exp_polynomial(degree: str) -> str:
     """The part of kw_exp(float) that a degree changes."""
     return horner(EXP_FLOAT[degree], "r")
@@ -48,7 +65,8 @@ def exp_float(degree: str) -> str:
   unsigned all;
   __builtin_memcpy(&all, &x, 4);
   const unsigned size = all & 0x7fffffffu;
-  const unsigned kept = size - 0x42d00001u <= 0x3cafffffu ? 0x42d00000u : size;
+  const unsigned over = 0u - (unsigned)(size - 0x42d00001u <= 0x3cafffffu);
+  const unsigned kept = (0x42d00000u & over) | (size & ~over);
   all = (all & 0x80000000u) | kept;
   float c;
   __builtin_memcpy(&c, &all, 4);
@@ -79,7 +97,8 @@ def exp_double() -> str:
   unsigned long long all;
   __builtin_memcpy(&all, &x, 8);
   const unsigned long long size = all & 0x7fffffffffffffffull;
-  const unsigned long long kept = size - 0x4087500000000001ull <= 0x3f68afffffffffffull ? 0x4087500000000000ull : size;
+  const unsigned long long over = 0ull - (unsigned long long)(size - 0x4087500000000001ull <= 0x3f68afffffffffffull);
+  const unsigned long long kept = (0x4087500000000000ull & over) | (size & ~over);
   all = (all & 0x8000000000000000ull) | kept;
   double c;
   __builtin_memcpy(&c, &all, 8);
@@ -104,8 +123,8 @@ def exp_double() -> str:
 def log_float() -> str:
     """kw_log(float): about 2 ulp."""
     return f"""static inline __attribute__((always_inline)) float kw_log(float x) {{
-  // A subnormal is scaled by 2^23; one select only, since gcc makes two on the same condition a branch.
-  const unsigned shift = x < 1.17549435e-38f ? 23u : 0u;
+  // A subnormal is scaled by 2^23.
+  const unsigned shift = (0u - (unsigned)(x < 1.17549435e-38f)) & 23u;
   const unsigned power = (shift + 127u) << 23;
   float scale;
   __builtin_memcpy(&scale, &power, 4);
@@ -123,9 +142,9 @@ def log_float() -> str:
   const float small = (f * f * f) * q - 0.5f * (f * f);
   // ln 2 in two parts, the first exact in k * part; what is special is added, so that no branch can skip the polynomial.
   const float y = k * 0.693359375f + (f + (small - k * 2.12194440e-04f));
-  const float large = x <= 3.40282347e+38f ? 0.0f : x;
-  const float zero = x == 0.0f ? -__builtin_inff() : 0.0f;
-  const float negative = x < 0.0f ? __builtin_nanf("") : 0.0f;
+  const float large = kw_pick(0.0f, x, x <= 3.40282347e+38f);
+  const float zero = kw_pick(-__builtin_inff(), 0.0f, x == 0.0f);
+  const float negative = kw_pick(__builtin_nanf(""), 0.0f, x < 0.0f);
   return ((y + large) + zero) + negative;
 }}
 """
@@ -134,11 +153,11 @@ def log_float() -> str:
 def tanh_float() -> str:
     """kw_tanh(float): about 2 ulp; needs kw_exp(float)."""
     return f"""static inline __attribute__((always_inline)) float kw_tanh(float x) {{
-  const float a = x < 0.0f ? -x : x;
+  const float a = __builtin_fabsf(x);
   const float z = x * x;
   const float q = {horner(TANH_FLOAT, "z")};
   const float near = (q * z) * x + x;
   const float far = 1.0f - 2.0f / (kw_exp(2.0f * a) + 1.0f);
-  return a < 0.625f ? near : (x < 0.0f ? -far : far);
+  return kw_pick(near, kw_pick(-far, far, x < 0.0f), a < 0.625f);
 }}
 """

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 """Function and element type."""
 MAKERS: dict[Key, Callable[[], str]] = {
+    ("pick", "float"): lambda: vector_functions.pick("float"),
+    ("pick", "double"): lambda: vector_functions.pick("double"),
     ("exp", "double"): vector_functions.exp_double,
     ("log", "float"): vector_functions.log_float,
     ("log", "double"): vector_special.log_double,
@@ -37,25 +39,21 @@ MAKERS: dict[Key, Callable[[], str]] = {
     ("sin", "float"): lambda: vector_special.angle_float("sin", "0u"),
     ("cos", "float"): lambda: vector_special.angle_float("cos", "1u"),
     ("pow", "float"): vector_special.pow_float,
-    ("floor", "float"): lambda: vector_special.whole_float("floor", "s - (s > x ? 1.0f : 0.0f)"),
-    ("ceil", "float"): lambda: vector_special.whole_float("ceil", "s + (s < x ? 1.0f : 0.0f)"),
-    ("trunc", "float"): lambda: vector_special.whole_float("trunc", "s - (m > a ? (x < 0.0f ? -1.0f : 1.0f) : 0.0f)"),
+    ("floor", "float"): lambda: vector_special.whole_float("floor", "s - kw_pick(1.0f, 0.0f, s > x)"),
+    ("ceil", "float"): lambda: vector_special.whole_float("ceil", "s + kw_pick(1.0f, 0.0f, s < x)"),
+    ("trunc", "float"): lambda: vector_special.whole_float("trunc", "s - kw_pick(kw_pick(-1.0f, 1.0f, x < 0.0f), 0.0f, m > a)"),
 }
 """In an order in which each comes after what it needs; exp of float stands before all, for its degree is a knob."""
 NEEDS: dict[Key, tuple[Key, ...]] = {
-    ("tanh", "float"): (("exp", "float"),),
-    ("erf", "float"): (("exp", "float"),),
-    ("erfc", "float"): (("exp", "float"),),
-    ("erfc", "double"): (("exp", "double"),),
-    ("erf", "double"): (("erfc", "double"), ("exp", "double")),
-    ("expm1", "float"): (("exp", "float"),),
-    ("exp2", "float"): (("exp", "float"),),
-    ("log1p", "float"): (("log", "float"),),
-    ("log2", "float"): (("log", "float"),),
-    ("log10", "float"): (("log", "float"),),
-    ("pow", "float"): (("exp", "double"), ("log", "double")),
+    **{(name, "float"): (("pick", "float"),) for name in ("log", "sqrt", "floor", "ceil", "trunc")},
+    **{(name, "float"): (("pick", "float"), ("exp", "float")) for name in ("tanh", "erf", "erfc", "expm1", "exp2")},
+    **{(name, "float"): (("log", "float"),) for name in ("log1p", "log2", "log10")},
+    **{(name, "double"): (("pick", "double"),) for name in ("log", "sqrt")},
+    ("erfc", "double"): (("pick", "double"), ("exp", "double")),
+    ("erf", "double"): (("erfc", "double"),),
+    ("pow", "float"): (("exp", "double"), ("log", "double"), ("pick", "float")),
 }
-NAMES = frozenset(name for name, _ in MAKERS) | {"exp"}
+NAMES = frozenset(name for name, _ in MAKERS) - {"pick"} | {"exp"}
 IN_LOOPS = frozenset({"sqrt", "floor", "ceil", "trunc"})
 """One such instruction is cheaper than the polynomial; only the vector loop gains."""
 MAX_POWER = 16
@@ -148,20 +146,26 @@ def _loops(node: Node | None) -> bool:
     return any(n.type in ("for_statement", "while_statement", "do_statement") for n in walk(node))
 
 
+def _loops_inside(unit: Unit, body: Node) -> bool:
+    """Whether a body holds loops, its own or those of a function that it calls."""
+    called = [unit.functions.get(unit.callee(n) or "") for n in walk(body) if n.type == "call_expression"]
+    return _loops(body) or any(_loops(function) for function in called)
+
+
 def _innermost(unit: Unit, call: Node) -> bool:
     """Directly in a loop that holds no other and has independent iterations, or in a function without loops."""
     current, function = call.parent, unit.function_of(call)
     while current is not None and current != function:
         if current.type in ("for_statement", "while_statement", "do_statement"):
             loop = unit.loop(current) if current.type == "for_statement" else None
-            return loop is not None and not _loops(loop.body) and bool(independence(unit, loop))
+            return loop is not None and not _loops_inside(unit, loop.body) and bool(independence(unit, loop))
         current = current.parent
     return unit.functions.get("solve") != function and not _loops(function)
 
 
 def _definitions(unit: Unit, needed: set[Key], degree: str) -> list[Edit]:
-    for key in list(needed):
-        needed = needed | set(NEEDS.get(key, ()))
+    while more := {one for key in needed for one in NEEDS.get(key, ())} - needed:
+        needed = needed | more
     degree = degree if degree in vector_functions.EXP_FLOAT else "6"
     makers = {("exp", "float"): lambda: vector_functions.exp_float(degree), **MAKERS}
     texts = [make() for key, make in makers.items() if key in needed and not _defined(unit, key)]

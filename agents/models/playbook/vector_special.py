@@ -49,8 +49,8 @@ COS_FLOAT = ("4.166666418e-02f", "-1.388830249e-03f", "2.454794230e-05f")
 def sqrt_float() -> str:
     """kw_sqrt(float): within 1 ulp. The compiler keeps a branch to the library beside its own instruction, for errno's sake."""
     return """static inline __attribute__((always_inline)) float kw_sqrt(float x) {
-  const float scale = x < 1.17549435e-38f ? 16777216.0f : 1.0f, back = x < 1.17549435e-38f ? 2.44140625e-04f : 1.0f;
-  const float c = (x > 3.40282347e+38f ? 3.40282347e+38f : x) * scale;
+  const float scale = kw_pick(16777216.0f, 1.0f, x < 1.17549435e-38f), back = kw_pick(2.44140625e-04f, 1.0f, x < 1.17549435e-38f);
+  const float c = kw_pick(3.40282347e+38f, x, x > 3.40282347e+38f) * scale;
   unsigned bits;
   __builtin_memcpy(&bits, &c, 4);
   bits = 0x5f3759dfu - (bits >> 1);
@@ -61,8 +61,8 @@ def sqrt_float() -> str:
   r = r * (1.5f - (h * r) * r);
   const float s = c * r;
   const float y = s + (0.5f * r) * (c - s * s);
-  const float large = x <= 3.40282347e+38f ? 0.0f : x;
-  const float negative = x < 0.0f ? __builtin_nanf("") : 0.0f;
+  const float large = kw_pick(0.0f, x, x <= 3.40282347e+38f);
+  const float negative = kw_pick(__builtin_nanf(""), 0.0f, x < 0.0f);
   return (y * back + large) + negative;
 }
 """
@@ -71,9 +71,9 @@ def sqrt_float() -> str:
 def sqrt_double() -> str:
     """kw_sqrt(double): within 1 ulp."""
     return """static inline __attribute__((always_inline)) double kw_sqrt(double x) {
-  const double scale = x < 2.2250738585072014e-308 ? 1.8014398509481984e+16 : 1.0;
-  const double back = x < 2.2250738585072014e-308 ? 7.450580596923828e-09 : 1.0;
-  const double c = (x > 1.7976931348623157e+308 ? 1.7976931348623157e+308 : x) * scale;
+  const double scale = kw_pick(1.8014398509481984e+16, 1.0, x < 2.2250738585072014e-308);
+  const double back = kw_pick(7.450580596923828e-09, 1.0, x < 2.2250738585072014e-308);
+  const double c = kw_pick(1.7976931348623157e+308, x, x > 1.7976931348623157e+308) * scale;
   unsigned long long bits;
   __builtin_memcpy(&bits, &c, 8);
   bits = 0x5fe6eb50c7b537a9ull - (bits >> 1);
@@ -85,8 +85,8 @@ def sqrt_double() -> str:
   r = r * (1.5 - (h * r) * r);
   const double s = c * r;
   const double y = s + (0.5 * r) * (c - s * s);
-  const double large = x <= 1.7976931348623157e+308 ? 0.0 : x;
-  const double negative = x < 0.0 ? __builtin_nan("") : 0.0;
+  const double large = kw_pick(0.0, x, x <= 1.7976931348623157e+308);
+  const double negative = kw_pick(__builtin_nan(""), 0.0, x < 0.0);
   return (y * back + large) + negative;
 }
 """
@@ -95,8 +95,8 @@ def sqrt_double() -> str:
 def log_double() -> str:
     """kw_log(double): about 1 ulp."""
     return f"""static inline __attribute__((always_inline)) double kw_log(double x) {{
-  const double scale = x < 2.2250738585072014e-308 ? 1.8014398509481984e+16 : 1.0;
-  const double shift = x < 2.2250738585072014e-308 ? 54.0 : 0.0;
+  const double scale = kw_pick(1.8014398509481984e+16, 1.0, x < 2.2250738585072014e-308);
+  const double shift = kw_pick(54.0, 0.0, x < 2.2250738585072014e-308);
   const double scaled = x * scale;
   unsigned long long bits;
   __builtin_memcpy(&bits, &scaled, 8);
@@ -116,9 +116,9 @@ def log_double() -> str:
   const double half = 0.5 * f * f;
   const double q = z * ({horner(LOG_DOUBLE, "z")});
   const double y = k * 6.93147180369123816490e-01 - ((half - (s * (half + q) + k * 1.90821492927058770002e-10)) - f);
-  const double large = x <= 1.7976931348623157e+308 ? 0.0 : x;
-  const double zero = x == 0.0 ? -__builtin_inf() : 0.0;
-  const double negative = x < 0.0 ? __builtin_nan("") : 0.0;
+  const double large = kw_pick(0.0, x, x <= 1.7976931348623157e+308);
+  const double zero = kw_pick(-__builtin_inf(), 0.0, x == 0.0);
+  const double negative = kw_pick(__builtin_nan(""), 0.0, x < 0.0);
   return ((y + large) + zero) + negative;
 }}
 """
@@ -127,12 +127,12 @@ def log_double() -> str:
 def erf_float() -> str:
     """kw_erf(float): about 2 ulp; needs kw_exp(float)."""
     return f"""static inline __attribute__((always_inline)) float kw_erf(float x) {{
-  const float a = x < 0.0f ? -x : x;
-  const float c = a > 4.0f ? 4.0f : a;
+  const float a = __builtin_fabsf(x);
+  const float c = kw_pick(4.0f, a, a > 4.0f);
   const float z = x * x;
   const float near = ({horner(ERF_FLOAT, "z")}) * x + x;
   const float far = 1.0f - kw_exp({horner(ERF_TAIL, "c")});
-  return a < 1.0f ? near : (x < 0.0f ? -far : far);
+  return kw_pick(near, kw_pick(-far, far, x < 0.0f), a < 1.0f);
 }}
 """
 
@@ -140,9 +140,9 @@ def erf_float() -> str:
 def erfc_float() -> str:
     """kw_erfc(float): about 4 ulp, in the tail too; needs kw_exp(float)."""
     return f"""static inline __attribute__((always_inline)) float kw_erfc(float x) {{
-  const float a = x < 0.0f ? -x : x;
+  const float a = __builtin_fabsf(x);
   // Beyond it the result is subnormal, which costs a hundred times as much and is as good as zero.
-  const float c = a > 9.19f ? 9.19f : a;
+  const float c = kw_pick(9.19f, a, a > 9.19f);
   const float t = (c - 2.0f) / (c + 2.0f);
   const float g = ({horner(ERFC_FLOAT, "t")}) / (1.0f + 2.0f * c);
   // x^2 = z^2 + d, z^2 exact.
@@ -153,9 +153,8 @@ def erfc_float() -> str:
   __builtin_memcpy(&z, &bits, 4);
   const float d = (z - c) * (z + c);
   const float tail = (kw_exp(-z * z) * g) * (1.0f + d * (1.0f + d * (0.5f + d * (0.166666667f + d * 0.0416666667f))));
-  // Products, not selects: GCC 13 goes round the whole tail where a select takes a constant instead.
-  const float y = tail * (a > 9.19f ? 0.0f : 1.0f);
-  return (x < 0.0f ? 2.0f : 0.0f) + (x < 0.0f ? -1.0f : 1.0f) * y;
+  const float y = kw_pick(0.0f, tail, a > 9.19f);
+  return kw_pick(2.0f - y, y, x < 0.0f);
 }}
 """
 
@@ -163,8 +162,8 @@ def erfc_float() -> str:
 def erfc_double() -> str:
     """kw_erfc(double): about 4 ulp; needs kw_exp(double)."""
     return f"""static inline __attribute__((always_inline)) double kw_erfc(double x) {{
-  const double a = x < 0.0 ? -x : x;
-  const double c = a > 26.5 ? 26.5 : a;
+  const double a = __builtin_fabs(x);
+  const double c = kw_pick(26.5, a, a > 26.5);
   const double t = (c - 3.75) / (c + 3.75);
   const double g = ({horner(ERFC_DOUBLE, "t")}) / (1.0 + 2.0 * c);
   unsigned long long bits;
@@ -175,9 +174,8 @@ def erfc_double() -> str:
   const double d = (z - c) * (z + c);
   const double rest = 1.0 + d * (1.0 + d * (0.5 + d * (0.16666666666666666 + d * (0.041666666666666664 + d * 0.008333333333333333))));
   const double tail = (kw_exp(-z * z) * g) * rest;
-  // As in the function of float.
-  const double y = tail * (a > 26.5 ? 0.0 : 1.0);
-  return (x < 0.0 ? 2.0 : 0.0) + (x < 0.0 ? -1.0 : 1.0) * y;
+  const double y = kw_pick(0.0, tail, a > 26.5);
+  return kw_pick(2.0 - y, y, x < 0.0);
 }}
 """
 
@@ -185,11 +183,11 @@ def erfc_double() -> str:
 def erf_double() -> str:
     """kw_erf(double): about 2 ulp; needs kw_erfc(double)."""
     return f"""static inline __attribute__((always_inline)) double kw_erf(double x) {{
-  const double a = x < 0.0 ? -x : x;
+  const double a = __builtin_fabs(x);
   const double z = x * x;
   const double near = ({horner(ERF_DOUBLE, "z")}) * x + x;
   const double far = 1.0 - kw_erfc(a);
-  return z < 0.5 ? near : (x < 0.0 ? -far : far);
+  return kw_pick(near, kw_pick(-far, far, x < 0.0), z < 0.5);
 }}
 """
 
@@ -197,10 +195,10 @@ def erf_double() -> str:
 def expm1_float() -> str:
     """kw_expm1(float): about 2 ulp; needs kw_exp(float)."""
     return f"""static inline __attribute__((always_inline)) float kw_expm1(float x) {{
-  const float a = x < 0.0f ? -x : x;
+  const float a = __builtin_fabsf(x);
   const float near = (({horner(EXP_FLOAT["6"], "x")}) * x) * x + x;
   const float far = kw_exp(x) - 1.0f;
-  return a < 0.34f ? near : far;
+  return kw_pick(near, far, a < 0.34f);
 }}
 """
 
@@ -209,10 +207,10 @@ def log1p_float() -> str:
     """kw_log1p(float): about 2 ulp; needs kw_log(float)."""
     return """static inline __attribute__((always_inline)) float kw_log1p(float x) {
   const float u = 1.0f + x;
-  const float c = x < 1e+9f ? x : 0.0f;
+  const float c = kw_pick(x, 0.0f, x < 1e+9f);
   // What rounding 1 + x has lost.
   const float lost = c - ((1.0f + c) - 1.0f);
-  return kw_log(u) + lost / (x > -1.0f ? u : 1.0f);
+  return kw_log(u) + lost / kw_pick(u, 1.0f, x > -1.0f);
 }
 """
 
@@ -220,7 +218,7 @@ def log1p_float() -> str:
 def exp2_float() -> str:
     """kw_exp2(float): about 2 ulp; needs kw_exp(float)."""
     return """static inline __attribute__((always_inline)) float kw_exp2(float x) {
-  const float c = x < -160.0f ? -160.0f : (x > 140.0f ? 140.0f : x);
+  const float c = kw_pick(-160.0f, kw_pick(140.0f, x, x > 140.0f), x < -160.0f);
   const float shifted = c + 12582912.0f;
   unsigned bits;
   __builtin_memcpy(&bits, &shifted, 4);
@@ -253,10 +251,11 @@ def angle_float(name: str, turn: str) -> str:
   const float z = r * r;
   const float s = r + (r * z) * ({horner(SIN_FLOAT, "z")});
   const float c = (1.0f - 0.5f * z) + (z * z) * ({horner(COS_FLOAT, "z")});
-  const float y = (quarter & 1u) ? c : s;
-  unsigned signed_bits;
-  __builtin_memcpy(&signed_bits, &y, 4);
-  signed_bits ^= (quarter & 2u) << 30;
+  unsigned a, b;
+  __builtin_memcpy(&a, &c, 4);
+  __builtin_memcpy(&b, &s, 4);
+  const unsigned odd = 0u - (quarter & 1u);
+  const unsigned signed_bits = ((a & odd) | (b & ~odd)) ^ ((quarter & 2u) << 30);
   float value;
   __builtin_memcpy(&value, &signed_bits, 4);
   return value;
@@ -268,18 +267,13 @@ def pow_float() -> str:
     """kw_pow(float, float): about 1 ulp; needs kw_exp(double) and kw_log(double). An infinite exponent
     of 1 gives NaN."""
     return """static inline __attribute__((always_inline)) float kw_pow(float x, float y) {
-  const float a = x < 0.0f ? -x : x;
+  const float a = __builtin_fabsf(x);
   const double l = kw_log((double)a);
   const double product = (double)y * l;
-  // 0 where y is; on the bits, for a select with a constant would be folded into a way past the exponential.
-  unsigned long long exponent;
-  __builtin_memcpy(&exponent, &product, 8);
-  exponent &= 0ull - (unsigned long long)(y != 0.0f);
-  double e;
-  __builtin_memcpy(&e, &exponent, 8);
-  const float r = (float)kw_exp(e);
-  const float low = y > 8388608.0f ? 8388608.0f : y;
-  const float c = low > -8388608.0f ? low : -8388608.0f;
+  // 0 where y is.
+  const float r = (float)kw_exp(kw_pick(product, 0.0, y != 0.0f));
+  const float low = kw_pick(8388608.0f, y, y > 8388608.0f);
+  const float c = kw_pick(low, -8388608.0f, low > -8388608.0f);
   const int whole = (int)c;
   // A negative base: NaN unless the exponent is whole, negative when it is odd.
   unsigned below;
@@ -290,9 +284,9 @@ def pow_float() -> str:
   bits ^= (below & (unsigned)whole) << 31;
   float z;
   __builtin_memcpy(&z, &bits, 4);
-  const float whole_only = (float)whole == c ? 0.0f : __builtin_nanf("");
-  const float inside = a <= 3.40282347e+38f ? whole_only : 0.0f;
-  return z + (x < 0.0f ? inside : 0.0f);
+  const float whole_only = kw_pick(0.0f, __builtin_nanf(""), (float)whole == c);
+  const float inside = kw_pick(whole_only, 0.0f, a <= 3.40282347e+38f);
+  return z + kw_pick(inside, 0.0f, x < 0.0f);
 }
 """
 
@@ -300,11 +294,11 @@ def pow_float() -> str:
 def whole_float(name: str, text: str) -> str:
     """kw_floor, kw_ceil and kw_trunc of float: exact; `text` is made of |x| = a, its nearest whole number m, and x."""
     return f"""static inline __attribute__((always_inline)) float kw_{name}(float x) {{
-  const float a = x < 0.0f ? -x : x;
+  const float a = __builtin_fabsf(x);
   const float m = (a + 8388608.0f) - 8388608.0f;
-  const float s = x < 0.0f ? -m : m;
+  const float s = kw_pick(-m, m, x < 0.0f);
   const float y = {text};
-  return a < 8388608.0f ? y : x;
+  return kw_pick(y, x, a < 8388608.0f);
 }}
 """
 

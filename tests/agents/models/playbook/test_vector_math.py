@@ -15,7 +15,7 @@ from calling import FLAGS, build
 from agents.models.playbook import vector_functions
 from agents.models.playbook.vector_math import MAKERS
 
-FUNCTIONS = sorted([("exp", "float"), *MAKERS])
+FUNCTIONS = sorted(one for one in [("exp", "float"), *MAKERS] if one[0] != "pick")
 SWEEP = """
 import ctypes, json, sys
 import numpy as np
@@ -85,7 +85,10 @@ for (long i = 0; i < n; i++) y[i] = {function}(x[i]); }}
 
 
 def test_accuracy_and_special_values(tmp_path: Path) -> None:
-    source = vector_functions.exp_float("6") + vector_functions.exp_double() + vector_functions.log_float() + vector_functions.tanh_float()
+    source = (
+        vector_functions.pick("float") + vector_functions.pick("double") + vector_functions.exp_float("6") + vector_functions.exp_double()
+    )
+    source += vector_functions.log_float() + vector_functions.tanh_float()
     for degree in "567":
         source += vector_functions.exp_float(degree).replace("kw_exp", f"kw_exp{degree}") + loop(
             f"run_exp{degree}", "float", f"kw_exp{degree}"
@@ -93,7 +96,7 @@ def test_accuracy_and_special_values(tmp_path: Path) -> None:
     source += loop("run_log", "float", "kw_log") + loop("run_tanh", "float", "kw_tanh") + loop("run_dexp", "double", "kw_exp")
     for (name, kind), make in MAKERS.items():
         prefix = "d" if kind == "double" else ""
-        if (prefix + name) not in ("dexp", "log", "tanh", "log2", "log10"):
+        if (prefix + name) not in ("pick", "dpick", "dexp", "log", "tanh", "log2", "log10"):
             source += make()
             source += loop(f"run_{prefix}{name}", kind, f"kw_{name}").replace("(x[i])", "(x[i], 2.7f)" if name == "pow" else "(x[i])")
     source += loop("run_cube", "float", "kw_pow").replace("(x[i])", "(x[i], 3.0f)")
