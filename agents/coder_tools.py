@@ -32,44 +32,41 @@ class ReadKernel(Artifact):
     """The source of a kernel."""
 
     name: str
-    """`incumbent`, a name given to `compile`, or the id of a draft that failed before."""
+    """`incumbent`, a draft's name, or the id of one that failed before."""
 
 
 class SearchKnowledge(Artifact):
-    """Search the wiki of methods, skills and hardware; passages come with citations."""
+    """Search the wiki of methods, skills and hardware."""
 
     query: str
-    """E.g. vectorised reduction C++."""
 
 
 class LookupSpec(Artifact):
-    """A published figure of the hardware with its citation, or UNKNOWN with the reason; there is no other source of such figures."""
+    """A published figure of the hardware, cited, or UNKNOWN."""
 
     metric: str
-    """E.g. memory_bandwidth, l2_size."""
+    """E.g. l2_size."""
     product: str = ""
     """Default: the run's."""
     variant: str = ""
-    """E.g. SXM5."""
 
 
 class Compile(Artifact):
-    """Screen and compile a draft with the frozen flags, and keep it under a name for the other tools."""
+    """Screen and compile a draft with the frozen flags, and keep it under a name of your choice for the other tools."""
 
     name: str
-    """Of your choice."""
     source: str
-    """The whole file."""
+    """Whole file."""
 
 
 class QuickCheck(Artifact):
-    """Whether a draft is right on a few cases; the judge checks more."""
+    """Whether a draft is right on a few cases."""
 
     name: str
 
 
 class QuickTime(Artifact):
-    """A few timed pairs of the incumbent and a draft: a hint, no evidence."""
+    """Some timed pairs of incumbent and draft: a hint, no evidence."""
 
     name: str
 
@@ -82,15 +79,15 @@ class Disassemble(Artifact):
 
 
 class Submit(Artifact):
-    """Hand in a draft that compiles and passes the quick check; it need not be repeated in the final answer."""
+    """Hand in a draft that passes the quick check; the final answer need not repeat it."""
 
     name: str
     methods: tuple[str, ...]
-    """Planned methods that it really applies."""
+    """Planned ones that it really applies."""
     knobs: dict[str, str] = {}
     note: str = ""
     last: bool = False
-    """True: the answer is complete."""
+    """The answer is complete."""
 
 
 class _Refused(Exception):
@@ -188,9 +185,9 @@ class CoderTools(Toolbox):
         found = self.bench.timed(self._sound(asked.name))
         if isinstance(found, Failed):
             raise _Refused(_shown("why the draft failed", told(asked.name, found)))
-        said = f"A hint, no evidence: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
+        said = f"A hint: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
         said += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
-        rows = [f"{m.workload}: {m.incumbent_s:.3e} s -> {m.candidate_s:.3e} s, {m.pairs} pairs" for m in found.measurements]
+        rows = [f"{m.workload}: {m.incumbent_s / m.candidate_s:.3g}" for m in found.measurements]
         return f"{said}\n{fence('workloads', chr(10).join(rows))}"
 
     def disassemble(self, asked: Disassemble) -> str:
@@ -252,11 +249,11 @@ def _shown(label: str, text: str) -> str:
 
 
 def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:
-    """Without what says nothing to a model: titles, what stands beside the tool's name already, that other arguments are refused."""
+    """Without what says nothing to a model: titles, defaults, what stands beside the tool's name, that other arguments are refused."""
     made = kind.model_json_schema()
     made = {name: value for name, value in made.items() if name not in ("title", "description", "additionalProperties")}
     made["properties"] = {
-        name: {word: said for word, said in value.items() if word != "title"} for name, value in made.get("properties", {}).items()
+        name: {word: said for word, said in value.items() if word not in ("title", "default")} for name, value in made["properties"].items()
     }
     return made
 

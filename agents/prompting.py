@@ -47,12 +47,20 @@ OWN = ("role", "iteration")
 """Sections of which each role has a text of its own."""
 
 
+class Room(Artifact):
+    """Tokens of a section of which a part is dear."""
+
+    aim: int
+    """What the section keeps to as long as nothing dear must go for it."""
+    most: int
+
+
 class Layout(Artifact):
     """One block of prompts."""
 
     scope: Scope
-    sections: dict[str, int | None]
-    """In order, with the most tokens of each."""
+    sections: dict[str, Room | int | None]
+    """In order, with the most tokens of each; None: it is never cut."""
     answers: tuple[str, ...] = ()
     """As in Block."""
 
@@ -95,8 +103,9 @@ def parts(role: RoleName, brief: Brief, answer: str) -> tuple[Part, ...]:
     found = []
     for name in budget().roles[role]:
         layout = budget().blocks[name]
-        for section, most in layout.sections.items():
-            text = _section(section, role, brief, answer, most)
+        for section, room in layout.sections.items():
+            most = room.most if isinstance(room, Room) else room
+            text = _section(section, role, brief, answer, most, room.aim if isinstance(room, Room) else None)
             if text:
                 found.append(Part(name, layout.scope, section, text, most))
     return tuple(found)
@@ -110,7 +119,7 @@ def budget() -> Budget:
     return Budget.model_validate(yaml.safe_load((PROMPTS / "budget.yaml").read_text(encoding="utf-8")))
 
 
-def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None) -> str:
+def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None, aim: int | None) -> str:
     if section == "language":
         return _render(f"languages/{brief.task.language}.md", {}) if brief.task and _known(brief.task.language) else ""
     template = f"{role}/{section}.md" if section in OWN else f"sections/{section}.md"
@@ -121,7 +130,7 @@ def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int 
     values = {**content.values, "answer": answer}
     # The section's own sentences are paid for first.
     own = tokens(_render(template, {**values, "data": ""})) + tokens(fence(LABELS.get(section, section), ""))
-    fitted = fit(content.items, None if most is None else max(0, most - own))
+    fitted = fit(content.items, *(None if limit is None else max(0, limit - own) for limit in (most, aim)))
     data = fence(LABELS.get(section, section), fitted.text) if content.items else ""
     return _render(template, {**values, "data": f"{data}\n{fitted.note}" if fitted.note else data})
 

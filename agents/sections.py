@@ -24,8 +24,8 @@ LINK = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?
 
 IMPORTS = re.compile(r"^import triton.*\n+", re.MULTILINE)
 """That every example of Triton begins with."""
-EXAMPLE = re.compile(r".*?^```.*?^```", re.DOTALL | re.MULTILINE)
-"""What leads to the first block of code, and that."""
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+"""A block of code."""
 
 
 class Content(NamedTuple):
@@ -120,10 +120,10 @@ def _signal(found: Signal) -> Item:
 
 
 def kernel(brief: Brief, most: int | None) -> Content | None:
-    """The incumbent, whole, unless it is the baseline that stands above."""
+    """The incumbent, whole, unless it is the baseline that stands above; a coder is not shown that."""
     if isinstance(brief, GatekeeperBrief) or not brief.source:
         return None
-    shown = brief.task is not None and brief.source == brief.task.baseline
+    shown = not isinstance(brief, CoderBrief) and brief.task is not None and brief.source == brief.task.baseline
     return Content(() if shown else (_whole("kernel", brief.source),), {"baseline": shown})
 
 
@@ -276,24 +276,31 @@ def _planned(item: PlannedMethod) -> Item:
 
 
 def pages(brief: Brief, most: int | None) -> Content | None:
-    """The planned methods' pages, with code."""
-    if not isinstance(brief, CoderBrief) or not brief.pages:
+    """The planned methods' pages, with code; for an ablation that of the method left out, since the champion holds the others."""
+    if not isinstance(brief, CoderBrief):
         return None
-    return Content(tuple(_page(page, brief.architecture) for page in brief.pages), {"count": len(brief.pages)})
+    shown = [page for page in brief.pages if brief.without in (None, page.head.id)]
+    return Content(tuple(_page(page, brief.architecture) for page in shown), {"without": brief.without is not None}) if shown else None
 
 
 def _page(page: Page, architecture: str) -> Item:
-    head = f"# {page.head.id}: {line(page.head.title, 160)} ({_cited(page)}){_knobs(page)}{_signature(page, architecture)}"
+    head = f"# {page.head.id}: {line(page.head.title, 160)}{_knobs(page)}{_signature(page, architecture)}"
     wanted = ("How", "When it is legal", "Pitfalls")
     parts = {name: IMPORTS.sub("", section(page.body, name)) for name in wanted}
     if not parts["How"]:
         return Item(page.head.id, (f"{head}\n{_text(page.body)}", f"{head}\n{cut(_text(page.body), 1500)}", head))
     how, legal, pitfalls = (f"\n{name}:\n{_text(text)}" if text else "" for name, text in parts.items())
-    first = EXAMPLE.match(parts["How"])
-    # What is legal the planner has looked at; an example says most in the fewest words.
-    example = f"\nHow:\n{_text(first[0])}\n[…]" if first else ""
-    levels = (how + legal + pitfalls, example + legal + pitfalls, example + pitfalls, example or pitfalls, "")
-    return Item(page.head.id, tuple(head + text for text in levels))
+    code = f"\nHow:\n{_text(_code(parts['How']))}" if CODE.search(parts["How"]) else ""
+    # What is legal the planner has looked at; code says most in the fewest words.
+    levels = [head + text for text in dict.fromkeys((how + legal + pitfalls, how + pitfalls, code + pitfalls, code, ""))]
+    return Item(page.head.id, tuple(levels), dear=levels.index(head + code + pitfalls) if code else None)
+
+
+def _code(text: str) -> str:
+    """The blocks of code in `text`, the first with what leads to it; what is left out between and after them is marked."""
+    first, *others = CODE.finditer(text)
+    rest = "" if text[(others or [first])[-1].end() :].strip() == "" else "\n[…]"
+    return "\n[…]\n".join([text[: first.end()], *(found[0] for found in others)]) + rest
 
 
 def hints(brief: Brief, most: int | None) -> Content | None:

@@ -31,10 +31,7 @@ MINUTES = 10
 DRAFTS = 2
 """Compiled in a coder's first round."""
 CHECKED = "{} is right on 12 of 12 cases."
-TIMED = (
-    "A hint, no evidence: the incumbent's time over that of {} is 1.31 [1.27, 1.36].\n"
-    "4096x1024: 8.131e-04 s -> 6.207e-04 s, 12 pairs\n512x1000: 1.190e-04 s -> 1.008e-04 s, 12 pairs"
-)
+TIMED = "A hint: the incumbent's time over that of {} is 1.31 [1.27, 1.36].\n```data: workloads\n4096x1024: 1.31\n512x1000: 1.18\n```"
 RESULTS = {"compile": "{} compiles.", "quick_check": CHECKED, "quick_time": TIMED, "submit": "{} is handed in, 1 of 4."}
 
 

@@ -95,7 +95,8 @@ def _told(turn: Turn) -> Content:
     """What the model was told after it had spoken; results of tools come first, as the API wants."""
     told: Content = []
     for result in turn.results:
-        told.append({"type": "tool_result", "tool_use_id": result.id, "content": result.text, "is_error": result.failed})
+        said: ToolResultBlockParam = {"type": "tool_result", "tool_use_id": result.id, "content": result.text}
+        told.append({**said, "is_error": True} if result.failed else said)
     if turn.refused:
         told.append({"type": "text", "text": answers.told(turn.refused)})
     return told

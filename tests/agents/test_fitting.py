@@ -27,6 +27,16 @@ def test_room_that_a_large_step_leaves_goes_to_the_most_important() -> None:
     assert found.text.split("\n")[0] == "a" * 300 and found.text.split("\n")[1] == "b" and tokens(found.text) <= 260
 
 
+def test_what_is_dear_is_given_up_for_want_of_room_alone() -> None:
+    items = [Item(name, (name * 900, name * 600, name * 300), dear=1) for name in "abc"]
+    lines = [len(one) for one in fit(items, 900, 500).text.split("\n")]
+    assert lines == [600, 600, 600], "more than was aimed at, but no more than there is room for"
+    assert [len(one) for one in fit(items, 900, 800).text.split("\n")] == [900, 600, 600], "what is aimed at is used"
+    short = fit(items, 480, 100)
+    assert [len(one) for one in short.text.split("\n")] == [600, 300, 300] and "3 of 3 shortened" in short.note
+    assert fit(items, 2000, 2000) == fit(items, None) and fit(items, None, 950).note == ""
+
+
 def test_what_is_left_out_is_counted_and_named() -> None:
     items = [Item(f"name-{n}", ("x" * 120,)) for n in range(60)]
     found = fit(items, 400)

@@ -54,7 +54,7 @@ def test_a_draft_is_compiled_checked_timed_and_handed_in(judging: Judge, place: 
     checked = use(mine, "quick_check", name="a")
     assert not checked.failed and re.fullmatch(r"a is right on \d+ of \d+ cases\.", checked.text)
     timed = use(mine, "quick_time", name="a")
-    assert not timed.failed and timed.text.startswith("A hint, no evidence") and "small:" in timed.text and "8 pairs" in timed.text
+    assert not timed.failed and timed.text.startswith("A hint: ") and re.search(r"^small: \d", timed.text, re.MULTILINE)
     assert float(timed.text.split(" is ")[1].split()[0].rstrip(",.")) > 2, "the naive kernel does twenty times the work"
     handed = use(mine, "submit", name="a", methods=[METHOD], knobs={"UNROLL": "4"}, last=True)
     assert handed.text == "a is handed in, 1 of 2." and mine.complete

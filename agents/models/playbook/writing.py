@@ -131,7 +131,7 @@ def _variants(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], s
     """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one method alone."""
     best = {name: values[0] for s in steps for name, values in s.knobs.items()}
     others = [(name, value) for s in steps for name, values in s.knobs.items() for value in values[1:]]
-    others.sort(key=lambda one: next(s.knobs[one[0]].index(one[1]) for s in steps if one[0] in s.knobs))
+    others.sort(key=lambda one: next(s.knobs[one[0]].index(one[1]) for s in steps if one[1] in s.knobs.get(one[0], ())))
     yield steps, best, "best guess"
     for name, value in others:
         yield steps, {**best, name: value}, f"{name}={value}"

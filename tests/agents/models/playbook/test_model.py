@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import foreign
+import triton_foreign
 
 from agents.artifacts import (
     Analysis,
@@ -18,7 +19,9 @@ from agents.artifacts import (
     Dossier,
     Drafts,
     GatekeeperBrief,
+    Hypothesis,
     Plan,
+    PlannedMethod,
     PlannerBrief,
     Queries,
     RetrieverBrief,
@@ -246,6 +249,18 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
         drafted += [d.knobs["TILE"] for d in drafts.drafts]
         tried.append(Tried(iteration=iteration, methods=("other",), knobs={}, verdict="reject_perf", reason="", planned=("tile-loops",)))
     assert sorted(drafted) == ["128", "32", "64"]
+
+
+def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: tuple[Page, ...]) -> None:
+    """Another model may plan what the playbook would not: 16 warps are in reach of the launch, not of the tiles."""
+    mine = tuple(p for p in pages if p.head.id in ("triton-tiles", "triton-launch"))
+    assert len({p.head.knobs["WARPS"] for p in mine}) == 2
+    because = Hypothesis(change="c", rationale="r", citations=("x",), expected=())
+    plan = Plan(methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine), variants=8)
+    task = TASK.model_copy(update={"language": "triton"})
+    for name in (*triton_foreign.PRODUCTS, *triton_foreign.ROWS):
+        drafts = ask("coder", coder_brief(plan, mine, triton_foreign.KERNELS[name].source, task=task), Drafts)
+        assert isinstance(drafts, Drafts) and drafts.drafts, name
 
 
 def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
