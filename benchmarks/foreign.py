@@ -32,7 +32,8 @@ from tools import evidence
 from tools.artifacts import Candidate, Interval
 from tools.environment import Environment
 from tools.executors.base import pick
-from tools.judge import Judge, Policy
+from tools.judge import Judge
+from tools.policy import Policy
 from tools.records import Records, key
 from tools.task import Loaded
 

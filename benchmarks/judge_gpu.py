@@ -27,8 +27,9 @@ from tools import evidence, gate  # noqa: E402
 from tools.artifacts import Argument, Candidate, Dims, Passed, Task, Verdict, Workload  # noqa: E402
 from tools.executors.base import Executor, pick  # noqa: E402
 from tools.executors.local import Local  # noqa: E402
-from tools.judge import Judge, Policy  # noqa: E402
+from tools.judge import Judge  # noqa: E402
 from tools.languages.base import LANGUAGES, Language  # noqa: E402
+from tools.policy import Policy  # noqa: E402
 from tools.records import Records  # noqa: E402
 from tools.registry import load  # noqa: E402
 

@@ -18,7 +18,8 @@ from graph import events
 from graph.services import open_executor, open_language
 from tools import task as tasks
 from tools.artifacts import Candidate
-from tools.judge import Judge, Policy
+from tools.judge import Judge
+from tools.policy import Policy
 from tools.records import Records
 
 ROOT = Path(__file__).parent.parent

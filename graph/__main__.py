@@ -64,9 +64,9 @@ def exits(verb: str | None = None) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
-        prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=exits()
-    )
+    from tools.spelling import Parser
+
+    top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=exits())
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
     check = verbs.add_parser(
@@ -113,10 +113,11 @@ def _workspace(text: str) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
-    arguments = parser().parse_args(argv)
     foreign = foreign_packages()
     if foreign:
-        return _failed(arguments, "refused", foreign, None)
+        given = sys.argv[1:] if argv is None else argv
+        return _failed(argparse.Namespace(json="--json" in given), "refused", foreign, None)
+    arguments = parser().parse_args(argv)
     from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
 
     try:
@@ -128,7 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "refused", lacking, None)
     except DiskFullError as error:
         workspace = _left(arguments, error.workspace)
-        remedy = f"then `python -m graph resume {workspace}`" if workspace else "then run the command again"
+        goes_on = workspace is not None and arguments.verb in OPTIMISING
+        remedy = f"then `python -m graph resume {workspace}`" if goes_on else "then run the command again"
         return _failed(arguments, "disk_full", f"{error}, {remedy}", workspace)
     except SettingsError as error:
         return _failed(arguments, "refused", str(error), _left(arguments, error.workspace))
@@ -142,7 +144,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         workspace = _left(arguments, Path(str(interrupt)) if interrupt.args else None)
-        remedy = f"`python -m graph resume {workspace}` goes on where it stopped" if workspace else "run the command again"
+        goes_on = workspace is not None and arguments.verb in OPTIMISING
+        again = "nothing was changed; run the command again" if arguments.verb == "verify" else "run the command again"
+        remedy = f"`python -m graph resume {workspace}` goes on where it stopped" if goes_on else again
         return _failed(arguments, "interrupted", remedy, workspace)
 
 

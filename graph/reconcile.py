@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph.nodes.commits import own_history
 from graph.report import final
 from graph.services import Services
-from tools import gate
+from tools import completeness
 from tools.artifacts import Candidate
 from tools.errors import WorkspaceError
 from tools.records import key
@@ -38,8 +38,8 @@ def reconcile(services: Services) -> None:
 
 def _under_way(services: Services) -> tuple[str, ...]:
     """What gate and finalise may have written when they were killed before their commit; they write it again."""
-    closed = int(services.workspace.repository.show("HEAD", gate.POINTER).decode().strip() or 0)
-    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", gate.POINTER, *final.FILES)
+    closed = int(services.workspace.repository.show("HEAD", completeness.POINTER).decode().strip() or 0)
+    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", completeness.POINTER, *final.FILES)
 
 
 def _forget_reports(services: Services) -> None:

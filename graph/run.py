@@ -55,7 +55,9 @@ def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer]
 
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph import room, unmeasured
+    from knowledge_base.experience import Experience
 
+    Experience().refuse_unwritable()
     workspace = workspaces.create(settings)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
     with ExitStack() as stack:
@@ -133,6 +135,9 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
 
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
     """Take up a run where it stopped; a finished one returns its state at once."""
+    from knowledge_base.experience import Experience
+
+    Experience().refuse_unwritable()
     with _reopened(path, observers, ask) as (services, loaded, events):
         if services.records.find(key("task")) is None:
             services = _settled(services, loaded, events)

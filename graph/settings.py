@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +11,8 @@ from agents.models.ledger import Cap, Caps
 from agents.models.prices import Price
 from tools.contract import Sources
 from tools.errors import SettingsError
-from tools.judge import Policy as JudgePolicy
+from tools.policy import Policy as JudgePolicy
+from tools.spelling import meant
 from tools.validation import sentence
 
 
@@ -171,14 +171,15 @@ class Settings(Section):
     def _one_task(self) -> Settings:
         if (self.task is None) == (self.kernel is None):
             raise ValueError("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
+        beside = next((name for name in ("reference", "dims", "pointer_elements") if self.task and getattr(self, name)), None)
+        if beside:
+            raise ValueError(f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so leave it out")
         if self.kernel is not None and self.reference is None:
             raise ValueError("reference: must name the reference.py that goes with kernel")
         unknown = set(self.models) - ROLES
         if unknown:
             wrong = sorted(unknown)[0]
-            near = difflib.get_close_matches(wrong, sorted(ROLES), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "remove it."
-            raise ValueError(f"models.{wrong}: not a role; {hint} Allowed are {', '.join(sorted(ROLES))}")
+            raise ValueError(f"models.{wrong}: not a role; {meant(wrong, ROLES, 'remove it.')} Allowed are {', '.join(sorted(ROLES))}")
         return self
 
     @property

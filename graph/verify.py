@@ -20,7 +20,7 @@ from graph.settings import Settings, parse
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
-from tools.judge import Policy
+from tools.policy import Policy
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
 from tools.repository import Commit, Repository
@@ -41,6 +41,8 @@ class Verification(Artifact):
     """What one commit claims and what was found."""
 
     commit: str
+    version: str
+    """Such as v2; empty for a commit that is not the run's."""
     candidate: str
     outcome: Literal["agree", "disagree", "inconclusive"]
     claimed: Interval | None
@@ -49,7 +51,8 @@ class Verification(Artifact):
 
     def sentence(self) -> str:
         """One line for people."""
-        return f"{self.commit[:12]} {self.candidate}: {self.outcome}: {self.reason}"
+        named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
+        return f"{named}: {self.outcome}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _one(repository: Repository, commit: Commit) -> Verification:
 
 def read(copy: Repository, commit: Commit) -> Claim:
     """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
-    from tools import evidence, gate
+    from tools import completeness, evidence
     from tools import task as tasks
 
     first = copy.log()[-1]
@@ -172,7 +175,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
     if not (isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, said)):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
     _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
-    faults = gate.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
+    faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
     known = records.find(key("task"))
@@ -320,5 +323,5 @@ def _result(
     claimed: Interval | None = None,
     measured: Interval | None = None,
 ) -> Verification:
-    candidate = commit.trailers.get("Candidate", "")
-    return Verification(commit=commit.id, candidate=candidate, outcome=outcome, claimed=claimed, measured=measured, reason=reason)
+    named = {name: commit.trailers.get(name.title(), "") for name in ("version", "candidate")}
+    return Verification(commit=commit.id, **named, outcome=outcome, claimed=claimed, measured=measured, reason=reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import sys
@@ -16,11 +15,12 @@ from knowledge_base import specs
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Artifact, Spec, UnknownSpec
 from tools.errors import InfrastructureError, SettingsError
+from tools.spelling import Parser, meant, offered
 
 if TYPE_CHECKING:
     from knowledge_base.verbs import Filter
 
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    Verbs = argparse._SubParsersAction[Parser]
 Run = Callable[[argparse.Namespace], int]
 EXCERPT = 300
 """Characters of a passage that `query` prints."""
@@ -65,10 +65,12 @@ def pages(arguments: argparse.Namespace) -> int:
     known = {rule.id for rule in rules.load()}
     unknown = [name for name in arguments.rules if name not in known]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`python -m tools diagnose` names those of a kernel"
+        hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
         raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
     wiki = Wiki.open(arguments.wiki).guide()
+    languages = wiki.languages()
+    if arguments.language and arguments.language not in languages:
+        raise SettingsError(f"--language {arguments.language}: no page is about it; {offered(arguments.language, languages)}")
     found = [
         (rule, page)
         for rule in dict.fromkeys(arguments.rules)
@@ -253,13 +255,13 @@ def _told(answer: Artifact, lines: Iterable[str], arguments: argparse.Namespace)
             print(line)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="python -m knowledge_base", description=__doc__)
+    top = Parser(prog="python -m knowledge_base", description=__doc__)
     verbs = top.add_subparsers(required=True, metavar="VERB")
-    wiki = argparse.ArgumentParser(add_help=False)
+    wiki = Parser(add_help=False)
     wiki.add_argument("--wiki", type=Path, metavar="PATH", help="folder of wiki pages (default: the bundled gpu-wiki)")
-    out = argparse.ArgumentParser(add_help=False)
+    out = Parser(add_help=False)
     out.add_argument("--json", action="store_true", help="print one JSON object")
 
     about = "search the wiki, past outcomes and reference projects"
@@ -308,16 +310,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def home() -> argparse.ArgumentParser:
+def home() -> Parser:
     """Where the log is."""
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
     return shared
 
 
-def _experience(verbs: Verbs, wiki: argparse.ArgumentParser, out: argparse.ArgumentParser) -> None:
+def _experience(verbs: Verbs, wiki: Parser, out: Parser) -> None:
     shared = [wiki, out, home()]
-    asked = argparse.ArgumentParser(add_help=False)
+    asked = Parser(add_help=False)
     for name, what in (
         ("operator", "family or name, such as softmax"),
         ("language", "such as cpp or triton"),
@@ -326,14 +328,14 @@ def _experience(verbs: Verbs, wiki: argparse.ArgumentParser, out: argparse.Argum
         ("bottleneck", "memory, compute, latency, occupancy, mixed, or a finding such as poor_coalescing"),
     ):
         asked.add_argument(f"--{name}", default="", help=what)
-    sized = argparse.ArgumentParser(add_help=False)
+    sized = Parser(add_help=False)
     sized.add_argument("--shape-class", default="", help="power of two in the unique bytes, such as 2^25B")
-    chosen = argparse.ArgumentParser(add_help=False)
+    chosen = Parser(add_help=False)
     chosen.add_argument("--method", default="", help="id of a method")
     chosen.add_argument("--result", default="", help="success, failure, neutral or crash")
     chosen.add_argument("-n", type=int, default=20, help="attempts wanted (default 20)")
 
-    def add(to: Verbs, name: str, run: Run, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def add(to: Verbs, name: str, run: Run, text: str, *parents: Parser) -> Parser:
         verb = to.add_parser(name, parents=[*shared, *parents], help=text, description=run.__doc__)
         verb.set_defaults(run=run)
         return verb

@@ -62,6 +62,16 @@ class Experience:
             _append(file, [attempt.model_copy(update={"stamp": stamp})])
         return True
 
+    def refuse_unwritable(self) -> None:
+        """SettingsError where nothing could be appended, before any work whose outcome would be lost. Creates nothing."""
+        path = self.folder / LOG
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        fits = path.is_file() if path == self.folder / LOG else path.is_dir()
+        if not fits or not os.access(path, os.W_OK):
+            why = "may not be written" if fits else "is no folder" if path.is_file() else "is no file"
+            raise SettingsError(f"{path} {why}, and what is learnt is kept in {self.folder}; mend that, or set {HOME} to a writable folder")
+
     def merge(self, lines: Iterable[Attempt]) -> int:
         """Append those of `lines` (stamped ones, see `read`) that are not here; how many that were. Commutes, and again adds nothing."""
         with self._locked() as file:

@@ -20,6 +20,7 @@ from knowledge_base.reference import PREFIX, Reference
 from knowledge_base.vectors import FOLDER, Near, Unavailable, Vectors, facet
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Citation, digest
+from tools.spelling import offered
 
 RANK = 10
 """Of reciprocal rank fusion: 1 / (RANK + rank) for each list that an entry stands in."""
@@ -199,11 +200,11 @@ class Index:
             return f"the query {query!r} has no word to search for"
         kinds, languages = kinds_of(stock.entries), self._known(stock)
         if kind is not None and kind not in kinds:
-            return f"no page is of kind {kind!r}; there are {', '.join(kinds)}"
+            return f"no page is of kind {kind!r}; {offered(kind, kinds)}"
         if language is not None and language not in languages:
-            return f"no page is about language {language!r}; there are {', '.join(languages)}"
+            return f"no page is about language {language!r}; {offered(language, languages)}"
         if arch is not None and not self._architectures.named(arch):
-            return f"no architecture is called {arch!r}; there are {', '.join(sorted(self._architectures.targets))}"
+            return f"no architecture is called {arch!r}; {offered(arch, sorted(self._architectures.targets))}"
         unfiltered = len(stock.lexical.matching(query))
         if unfiltered:
             asked = " and ".join(f"{name}={value or 'any'}" for name, value in Filters(kind, language, arch)._asdict().items())

@@ -17,6 +17,7 @@ from knowledge_base.wiki import Wiki, rows
 from tools import rules
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval
 from tools.errors import SettingsError
+from tools.spelling import offered
 
 PLATFORMS = "platforms"
 """Id of the page that says which product has which architecture."""
@@ -121,11 +122,14 @@ def conditions(
     wiki: Wiki, *, language: str, bottleneck: str = "", architecture: str = "", operator: str = "", dtype: str = "", shape_class: str = ""
 ) -> Conditions:
     """What was asked, checked against the names that there are; SettingsError for one that means nothing."""
-    languages = sorted({name for page in wiki.pages for name in page.head.languages})
+    languages = wiki.languages()
+    if not language:
+        narrower = "--bottleneck, --arch, --operator, --dtype and --shape-class make it narrower"
+        raise SettingsError(f"recommend: --language must be given, one of {', '.join(languages)}; {narrower}")
     if language not in languages:
-        raise SettingsError(f"--language {language}: is none that the wiki knows; give one of {', '.join(languages)}")
+        raise SettingsError(f"--language {language}: is none that the wiki knows; {offered(language, languages)}")
     if dtype and dtype not in get_args(DType):
-        raise SettingsError(f"--dtype {dtype}: is no element type; give one of {', '.join(get_args(DType))}")
+        raise SettingsError(f"--dtype {dtype}: is no element type; {offered(dtype, get_args(DType))}")
     rule, bound = _bottleneck(bottleneck)
     return Conditions(
         language=language,
@@ -149,8 +153,8 @@ def targets(wiki: Wiki, name: str) -> tuple[str, ...]:
         for alias in (*row.cells["product"].split(","), row.cells["architecture"]):
             found.setdefault(alias.strip().lower(), []).append(row.cells["target"])
     if plain not in found:
-        known = ", ".join(found)
-        raise SettingsError(f"--arch {name}: is none that the wiki knows; give a target (sm_90, gfx942, x86_64) or one of {known}")
+        known = offered(name, sorted(found))
+        raise SettingsError(f"--arch {name}: is none that the wiki knows; {known}, or a target (sm_90, gfx942, x86_64)")
     return tuple(found[plain])
 
 
@@ -161,7 +165,7 @@ def _bottleneck(asked: str) -> tuple[str, str]:
     known: dict[str, Axis] = {rule.id: rule.axis for rule in rules.load()}
     name = asked.replace("-", "_")
     if name not in known:
-        raise SettingsError(f"--bottleneck {asked}: is none; give one of {', '.join(BOUNDS)}, or a finding: {', '.join(sorted(known))}")
+        raise SettingsError(f"--bottleneck {asked}: is none; {offered(name, [*BOUNDS, *sorted(known)])}")
     return name, known[name]
 
 

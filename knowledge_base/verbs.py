@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from knowledge_base.standing import RESULTS, Standing, compacted
 from knowledge_base.wiki import Wiki
 from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
 from tools.errors import SettingsError
+from tools.spelling import meant, offered
 
 
 class Filter(Artifact):
@@ -119,9 +120,12 @@ def add(
     missing = [name for name in ("operator", "language", "dtype", "result") if not given.get(name)] + ([] if methods else ["method"])
     if missing:
         raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given, or --memo FILE")
+    if given["language"] not in wiki.languages():
+        raise SettingsError(f"--language {given['language']}: no page is about it; {offered(given['language'], wiki.languages())}")
+    _described(methods, wiki)
     verdict = next((verdict for verdict, result in RESULTS.items() if result == given["result"]), None)
     if verdict is None:
-        raise SettingsError(f"--result {given['result']}: must be one of {', '.join(RESULTS.values())}")
+        raise SettingsError(f"--result {given['result']}: is none; {offered(given['result'], list(RESULTS.values()))}")
     architecture = targets(wiki, given["architecture"]) if given.get("architecture") else ("",)
     if len(architecture) > 1:
         raise SettingsError(f"--arch {given['architecture']}: covers several targets; give one of {', '.join(architecture)}")
@@ -151,8 +155,19 @@ def add(
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])).replace("_", "-")
         raise SettingsError(f"--{name} {first['input']!r}: cannot be kept ({first['msg']})") from error
-    added = Experience(home).add(attempt, anew=True)
+    added = _writable(home).add(attempt, anew=True)
     return Added(added=int(added), known=int(not added))
+
+
+def _described(methods: Iterable[str], wiki: Wiki) -> None:
+    """Refuse a method that no page describes: recommended to somebody later, it would say nothing."""
+    known = [page.head.id for page in wiki.pages if page.head.type == "method"]
+    for method in methods:
+        if method not in known:
+            near = meant(method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are")
+            raise SettingsError(
+                f"--method {method}: no page of the wiki is about such a method; {near} (notes on others go in by --memo FILE)"
+            )
 
 
 def add_memo(home: Path | None, wiki: Wiki, path: Path, said: dict[str, str]) -> Added:
@@ -161,7 +176,7 @@ def add_memo(home: Path | None, wiki: Wiki, path: Path, said: dict[str, str]) ->
     found = memo.read(path, ids, said)
     architecture = found.attempts[0].architecture if found.attempts else ""
     target, left = _target(wiki, architecture)
-    log = Experience(home)
+    log = _writable(home)
     added = sum(log.add(one.model_copy(update={"architecture": target}), anew=True) for one in found.attempts)
     return Added(added=added, known=len(found.attempts) - added, left=(*found.left, *(f"{path}: {why}" for why in left)))
 
@@ -179,20 +194,29 @@ def _target(wiki: Wiki, name: str) -> tuple[str, tuple[str, ...]]:
 
 def merge(home: Path | None, files: Iterable[Path]) -> Added:
     """Append what other logs hold and this one does not."""
-    found = read(*files)
-    added = Experience(home).merge(found.attempts)
+    log, found = _writable(home), read(*files)
+    added = log.merge(found.attempts)
     return Added(added=added, known=len(found.attempts) - added, left=tuple(f"{where}: is no attempt" for where in found.damaged))
 
 
 def sync(home: Path | None, place: str) -> sharing.Synced:
     """Bring the log and a shared folder or git remote to the union of both."""
-    return sharing.sync(Experience(home), place)
+    return sharing.sync(_writable(home), place)
 
 
-def _passing(attempts: Iterable[Attempt], chosen: Filter, wiki: Wiki) -> tuple[Attempt, ...]:
+def _writable(home: Path | None) -> Experience:
+    log = Experience(home)
+    log.refuse_unwritable()
+    return log
+
+
+def _passing(attempts: Sequence[Attempt], chosen: Filter, wiki: Wiki) -> tuple[Attempt, ...]:
     wanted = targets(wiki, chosen.architecture) if chosen.architecture else ()
+    languages = sorted({*wiki.languages(), *(one.language for one in attempts)})
+    if chosen.language and chosen.language not in languages:
+        raise SettingsError(f"--language {chosen.language}: no page and no attempt is about it; {offered(chosen.language, languages)}")
     if chosen.result and chosen.result not in RESULTS.values():
-        raise SettingsError(f"--result {chosen.result}: must be one of {', '.join(RESULTS.values())}")
+        raise SettingsError(f"--result {chosen.result}: is none; {offered(chosen.result, list(RESULTS.values()))}")
     return tuple(
         one
         for one in attempts

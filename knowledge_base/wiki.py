@@ -144,6 +144,10 @@ class Wiki:
         )
         return tuple({page.head.id: page for page in found}.values())[:most]
 
+    def languages(self) -> tuple[str, ...]:
+        """The kernel languages that its pages are about, in order."""
+        return tuple(sorted({name for page in self.pages for name in page.head.languages}))
+
     def passages(self) -> tuple[Passage, ...]:
         """Every page cut at its headings; a heading with nothing below it before the next is left out."""
         return tuple(passage for page in self.pages for passage in passages_of(page))

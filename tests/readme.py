@@ -1,17 +1,32 @@
-"""The parts of README.md that are drawn from the code: `python -m tests.readme` writes them, `test_readme.py` compares."""
+"""What README.md and docs/tree.md say that is drawn from the code: `python -m tests.readme` writes it, `test_readme.py` compares."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+MODULES = ROOT / "docs" / "tree.md"
+TREE = (
+    "Drawn from the docstrings by `python -m tests.readme`. What to write where for something new: [CONTRIBUTING.md](../CONTRIBUTING.md)."
+)
 FOLDERS = {"harness": "RUNS BESIDE THE DEVICE: stdlib, and torch in the oracle; imports nothing of ours, copied into each job."}
+DATA = {
+    "knowledge_base": {
+        "wiki/": "The bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown).",
+    },
+    "agents": {"prompts/": "What models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where."},
+}
+"""Package -> its folders without a module."""
 OTHERS = {
     "configs/": "quickstart.yaml, quickstart-gpu.yaml, models/: recipes, and tasks/: one folder a task (kernel, reference, workloads)",
-    "docs/": "models.md: providers, options, costs, budgets, what leaves the machine; knowledge.md: the knowledge base on its own, MCP",
+    "docs/": (
+        "models.md: providers, options, costs, budgets, what leaves the machine; knowledge.md: the knowledge base on its own, MCP; "
+        "tree.md: every module"
+    ),
     "workspaces/": "one folder a run, each a git repository of its own; ignored by ours",
     "tests/": "mirrors the packages; CPU only, offline, no key",
     "benchmarks/": "speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests",
@@ -31,24 +46,29 @@ def graph() -> str:
 
 
 def tree() -> str:
-    """Every module with the first sentence of its docstring, folders of data with one line."""
-    lines = []
+    """docs/tree.md: every module with the first sentence of its docstring, folders of data with one line."""
+    lines = [f"{name:<28} {what}" for name, what in _lines()]
+    return "\n".join(["# Every module", "", TREE, "", "```", *lines, "```", ""])
+
+
+def folders() -> str:
+    """The folders alone, two levels of them."""
+    return "\n".join(f"{name:<20} {what}" for name, what in _lines() if name.endswith("/") and not name.startswith("    "))
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    """(indented name, what it is) of each folder and module, in the order of the layers."""
     for package in ("tools", "knowledge_base", "agents", "graph"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            relative = path.relative_to(ROOT).as_posix()
             if path.parent.name in FOLDERS and path == min(path.parent.glob("*.py")):
-                lines.append(f"  {path.parent.name + '/':<26} {FOLDERS[path.parent.name]}")
+                yield f"  {path.parent.name}/", FOLDERS[path.parent.name]
+            depth = len(path.relative_to(ROOT).parts) - 1
             if path.name == "__init__.py":
-                depth, name = relative.count("/") - 1, path.parent.name + "/"
+                yield f"{'  ' * (depth - 1)}{path.parent.name}/", _first(path)
             else:
-                depth, name = relative.count("/"), path.name
-            lines.append(f"{'  ' * depth}{name:<{28 - 2 * depth}} {_first(path)}".rstrip())
-        if package == "knowledge_base":
-            lines.append(
-                f"  {'wiki/':<26} the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown)"
-            )
-    lines += [f"{name:<28} {what}" for name, what in OTHERS.items()]
-    return "\n".join(lines)
+                yield f"{'  ' * depth}{path.name}", _first(path)
+        yield from ((f"  {name}", what) for name, what in DATA.get(package, {}).items())
+    yield from OTHERS.items()
 
 
 def _first(path: Path) -> str:
@@ -59,7 +79,7 @@ def _first(path: Path) -> str:
 
 def replaced(text: str) -> str:
     """README's text with its drawn parts as the code now has them."""
-    for name, content in (("graph", "```mermaid\n" + graph() + "\n```"), ("tree", "```\n" + tree() + "\n```")):
+    for name, content in (("graph", "```mermaid\n" + graph() + "\n```"), ("folders", "```\n" + folders() + "\n```")):
         pattern = re.compile(rf"(<!-- {name}: drawn by python -m tests.readme -->\n).*?(\n<!-- end -->)", re.DOTALL)
         text = pattern.sub(lambda found, content=content: found.group(1) + content + found.group(2), text)  # type: ignore[misc]
     return text
@@ -67,3 +87,4 @@ def replaced(text: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(replaced(README.read_text()))
+    MODULES.write_text(tree())

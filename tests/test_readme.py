@@ -1,15 +1,38 @@
-"""README tells the truth about the graph, the tree and its commands."""
+"""README tells the truth about the graph, the folders, a first kernel and its commands."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from graph.__main__ import parser
-from tests.readme import README, ROOT, replaced
+from tests.readme import MODULES, README, ROOT, replaced, tree
+from tools.__main__ import main as tool
 
 
 def test_drawn_parts_are_current() -> None:
     assert README.read_text() == replaced(README.read_text()), "run `python -m tests.readme`"
+    assert MODULES.read_text() == tree(), "run `python -m tests.readme`"
+
+
+def test_every_module_and_folder_is_in_the_tree_and_every_folder_in_the_readme() -> None:
+    drawn, folders = tree(), README.read_text().split("## The folders")[1].split("<!-- end -->")[0]
+    for package in ("tools", "knowledge_base", "agents", "graph"):
+        for path in (ROOT / package).rglob("*.py"):
+            assert f"{path.parent.name if path.name == '__init__.py' else path.name}" in drawn, path
+        for path in (ROOT / package).iterdir():
+            if path.is_dir() and path.name != "__pycache__":
+                assert f"  {path.name}/" in folders, path
+
+
+def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("centre.cpp", "centre.py"):
+        (found,) = re.findall(rf"^```\w+\n(?://|#) {name}\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+        (tmp_path / name).write_text(found)
+    assert tool(["check", "--kernel", str(tmp_path / "centre.cpp"), "--ref", str(tmp_path / "centre.py")]) == 0, capsys.readouterr().err
+    assert "the kernel compiles, agrees with the reference and is timed" in capsys.readouterr().out
 
 
 def test_every_verb_that_it_names_exists() -> None:

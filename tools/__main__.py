@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.errors import InfrastructureError, SettingsError
+from tools.spelling import Parser
 
 if TYPE_CHECKING:
     from tools.artifacts import Candidate, Profile, Record, Roof
@@ -48,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools", description=__doc__.splitlines()[0] if __doc__ else "")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m tools", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+def _verb(verbs: argparse._SubParsersAction[Parser], name: str, text: str) -> Parser:
     verb = verbs.add_parser(name, help=text, description=text)
     verb.add_argument("folder", nargs="?", type=Path, metavar="TASK", help="task folder with reference.py and kernel.<ext>")
     verb.add_argument("--task", type=Path, metavar="FOLDER", help="the same")
@@ -129,6 +130,11 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
     if folder is not None:
         if options.kernel or options.ref:
             raise SettingsError("--task and --kernel exclude each other; give a folder, or two files")
+        if options.dims or options.ptr_size:
+            given = "--dims" if options.dims else "--ptr-size"
+            raise SettingsError(
+                f"{given} goes with --kernel and --ref; the sizes of a task folder stand in its reference.py, as `workloads`"
+            )
         return task.load_folder(folder, executor, records.blobs)
     if options.kernel is None or options.ref is None:
         raise SettingsError("no task is given; name its folder, or use --kernel FILE with --ref FILE and --dims")
@@ -163,7 +169,8 @@ def _file(path: Path, language: Language) -> Candidate:
 def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: Records, *, measures: bool = True) -> Judge:
     """The judge of a task. One that only builds (`measures=False`) needs no device."""
     from tools.executors.base import pick
-    from tools.judge import Judge, Policy
+    from tools.judge import Judge
+    from tools.policy import Policy
 
     device = pick(executor.devices(), language.device) if measures else None
     return Judge(
@@ -193,7 +200,7 @@ def _timed(loaded: Loaded, judge: Judge, kernel: Candidate) -> Record:
     calibration = judge.calibrate(kernel)
     failed = evidence.timing_failure(calibration)
     if failed is not None:
-        raise SettingsError(f"{loaded.task.name}: {failed.reason}; mend the kernel or the reference")
+        raise SettingsError(f"{loaded.task.name}: {failed.reason.rstrip('.')}; mend the kernel or the reference")
     return calibration
 
 
@@ -236,7 +243,7 @@ def _check(options: argparse.Namespace) -> None:
         _library(judge, kernel)
         failed = evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
         if failed is not None:
-            raise SettingsError(f"the kernel and the reference disagree: {failed.reason}; mend the one that is wrong")
+            raise SettingsError(f"the kernel and the reference disagree: {failed.reason.rstrip('.')}; mend the one that is wrong")
         times = evidence.seconds(_timed(loaded, judge, kernel))
         for seen in loaded.workloads:
             count = "not counted" if seen.flops is None else f"{seen.flops:.4g}"

@@ -48,6 +48,7 @@ def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Source
         notes.extend(f"{name}: {guess}" for guess in guesses)
         dtype = seen.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
         found.append(Argument(name=seen.name, role=seen.role, dtype=dtype, shape=shape))
+    notes.extend(_alike(probe.workloads, found))
     if not any(argument.role == "output" for argument in found):
         raise SettingsError(
             f'{files.reference}: no argument is an output; set outputs = ("out",) beside make_inputs, or let reference write into one'
@@ -150,8 +151,6 @@ def _shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str,
         extents = [shape[axis] for shape in shapes]
         matches = [d for d in _integer_dims(workloads) if all(w.dims[d] == e for w, e in zip(workloads, extents, strict=True))]
         fresh = [d for d in matches if d not in names]
-        if len(fresh) > 1:
-            guesses.append(f"axis {axis} could follow {' or '.join(fresh)}; {fresh[0]} is taken.")
         if matches:
             names.append((fresh or matches)[0])
         elif len(set(extents)) == 1:
@@ -160,6 +159,20 @@ def _shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str,
             names.append(str(extents[0]))
             guesses.append(f"axis {axis} follows no single dim; its extent is shown for workload {workloads[0].name}.")
     return tuple(names), guesses
+
+
+def _alike(workloads: Sequence[SeenWorkload], found: Sequence[Argument]) -> list[str]:
+    """Dims that have the same size in every workload, so that no shape can tell them apart."""
+    named = {axis for argument in found for axis in argument.shape}
+    sizes: dict[tuple[int | float, ...], list[str]] = {}
+    for dim in _integer_dims(workloads):
+        sizes.setdefault(tuple(w.dims[dim] for w in workloads), []).append(dim)
+    return [
+        f"{' and '.join(dims)} have the same size in every workload, so that shapes may name one for the other; use unequal sizes in one "
+        "workload at least, so that they can be told apart."
+        for dims in sizes.values()
+        if len(dims) > 1 and named & set(dims)
+    ]
 
 
 def _integer_dims(workloads: Sequence[SeenWorkload]) -> list[str]:

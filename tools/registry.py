@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tools.errors import KernelwrightError, SettingsError
+from tools.spelling import offered
 
 T = TypeVar("T")
 BROKEN = (
@@ -42,8 +43,7 @@ def load(table: Mapping[str, str], name: str, base: type[T], *, key: str) -> typ
     path = table.get(name, name)
     module_name, colon, attribute = path.partition(":")
     if not colon:
-        allowed = ", ".join(sorted(table))
-        raise SettingsError(f"{key}: {name!r} is not known; use one of {allowed}, or package.module:Class for your own")
+        raise SettingsError(f"{key}: {name!r} is not known; {offered(name, sorted(table))}, or package.module:Class for your own")
     with guarded(lambda said: f"{key}: {name!r} cannot be imported ({said}); install its package, or mend the path or the module"):
         found: Any = getattr(importlib.import_module(module_name), attribute)
     if not (isinstance(found, type) and issubclass(found, base)):

@@ -7,7 +7,6 @@ the reference says the whole contract, and its operations are followed for whoev
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from tools.languages.base import LANGUAGES, Language, Variant
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
 from tools.records import Blobs, write_atomically
 from tools.registry import load
+from tools.spelling import meant
 from tools.validation import sentence
 
 REFERENCE = "reference.py"
@@ -157,9 +157,8 @@ def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) ->
     """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
     words = set(re.findall(r"\w+", f"{source} {logic}"))
     for name in (name for point in dims for name in point if name not in words):
-        near = difflib.get_close_matches(name, sorted(words), n=1, cutoff=0.8)
-        meant = f"; did you mean {near[0]!r}?" if near else "; leave it out"
-        raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}{meant}")
+        hint = meant(name, words, "leave it out", cutoff=0.8)
+        raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
 
 
 def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
+
+from tools.spelling import meant
 
 _PLAIN = {
     "a valid dictionary": "keys and values",
@@ -32,8 +33,7 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     key = ".".join(str(part) for part in first["loc"] if part != "[key]")
     owner = _section(model, first["loc"][:-1])
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(owner.model_fields), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "remove it."
+        hint = meant(str(first["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
     if first["type"] == "value_error":
         message = first["msg"].removeprefix("Value error, ")

@@ -17,7 +17,7 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.standing import RESULTS
-from tools import evidence, gate, roofline
+from tools import completeness, evidence, gate, roofline
 from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
@@ -219,10 +219,10 @@ def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Ve
     folder = f"versions/v{iteration}"
     for name, text in artifacts.render_version(contents).items():
         services.workspace.write(f"{folder}/{name}", text)
-    missing = gate.audit(services.workspace.root, iteration)
+    missing = completeness.audit(services.workspace.root, iteration)
     if missing:
         raise WorkspaceError(f"{services.workspace.root}: {missing[0]}")
-    services.workspace.write(f"{folder}/{gate.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
+    services.workspace.write(f"{folder}/{completeness.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
     memory = _memory(state, services, verdict, record, champion)
     services.workspace.write(f"memory/v{iteration}.json", memory.model_dump_json(indent=1) + "\n")
 

@@ -9,7 +9,7 @@ from graph.report import version as artifacts
 from graph.report.render import ratio
 from graph.services import Services
 from graph.state import State
-from tools import gate
+from tools import completeness
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
 from tools.protocol import PROTOCOL
@@ -29,11 +29,11 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
         raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", gate.POINTER, *STORES]
+    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", completeness.POINTER, *STORES]
     if accepted and verdict.candidate:
         workspace.write(kernel, services.candidate(verdict.candidate).source)
         changed.append(kernel)
-    workspace.write(gate.POINTER, f"{iteration}\n")
+    workspace.write(completeness.POINTER, f"{iteration}\n")
     services.emit("commit", {"state": "written", "iteration": str(iteration)})
     subject = f"accept v{iteration}: {ratio(verdict.speedup)}" if accepted else f"close v{iteration}: {verdict.outcome}"
     message = "\n".join([subject, "", *verdict.reasons])
@@ -103,11 +103,11 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
         records=(record.id, checked.id, calibration.id, inspection.id),
     )
     workspace.write("memory/v0.json", memory.model_dump_json(indent=1) + "\n")
-    workspace.write(f"versions/v0/{gate.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
-    workspace.write(gate.POINTER, "0\n")
+    workspace.write(f"versions/v0/{completeness.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
+    workspace.write(completeness.POINTER, "0\n")
     everything = [
         *(".gitignore", "README.md", "settings.yaml", "env_check.md", "baseline_report.md", "test_kernel.py", "task"),
-        *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", gate.POINTER, *STORES),
+        *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", completeness.POINTER, *STORES),
     ]
     message = "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed against itself."
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}

@@ -12,7 +12,7 @@ from graph.report.render import gain
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
-from tools import contests, gate, ranking
+from tools import completeness, contests, ranking
 from tools.artifacts import Record
 from tools.errors import WorkspaceError
 
@@ -45,8 +45,9 @@ def audit(services: Services) -> None:
     """Every closed version must be complete and in order (C4); WorkspaceError names what is not."""
     root = services.workspace.root
     kept = [memory.iteration for memory in versions(root)]
-    for iteration in range(int((root / gate.POINTER).read_text()) + 1):
-        faults = gate.audit(root, iteration, closed=True) or (() if iteration in kept else (f"memory/v{iteration}.json is missing.",))
+    for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
+        missing = () if iteration in kept else (f"memory/v{iteration}.json is missing.",)
+        faults = completeness.audit(root, iteration, closed=True) or missing
         if faults:
             raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
 

@@ -112,6 +112,24 @@ def test_ptr_size_goes_with_a_kernel(tmp_path: Path, task: Path, capsys: pytest.
         assert "--ptr-size" in said and "pointer_elements" in said
 
 
+def test_a_home_that_cannot_be_written_is_said_first(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run learns at its end would be lost, and the run with it."""
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "taken"))
+    said = refused(capsys, "run", str(configured(tmp_path)))
+    assert f"{tmp_path / 'taken'} is no folder" in said and "set KERNELWRIGHT_HOME to a writable folder" in said and "\n" not in said
+    assert nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize("key", [{"dims": "rows=3"}, {"pointer_elements": 64}, {"reference": "other.py"}])
+def test_what_goes_with_a_kernel_is_refused_beside_a_task(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], key: dict[str, object]
+) -> None:
+    assert f"{next(iter(key))}: goes with kernel" in refused(capsys, "check", str(configured(tmp_path, **key)))
+
+
 def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
     path = str(configured(tmp_path))
     assert _settings(parser().parse_args(["run", path, "--name", "mine"])).name == "mine"

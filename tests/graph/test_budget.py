@@ -19,7 +19,7 @@ from graph.events import Event
 from graph.report.summary import stored_state
 from graph.settings import load
 from graph.workspace import peek
-from tools import gate
+from tools import completeness
 from tools.errors import SettingsError
 from tools.records import Records
 from tools.repository import Repository
@@ -84,8 +84,8 @@ def in_order(root: Path, reason: str) -> None:
     """The report says why, the versions are whole and git is clean."""
     report = (root / "report.md").read_text()
     assert f"Stopped: budget ({reason}" in report and "caps: wall_s 3600 s" in report
-    for iteration in range(int((root / gate.POINTER).read_text()) + 1):
-        assert gate.audit(root, iteration, closed=True) == ()
+    for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
+        assert completeness.audit(root, iteration, closed=True) == ()
     assert Repository(root).is_clean()
     (commit, *_) = Repository(root).log()
     assert "Report" in commit.trailers
@@ -113,7 +113,7 @@ def test_nothing_is_accepted_without_its_review(config: Path, capsys: pytest.Cap
     assert "gatekeeper" not in paid(config) and found["verdicts"] == {"v1": "inconclusive"}
     root = Path(found["workspace"])
     in_order(root, "budget.per_role.gatekeeper.usd: $0.0000 of $0.0100")
-    verdict = json.loads((root / "versions" / "v1" / gate.VERDICT).read_text())
+    verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())
     assert "budget.per_role.gatekeeper.usd" in verdict["reasons"][-1]
 
 
@@ -138,7 +138,7 @@ def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
     assert not any(event.kind == "job" for event in before), "what comes on top is the benchmark"
     (candidate,) = [event for event in seen if event.kind == "candidate"]
     assert candidate.details["outcome"] == "unmeasured" and "budget.device_s: 10" in candidate.details["summary"]
-    assert json.loads((root / "versions" / "v1" / gate.VERDICT).read_text())["outcome"] == "infra_error"
+    assert json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())["outcome"] == "infra_error"
     in_order(root, "budget.device_s: 10")
 
 
@@ -159,7 +159,7 @@ def test_a_gain_that_cannot_be_confirmed_in_time_is_not_accepted(config: Path) -
     log.emit("job", {"number": "x", "state": "finished", "device": "cpu", "used": f"{left - 0.02:.4f}"})
     state, _ = run.resume(root)
     assert state.get("stop") == "budget"
-    verdict = json.loads((root / "versions" / "v1" / gate.VERDICT).read_text())
+    verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())
     assert verdict["outcome"] == "inconclusive" and "not confirmed in separate processes: budget.device_s: 10" in verdict["reasons"][-1]
     assert not any(record.kind == "confirmation" for record in Records(root))
     in_order(root, "budget.device_s: 10")

@@ -25,7 +25,7 @@ from graph.report import final
 from graph.report.summary import stored_state, versions
 from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
-from tools import gate
+from tools import completeness
 from tools.artifacts import Device, Interval
 from tools.cases import hidden_workloads
 from tools.executors.local import Local
@@ -187,7 +187,7 @@ def test_the_versions_are_complete(finished: FinishedRun) -> None:
     memories = versions(root)
     assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
     for memory in memories:
-        assert gate.audit(root, memory.iteration, closed=True) == ()
+        assert completeness.audit(root, memory.iteration, closed=True) == ()
         assert not memory.masked
     assert (root / "current_iteration.txt").read_text() == f"{memories[-1].iteration}\n"
     records = Records(root)
@@ -392,7 +392,7 @@ def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pyte
     assert "the baseline against torch eager: " in (root / "report.md").read_text()
     table = (root / "benchmark.md").read_text()
     assert "| baseline | small |" in table and "| eager | small |" in table and "| best |" not in table
-    assert gate.audit(root, 0, closed=True) == () and Repository(root).is_clean()
+    assert completeness.audit(root, 0, closed=True) == () and Repository(root).is_clean()
 
 
 @pytest.mark.slow

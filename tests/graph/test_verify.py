@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +19,7 @@ import pytest
 
 from graph.__main__ import main
 from graph.verify import BUSY, LOOKS, Look, Verification, accepted, compare, read, verify
-from tests.graph.conftest import TASK, FinishedRun
+from tests.graph.conftest import ROOT, TASK, FinishedRun
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.records import Records, key
 from tools.repository import Repository
@@ -137,9 +142,32 @@ def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.
         if code == 0:
             break
     assert (found.outcome, found.commit, found.candidate) == ("agree", last.id, last.trailers["Candidate"])
+    assert found.sentence().startswith(f"{last.trailers['Version']} {last.id[:12]} {found.candidate}: agree: claimed ")
     assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
     assert found.measured != found.claimed, "it measured nothing of its own"
     assert Repository(finished.root).is_clean()
+
+
+def children(process: int) -> list[str]:
+    """Command lines of what a process has started."""
+    found = []
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [Path(f"/proc/{child}/cmdline").read_text() for child in listed.read_text().split()]
+    return found
+
+
+def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: FinishedRun) -> None:
+    command = [sys.executable, "-m", "graph", "verify", str(finished.root), "--json"]
+    asked = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # It measures from the moment on in which it starts processes of its own.
+    while asked.poll() is None and not any("launcher" in command for command in children(asked.pid)):
+        time.sleep(0.05)
+    os.kill(asked.pid, signal.SIGINT)
+    said, errors = asked.communicate(timeout=60)
+    assert asked.returncode == 130, errors
+    assert errors == "interrupted; nothing was changed; run the command again\n"
+    assert json.loads(said)["status"] == "interrupted" and Repository(finished.root).is_clean()
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,14 @@ def test_an_outcome_is_added_once_and_called_stated(tmp_path: Path, capsys: pyte
     ("more", "named"),
     [
         (["--result", "good"], "--result good"),
+        (["--result", "sucess"], "did you mean 'success'? There are"),
+        (
+            ["--result", "success", "--method", "vectr-exp"],
+            "--method vectr-exp: no page of the wiki is about such a method; did you mean 'vector-exp'?",
+        ),
+        (["--result", "success", "--method", "nonsense"], "--kind method` finds those there are"),
+        (["--result", "success", "--language", "trition"], "did you mean 'triton'?"),
+        (["--result", "success", "--home", "/dev/null"], "/dev/null is no file"),
         ([], "--result must be given"),
         (["--result", "success", "--arch", "hoper"], "--arch hoper"),
         (["--result", "success", "--arch", "ampere"], "covers several targets"),
@@ -165,6 +173,34 @@ def test_what_cannot_be_added_is_one_sentence(tmp_path: Path, capsys: pytest.Cap
     assert main(["experience", "add", "--home", str(tmp_path), *given, *more]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and named in error
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["recommend"], "recommend: --language must be given, one of cpp, cuda"),
+        (["recommend", "--language", "trition"], "did you mean 'triton'?"),
+        (["recommend", "--language", "triton", "--arch", "hoper"], "did you mean 'hopper'?"),
+        (["recommend", "--language", "triton", "--dtype", "flaot32"], "did you mean 'float32'?"),
+        (["recommend", "--language", "triton", "--bottleneck", "poor-coalescin"], "did you mean 'poor_coalescing'?"),
+        (["experience", "list", "--language", "cp"], "no page and no attempt is about it; did you mean 'cpp'?"),
+        (["pages", "loop_not_vectorised", "--language", "cp"], "no page is about it; did you mean 'cpp'?"),
+    ],
+)
+def test_what_is_asked_for_by_a_wrong_name_is_one_sentence(capsys: pytest.CaptureFixture[str], words: list[str], says: str):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and says in error
+
+
+@pytest.mark.parametrize("verb", [["merge"], ["sync"]])
+def test_a_log_that_cannot_be_written_is_said_before_anything_else(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str]):
+    (tmp_path / "taken").write_text("")
+    (tmp_path / "other").mkdir()
+    assert main(["experience", *verb, str(tmp_path / "other"), "--home", str(tmp_path / "taken")]) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'taken'} is no folder" in error and "set KERNELWRIGHT_HOME to a writable folder" in error
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_a_memo_is_imported_and_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -89,9 +89,12 @@ def test_an_architecture_has_many_names(index: Index, name: str) -> None:
 @pytest.mark.parametrize(
     ("filters", "says"),
     [
-        ({"language": "cobol"}, "no page is about language 'cobol'; there are cpp, cuda, cutedsl"),
-        ({"arch": "itanium"}, "no architecture is called 'itanium'; there are "),
-        ({"kind": "novel"}, "no page is of kind 'novel'; there are guide, hardware"),
+        ({"language": "cobol"}, "no page is about language 'cobol'; give one of cpp, cuda, cutedsl"),
+        ({"language": "trition"}, "no page is about language 'trition'; did you mean 'triton'? There are cpp, cuda, cutedsl"),
+        ({"arch": "itanium"}, "no architecture is called 'itanium'; give one of "),
+        ({"arch": "hoper"}, "no architecture is called 'hoper'; did you mean 'hopper'? There are "),
+        ({"kind": "novel"}, "no page is of kind 'novel'; give one of guide, hardware"),
+        ({"kind": "methd"}, "no page is of kind 'methd'; did you mean 'method'? There are guide, hardware"),
         ({"kind": "hardware", "arch": "gfx942", "language": "cpp"}, ""),
     ],
 )
@@ -318,7 +321,7 @@ def test_a_model_file_that_was_not_tested_is_refused(tmp_path: Path, monkeypatch
 
 def test_an_unknown_embedder_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", "softmax", "--embedder", "magic"]) == 2
-    assert "embedder: 'magic' is not known; use one of hashed, minilm" in capsys.readouterr().err
+    assert "embedder: 'magic' is not known; give one of hashed, minilm" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- the benchmark

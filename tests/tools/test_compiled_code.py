@@ -21,8 +21,9 @@ from tools import cases
 from tools.artifacts import Argument, Candidate, Finished, Job, Record, Task, Workload
 from tools.errors import DeviceBusyError
 from tools.executors.local import Local
-from tools.judge import Judge, Policy
+from tools.judge import Judge
 from tools.languages.triton import Triton
+from tools.policy import Policy
 from tools.records import Blobs, Records
 
 pytest.importorskip("triton")

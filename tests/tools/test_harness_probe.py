@@ -146,6 +146,41 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
         assert word in seen.error, seen.error
 
 
+def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
+    sizes = {"M": 8, "K": 4, "N": 6}
+    refused = asker.probe(MADE, {**sizes, "Q": 3})
+    assert refused.error is not None and refused.error.startswith("--dims: 'Q' is no dim of this task, whose make_inputs reads K, M, N")
+    # One that takes whatever it is given reads them all.
+    for line in (
+        "dims = {**dims}",
+        "dims = dict(dims)",
+        "dims = dims.copy()",
+        "dims = dims | {}",
+        "dims.get('Q', 1)",
+        "dims.setdefault('Q', 1)",
+    ):
+        assert asker.probe(MADE.replace("    g = ", f"    {line}\n    g = "), {**sizes, "Q": 3}).error is None, line
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return alpha * torch.nn.functional.dropout(a @ b, 0.1)",
+        "return alpha * (a @ b) + torch.rand(c.shape)",
+        "return torch.bernoulli(torch.full(c.shape, 0.5)) * (a @ b)",
+        "c.copy_(torch.randn(c.shape))",
+    ],
+)
+def test_a_reference_that_is_random_is_refused(asker: Asker, body: str) -> None:
+    refused = asker.probe(MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
+    assert refused.error is not None and "reference(...) gives another 'c' when it is called again with the same arguments" in refused.error
+
+
+def test_chance_that_changes_nothing_is_let_be(asker: Asker) -> None:
+    for body in ("return alpha * (a @ b) + 0 * torch.rand(c.shape)", "return torch.where(a @ b > 0, a @ b, float('nan'))"):
+        assert asker.probe(MADE.replace("return alpha * (a @ b)\n", f"{body}\n")).error is None
+
+
 def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
     seen = asker.probe(MADE, {"M": 4000, "N": 4000, "K": 8}, memory=64 << 20)
     assert seen.error is not None and "M=4000" in seen.error and "bytes" in seen.error

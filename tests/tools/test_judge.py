@@ -17,8 +17,9 @@ from tools.building import compiled
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.local import Local
 from tools.jobs import answer
-from tools.judge import Judge, Policy
+from tools.judge import Judge
 from tools.languages.cpp import Cpp
+from tools.policy import Policy
 from tools.protocol import TimingResult
 from tools.records import Blobs, Records
 

@@ -100,9 +100,12 @@ def test_shapes_follow_dims_over_all_workloads() -> None:
 
 
 def test_equal_dims_are_told_apart_by_order_and_said() -> None:
-    task = infer(probed(workload(512, 512))).task
+    task = infer(probed(workload(512, 512), workload(64, 64))).task
     assert task.arguments[0].shape == ("M", "N")
-    assert any("could follow M or N" in sentence for sentence in task.inferred)
+    (said,) = [sentence for sentence in task.inferred if "the same size" in sentence]
+    assert said.startswith("M and N have the same size in every workload") and "use unequal sizes" in said
+    told_apart = infer(probed(workload(512, 512), workload(64, 32))).task
+    assert not [sentence for sentence in told_apart.inferred if "the same size" in sentence]
 
 
 def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> None:

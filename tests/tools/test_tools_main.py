@@ -50,6 +50,9 @@ def test_sass_says_whose_machine_code_it_prints(capsys):
         (["roofline", "a", "--task", "b"], "give one"),
         (["diagnose", "/nonexistent"], "/nonexistent"),
         (["ceilings", "--language", "cobol"], "cobol"),
+        (["ceilings", "--language", "cp"], "did you mean 'cpp'?"),
+        (["check", "a", "--dims", "Q=3"], "--dims goes with --kernel and --ref"),
+        (["check", "a", "--ptr-size", "3"], "--ptr-size goes with --kernel and --ref"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
@@ -124,3 +127,11 @@ def test_a_reference_alone_has_a_roofline_and_nothing_to_diagnose(tmp_path, caps
     error = capsys.readouterr().err
     assert "there is no kernel to look at; add kernel.cpp" in error
     assert error.count("\n") == 1
+
+
+def test_a_kernel_that_is_wrong_is_refused_in_one_clean_sentence(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE.replace("dim=-1)", "dim=-1) * 2"))
+    assert main(["check", "--kernel", str(SEED), "--ref", str(tmp_path / "reference.py")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("the kernel and the reference disagree: ") and error.endswith("; mend the one that is wrong")
+    assert ".;" not in error

@@ -9,9 +9,10 @@ import pytest
 from tools import contests
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.executors.local import Local
-from tools.judge import Judge, Policy
+from tools.judge import Judge
 from tools.languages.base import UNTUNED, Variant
 from tools.languages.cpp import Cpp
+from tools.policy import Policy
 from tools.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
 from tools.records import Records
 from tools.task import Loaded

@@ -92,6 +92,33 @@ def _line(error: BaseException) -> str:
     return f" (line {lines[-1]})" if lines else ""
 
 
+def noting(name: str, *, whole: bool):
+    """dict's method `name`, which notes the key that it looks at, or all of them."""
+    method = getattr(dict, name)
+
+    def noted(self, *args):
+        self.seen.update(dict.keys(self) if whole else args[:1])
+        return method(self, *args)
+
+    return noted
+
+
+class Asked(dict):
+    """Dims that know which of them were looked at."""
+
+    def __init__(self, dims: dict):
+        super().__init__(dims)
+        self.seen: set[str] = set()
+
+    __getitem__, __contains__, get, pop, setdefault = (
+        noting(name, whole=False) for name in ("__getitem__", "__contains__", "get", "pop", "setdefault")
+    )
+    # An __iter__ of its own keeps `**dims` and dict(dims) from going past these.
+    __iter__, keys, items, values, copy, __or__, __ror__ = (
+        noting(name, whole=True) for name in ("__iter__", "keys", "items", "values", "copy", "__or__", "__ror__")
+    )
+
+
 class Contract:
     """A loaded reference."""
 
@@ -117,6 +144,8 @@ class Contract:
         """Where the arguments are made, or moved to."""
         self.returns = False
         """Known after the first call: the outputs are returned, so what is in the output arguments does not matter."""
+        self.sizes: set[str] = set()
+        """Names of dims that make_inputs has looked at."""
 
     def get(self, name: str, default=None):
         return getattr(self.module, name, default)
@@ -172,7 +201,9 @@ class Contract:
 
     def _made(self, dims: dict, seed: int) -> list[Arg]:
         there = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
-        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, dict(dims), seed, **there)
+        asked = Asked(dims)
+        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, asked, seed, **there)
+        self.sizes |= asked.seen
         if not isinstance(made, dict) or not made:
             raise ContractError("reference.py: make_inputs must return a dict of every argument by name, in the kernel's order")
         args = []

@@ -24,6 +24,7 @@ def probe(request: dict) -> dict:
     roles: dict[str, str] = {}
     for at, (name, dims, weight, margin) in enumerate(workloads):
         args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
+        check_dims(contract, dims, given=bool(request["dims"]))
         contract.check_call(args)
         room(args, dims, request["memory_bytes"])
         if at == 0:
@@ -88,6 +89,16 @@ def amount(workload: str, key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ContractError(f"reference.py: workload {workload}: its {key} must be a number of 0 or more, not {value!r}")
     return float(value)
+
+
+def check_dims(contract: Contract, dims: dict, *, given: bool) -> None:
+    """A size that make_inputs does not look at changes nothing: whoever has `given` it meant another one."""
+    unknown = [name for name in dims if name not in contract.sizes]
+    if given and contract.sizes and unknown:
+        known = ", ".join(sorted(contract.sizes))
+        raise ContractError(
+            f"--dims: {unknown[0]!r} is no dim of this task, whose make_inputs reads {known}; leave it out, or name one of these"
+        )
 
 
 def label(dims: dict) -> str:
@@ -192,6 +203,8 @@ def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, in
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not same(a.value, b.value):
             raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
+    if first:
+        look_for_chance(contract, args, own, returned)
     if first and returned is None:
         look_for_read_outputs(contract, args, own)
     if not first and contract.has_make_inputs:
@@ -202,6 +215,36 @@ def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, in
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
     return counter.total or None, {found.name: found.compared for found in expected}
+
+
+def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returned: tuple | None) -> None:
+    """A reference that gives something else when it is called again cannot say what is right. `own`, `returned`: of the first call."""
+    again = copied(args)
+    second = contract.call(again)
+    names = [a.name for a in args if a.role == "output"]
+    if returned is None or second is None:
+        pairs = [(a.name, a.value, b.value) for a, b in zip(own, again, strict=True) if a.role == "output"]
+    else:
+        pairs = list(zip(names, returned, second, strict=False))
+    for name, one, other in pairs:
+        if not alike(one, other):
+            raise ContractError(
+                f"reference.py: reference(...) gives another {name!r} when it is called again with the same arguments (random numbers, "
+                "dropout in training, memory that was never written?); nothing can be checked against it, so make it depend on them alone"
+            )
+
+
+def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal but for half the digits, which the order of parallel sums may move."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.dtype.is_floating_point or same(one, other):
+        return same(one, other)
+    half = torch.finfo(one.dtype).eps ** 0.5
+    one, other = one.to(torch.float64), other.to(torch.float64)
+    rms = torch.where(torch.isfinite(one), one, 0.0).square().mean().sqrt()
+    near = (one - other).abs() <= half * (one.abs() + rms)
+    return bool((near | (one == other) | ((one != one) & (other != other))).all())
 
 
 def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:

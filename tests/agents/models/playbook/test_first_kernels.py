@@ -17,8 +17,9 @@ from tools import task as tasks
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.executors.local import Local
-from tools.judge import Judge, Policy
+from tools.judge import Judge
 from tools.languages.cpp import Cpp
+from tools.policy import Policy
 from tools.records import Records
 from tools.task import Loaded
 

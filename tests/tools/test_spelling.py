@@ -1,0 +1,47 @@
+"""Mistyped words: what was meant is said, by one parser for all command lines and one sentence for all settings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+import pytest
+
+from tools.spelling import Parser, meant, offered
+
+
+def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
+    assert meant("trition", ["cpp", "triton"]) == "did you mean 'triton'?"
+    assert meant("HOPER", ["Hopper", "ampere"]) == "did you mean 'Hopper'?"
+    assert meant("zzz", ["cpp", "triton"], "remove it") == "remove it"
+    assert offered("trition", ["cpp", "triton"]) == "did you mean 'triton'? There are cpp, triton"
+    assert offered("zzz", ["cpp", "triton"]) == "give one of cpp, triton"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "says"),
+    [
+        ("graph", ["rnu", "a.yaml"], "'rnu' is not known; did you mean 'run'? There are run, check"),
+        ("graph", ["verify", "x", "--josn"], "--josn is not known here; did you mean '--json'?"),
+        ("graph", ["show", "x", "y"], "y is not known here; leave it out"),
+        ("tools", ["chek"], "'chek' is not known; did you mean 'check'?"),
+        ("tools", ["check", "a", "--dmis=3"], "--dmis=3 is not known here; did you mean '--dims'?"),
+        ("knowledge_base", ["qurey", "x"], "'qurey' is not known; did you mean 'query'?"),
+        ("knowledge_base", ["experience", "mrege", "x"], "'mrege' is not known; did you mean 'merge'?"),
+        ("knowledge_base", ["query", "x", "--langauge", "cpp"], "--langauge is not known here; did you mean '--language'?"),
+    ],
+)
+def test_every_command_says_which_word_was_meant(program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        importlib.import_module(f"{program}.__main__").main(words)
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_choice_is_offered_and_what_is_right_is_parsed_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser(prog="p")
+    parser.add_argument("--side", choices=["left", "right"])
+    assert parser.parse_args(["--side", "left"]) == argparse.Namespace(side="left")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--side", "rigth"])
+    assert "--side: 'rigth' is not known; did you mean 'right'? There are left, right" in capsys.readouterr().err

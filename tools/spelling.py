@@ -1,0 +1,41 @@
+"""What a mistyped word was meant to be, wherever a user types one; and the command line's parser, which says it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+    """`did you mean 'x'?` with the one of `known` that is nearest; `otherwise` where none is near.
+
+    `cutoff`: likeness from which on a word is near, 0..1 (difflib's ratio).
+    """
+    names = {name.lower(): name for name in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    return f"did you mean {names[near[0]]!r}?" if near else otherwise
+
+
+def offered(word: str, known: Sequence[str]) -> str:
+    """What to give instead of `word`: the nearest of `known` where one is near, and all of them in any case."""
+    near, listed = meant(word, known), ", ".join(known) or "none"
+    return f"{near} There are {listed}" if near else f"give one of {listed}"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that, for a mistyped verb, option or choice, says which was meant; its verbs' parsers do the same."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As argparse's, but nothing unknown is left over: it exits with code 2 and one sentence."""
+        found, strange = super().parse_known_args(args, namespace)
+        if strange:
+            name = strange[0].partition("=")[0]
+            near = meant(name, self._option_string_actions, cutoff=0.7) if name.startswith("-") else ""
+            self.error(f"{strange[0]} is not known here; {near or 'leave it out'}")
+        return found, strange
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"{value!r} is not known; {offered(str(value), [str(one) for one in action.choices])}")
