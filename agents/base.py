@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
 from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn, Unfit, Usage
-from agents.models.ledger import Ledger, total
+from agents.models.ledger import Ledger, Left, total
 from agents.models.recorded import Recording
 from agents.models.redaction import without_keys
 from agents.prompting import blocks
@@ -43,9 +45,9 @@ class Agent:
         records: Records,
         emit: Callable[[str, Mapping[str, str]], None],
         ledger: Ledger | None = None,
-        begin: Callable[[], None] | None = None,
+        begin: Callable[[], Left] | None = None,
     ) -> None:
-        """`begin`: called before each exchange, raises where none shall begin."""
+        """`begin`: called before each exchange, says what wall time it may take, and raises where none shall begin."""
         self.role = role
         self.model = model
         self.records = records
@@ -128,13 +130,20 @@ class Agent:
         record = self.records.find(asked)
         fresh = record is None
         if record is None:
-            if self.begin is not None:
-                self.begin()
+            left = self._left()
+            ends = time.monotonic() + left.seconds if math.isfinite(left.seconds) else None
             with self.ledger.reserved(self.role, self.model, request) as begun:
-                reply = self._asked(asked, request.model_copy(update={"number": self._before(request)}), begun)
+                reply = self._asked(asked, request.model_copy(update={"number": self._before(request), "ends": ends}), begun, left)
                 record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
             self._tell(record)
         return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), fresh
+
+    def _left(self) -> Left:
+        """The time that an exchange may take; BudgetError when there is none."""
+        left = min(self.begin() if self.begin else Left(), self.ledger.left(self.role))
+        if left.seconds <= 0:
+            raise BudgetError(left.reached)
+        return left
 
     def _before(self, request: Request) -> int:
         """Conversations of this run before the request's own; counted in the records, so that it is the same after a kill."""
@@ -142,15 +151,22 @@ class Agent:
         begun = sum(record.kind == "exchange" and opening.items() <= record.payload.items() for record in self.records)
         return begun - (1 if request.turns else 0)
 
-    def _asked(self, asked: str, request: Request, begun: str) -> Reply:
-        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put on record too."""
+    def _asked(self, asked: str, request: Request, begun: str, left: Left) -> Reply:
+        """The model's reply; the events around it tell a long wait from a pause of the run. What a failure took is put on record too.
+
+        BudgetError where it failed with the time up that was `left`: what an exchange without time fails of is the cap.
+        """
         self.emit("exchange", {"role": self.role, "state": "started"})
+        start = time.monotonic()
         try:
             return _keepable(self.model.ask(request))
         except KernelwrightError as error:
             if begun or error.usage is not None:
-                self._keep("failed_exchange", asked, request, Usage.model_validate(error.usage or {}), str(error), begun)
+                took = {"seconds": time.monotonic() - start, **(error.usage or {})}
+                self._keep("failed_exchange", asked, request, Usage.model_validate(took), str(error), begun)
             self.emit("exchange", {"role": self.role, "state": "failed"})
+            if isinstance(error, ProviderError) and request.ends is not None and time.monotonic() >= request.ends:
+                raise BudgetError(left.reached) from error
             raise
 
     def _handed_in(self, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:

@@ -68,9 +68,10 @@ def _timed(name: str, work: Node) -> Any:
         services = runtime.context
         services.executor.begin()
         iteration = str(state.get("iteration", 0))
-        services.emit("node", {"node": name, "state": "started", "iteration": iteration})
+        services.emit("node", {"node": name, "state": "started", "iteration": iteration, "at": f"{services.executor.clock():.4f}"})
         # This one opens the iteration that comes after the one in the state.
         services.ledger.iteration = int(iteration) + (name == "retrieve_evidence")
+        services.executor.enter(services.ledger.iteration)
         start = time.perf_counter()
         try:
             update = work(state, services)

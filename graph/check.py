@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agents import coder
 from agents.handlers.base import applying, hints, opened
-from graph import first, room
+from graph import first, reserve, room
 from graph.estimate import ASSUMED, estimate
 from graph.report.render import render
 from graph.run import load_task
@@ -50,7 +50,9 @@ def check(settings: Settings) -> str:
                 refuse_wrong(checked, settings.sources(language.suffix))
             told = hints(handlers, task.baseline or "", task.language)
             expected = estimate(settings, task, wiki.guide(), agents, told)
-            room.refuse(settings, task, wiki.guide(), agents)
+            tight = room.tight(settings, task, wiki.guide(), agents, expected)
+            room.refuse(tight)
+            small = reserve.too_small(settings, len(task.workloads), language.device)
             return render(
                 "check.md",
                 task=task,
@@ -60,7 +62,7 @@ def check(settings: Settings) -> str:
                 providers={role: agent.model.provider for role, agent in agents.items()},
                 estimate=expected,
                 too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,
-                tight=[one.sentence() for one in room.tight(settings, task, wiki.guide(), agents, expected)],
+                tight=[*(one.sentence() for one in tight), *([small] if small else [])],
                 assumed=ASSUMED,
                 caps=settings.budget.named(),
                 pages=len(wiki.pages),

@@ -40,9 +40,9 @@ class Tight(Artifact):
         )
 
 
-def refuse(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent]) -> None:
+def refuse(found: Sequence[Tight]) -> None:
     """SettingsError for a cap under which a role could surely not be asked once."""
-    for one in tight(settings, task, guide, agents):
+    for one in found:
         if one.least is not None:
             raise SettingsError(one.sentence())
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -71,7 +72,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
                 stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
                 return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
-            room.refuse(settings, loaded.task, services.guide, services.agents)
+            room.refuse(room.tight(settings, loaded.task, services.guide, services.agents))
             settled = loaded.task.baseline is not None and not loaded.variants
             _keep(workspace, "task" if settled else "loaded", loaded)
         except BaseException:
@@ -104,7 +105,8 @@ def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
     inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu)
-    return Metered(inner, events.emit, workspace.wall_s, event_log.device_s(event_log.read(events.path), workspace.wall_s_before))
+    log = event_log.read(events.path)
+    return Metered(inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log))
 
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
@@ -211,7 +213,8 @@ def assemble(
     records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
-    agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root, executor.begin)
+    begin = partial(executor.exchange, settings.budget)
+    agents = {} if reading else open_agents(settings, records, events.emit, ledger, workspace.root, begin)
     handlers = () if reading else opened_handlers(settings.handlers, loaded.task.baseline, loaded.task.language)
     profilers = open_profilers(settings.profilers, language)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)

@@ -10,10 +10,13 @@ from agents.artifacts import RoleName
 from agents.base import Agent, open_model
 from agents.handlers.base import Handler
 from agents.models import prices
-from agents.models.ledger import Ledger
+from agents.models.ledger import Ledger, Left
 from agents.workbench import Workbench
+from graph import caps
 from graph.artifacts import Reached
+from graph.caps import Sender
 from graph.metering import Capped, Emit, Metered
+from graph.reserve import Reserve
 from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace import Workspace
@@ -49,7 +52,7 @@ class Services:
     executor: Metered
     language: Language
     judge: Judge
-    """Counted, under no cap: for what there is no run or no report without."""
+    """Counted, under no cap: for what there is no run or no report without (`graph.caps`)."""
     wiki: Wiki
     """Holds the hardware figures."""
     guide: Wiki
@@ -89,14 +92,23 @@ class Services:
         return Reached.model_validate(record.payload).reason if record else None
 
     def over_budget(self) -> str | None:
-        """The same, or the cap on wall or device time that is reached by now."""
-        return self.ended or self.settings.budget.reached(self.wall_s(), self.device_s())
+        """The same, or a cap on wall or device time under which no other iteration could come to its end."""
+        return self.ended or self.executor.reached(caps.lasting(self.settings.budget, self.kept_s), self.language.device)
+
+    @property
+    def kept_s(self) -> float:
+        """Seconds of the cap on device time that are kept for the final benchmark; 0 until v0 is timed, and where there is no cap."""
+        record = self.records.find(key("reserve"))
+        return Reserve.model_validate(record.payload).seconds if record else 0.0
+
+    def jobs_of(self, role: Sender) -> Capped:
+        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them."""
+        return Capped(self.executor, role, self.language.device, self.settings.budget, self.kept_s, self.out_of_budget)
 
     @property
     def capped_judge(self) -> Judge:
-        """The judge for whatever the search measures: BudgetError when the cap on device time leaves nothing for it."""
-        cap = self.settings.budget.device_s
-        return self.judge if cap is None else self.judge.through(Capped(self.executor, self.language.device, cap))
+        """The judge for whatever the search puts to it, on the gatekeeper's account."""
+        return self.judge.through(self.jobs_of("gatekeeper"))
 
     def out_of_budget(self, reason: str) -> StopReason:
         """Put on record which cap ends the run; the first stays."""
@@ -156,9 +168,9 @@ class Services:
         return self.device.architecture
 
     def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of a candidate's library; empty when it has none, and where the cap on device time leaves no time for it."""
+        """The disassembly of a candidate's library; empty when it has none, and where the caps leave no time for it."""
         try:
-            return self.capped_judge.assembly(candidate)
+            return self.judge.through(self.jobs_of("profiler_analyst")).assembly(candidate)
         except BudgetError as error:
             self.out_of_budget(str(error))
             return ""
@@ -167,7 +179,7 @@ class Services:
         """Where the coder tries drafts against the incumbent; `earlier`: what was judged of this iteration already, by id."""
         search = self.settings.search
         return Workbench(
-            judge=self.capped_judge.rehearsal(),
+            judge=self.judge.through(self.jobs_of("coder")).rehearsal(),
             index=self.index,
             wiki=self.wiki,
             product=self.settings.hardware or self.device.name,
@@ -227,11 +239,12 @@ def open_agents(
     emit: Emit,
     ledger: Ledger,
     folder: Path | None = None,
-    begin: Callable[[], None] | None = None,
+    begin: Callable[[], Left] | None = None,
 ) -> dict[RoleName, Agent]:
     """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price.
 
-    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, raises where none shall begin.
+    `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, says what time it may take and
+    raises where none shall begin.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agents.models.ledger import Cap, Caps
 from agents.models.prices import Price
+from graph.caps import SENDERS
 from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.policy import Policy as JudgePolicy
@@ -73,17 +74,15 @@ class Stop(Section):
 class Budget(Caps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
-    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one; the one on
-    device time before each job, which is given no more time than is left.
+    Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one; those on time
+    before each job and exchange, which are given no more of it than is left. `graph.caps` says whose jobs each counts.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)
-    """Seconds, over all processes of the run; looked at after each iteration."""
+    """Seconds, over all processes of the run; v0, the final benchmark and the report are never cut."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. For each job that the search sends (of candidates, tries
-    of a draft, ablations, confirmations) time is set aside before it begins, and it is ended where the cap is (`graph.metering`). What no
-    run or report can do without is counted but never refused: v0, the profile of an accepted version, and the final benchmark, which
-    comes on top."""
+    """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts first, and what the final benchmark will take
+    is kept for it, as estimated (`graph.reserve`); neither is ever refused."""
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""
@@ -92,8 +91,10 @@ class Budget(Caps):
             "per_iteration.": self.per_iteration,
             **{f"per_role.{role}.": cap for role, cap in self.per_role.items()},
         }
-        found = {"wall_s": f"{self.wall_s:.0f} s"} | ({"device_s": f"{self.device_s:.0f} s"} if self.device_s else {})
+        found: dict[str, str] = {}
         for key, cap in caps.items():
+            found |= {f"{key}wall_s": f"{cap.wall_s:.0f} s"} if cap.wall_s else {}
+            found |= {f"{key}device_s": f"{cap.device_s:.0f} s"} if cap.device_s else {}
             found |= {f"{key}usd": f"${cap.usd:,g}"} if cap.usd else {}
             found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
         return found
@@ -102,12 +103,14 @@ class Budget(Caps):
         """The caps of the whole run; None: no cap."""
         return {"wall_s": self.wall_s, "device_s": self.device_s, "usd": self.usd, "tokens": self.tokens}
 
-    def reached(self, wall_s: float, device_s: float) -> str | None:
-        """The cap on time that is reached, in one sentence."""
-        for name, spent, cap in (("wall_s", wall_s, self.wall_s), ("device_s", device_s, self.device_s)):
-            if cap is not None and spent >= cap:
-                return f"budget.{name}: {spent:.0f} s of {cap:.0f} s are spent"
-        return None
+    def passed(self, wall_s: float, device_s: float | None) -> tuple[str, ...]:
+        """By how much a run passed its caps on time, one sentence each."""
+        spent = (("device_s", device_s, self.device_s), ("wall_s", wall_s, self.wall_s))
+        return tuple(
+            f"budget.{name} was passed by {taken - cap:.1f} s: v0 and the final benchmark are never cut"
+            for name, taken, cap in spent
+            if taken is not None and cap is not None and taken > cap
+        )
 
 
 class Benchmark(Section):
@@ -177,6 +180,11 @@ class Settings(Section):
         if self.kernel is not None and self.reference is None:
             raise ValueError("reference: must name the reference.py that goes with kernel")
         unknown = set(self.models) - ROLES
+        idle = next((role for role, cap in self.budget.per_role.items() if cap.device_s is not None and role not in SENDERS), None)
+        if idle is not None:
+            raise ValueError(
+                f"budget.per_role.{idle}.device_s: the {idle} sends no jobs; remove it, or cap one that does: {', '.join(SENDERS)}"
+            )
         if unknown:
             wrong = sorted(unknown)[0]
             raise ValueError(f"models.{wrong}: not a role; {meant(wrong, ROLES, 'remove it.')} Allowed are {', '.join(sorted(ROLES))}")

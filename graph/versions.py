@@ -66,15 +66,15 @@ def restart(
         loaded = Loaded.model_validate(record.payload)
         suffix = open_language(loaded.task.language).suffix
         kernel = workspace.repository.show(commit, f"kernel{suffix}").decode()
-        settings = _with(workspace.settings(), budget).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
+        settings = capped(workspace.settings(), budget).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
     task = loaded.task.model_copy(update={"baseline": kernel})
     return runs.start_from(settings, loaded.model_copy(update={"task": task}), observers, ask)
 
 
-def _with(settings: Settings, budget: Sequence[str]) -> Settings:
-    """`settings` under other caps."""
+def capped(settings: Settings, budget: Sequence[str]) -> Settings:
+    """`settings` under other caps, each `key=value`; SettingsError for one that cannot be."""
     import yaml
 
     data = settings.model_dump(mode="json", exclude_none=True)

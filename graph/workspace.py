@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from graph import metering
+from graph import clock
 from graph.settings import Settings, load, parse
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
 from tools.records import Records, write_atomically
@@ -34,7 +34,7 @@ class Workspace:
         self._lock = lock
         self.secret = bytes.fromhex((self.private / "secret").read_text())
         self.repository = Repository(root, self.secret)
-        self._clock = None if lock is None else metering.Clock(self._time)
+        self._clock = None if lock is None else clock.Clock(self._time)
 
     @cached_property
     def records(self) -> Records:
@@ -52,7 +52,7 @@ class Workspace:
 
     def wall_s(self) -> float:
         """Wall seconds of the run over all its processes: the time that somebody has held its lock."""
-        return self._clock.seconds() if self._clock else metering.wall_s(self._time)
+        return self._clock.seconds() if self._clock else clock.wall_s(self._time)
 
     @property
     def wall_s_before(self) -> float:

@@ -85,6 +85,10 @@ class Opened:
     """What a call can raise: the SDK's own, then those of the platform's package about credentials."""
     key: str = ""
 
+    def within(self, timeout_s: float) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
+        """The client, each of whose attempts takes so long at most."""
+        return self.client if timeout_s >= self.options.timeout_s else self.client.with_options(timeout=timeout_s)
+
     def failure(self, error: Exception, role: str) -> KernelwrightError:
         """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without room."""
         import anthropic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,8 @@ PROVIDERS = {
 """Name -> class; a new provider is one file and one line here."""
 CHARACTERS_PER_TOKEN = 3
 """For an upper bound of what a prompt costs where nobody counts its tokens: code and Markdown come to more characters a token."""
+SHORTEST_S = 0.01
+"""Of the time-outs that are cut."""
 
 Scope = Literal["stable", "run", "version", "iteration"]
 """How long a stretch of the prompt stays byte for byte the same: for all runs, a run, until a version is accepted, an iteration."""
@@ -89,6 +92,12 @@ class Request(Artifact):
     turns: tuple[Turn, ...] = ()
     number: int = 0
     """Conversations that the run had before with this role for this purpose. Set when a model is asked: no part of what is asked."""
+    ends: float | None = Field(default=None, exclude=True)
+    """When the run's time is up, monotonic seconds; None: never. Set when a model is asked: in no record, and no part of what is asked."""
+
+    def at_most(self, timeout_s: float) -> float:
+        """A provider's time-out, cut to what is left of the run's time."""
+        return timeout_s if self.ends is None else min(timeout_s, max(self.ends - time.monotonic(), SHORTEST_S))
 
     @property
     def purpose(self) -> str:

@@ -36,6 +36,10 @@ class Opened:
         """Model and server, for messages."""
         return f"{self.options.model} at {self.options.base_url}"
 
+    def within(self, timeout_s: float) -> OpenAI:
+        """The client, which bears silences so long at most."""
+        return self.client if timeout_s >= self.options.timeout_s else self.client.with_options(timeout=timeout_s)
+
     def said(self, error: APIStatusError) -> str:
         """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
         code = f"{error.code}: " if error.code else ""

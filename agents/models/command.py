@@ -118,7 +118,9 @@ class Command(Model):
         exchange = _Exchange(request.role, self.program, folder)
         (folder / "prompt.md").write_text(text, encoding="utf-8")
         start = time.monotonic()
-        exchange.run(self._argv(folder), self._environment(), self.given.timeout_s, stdin=not any(PROMPT in one for one in argv))
+        exchange.run(
+            self._argv(folder), self._environment(), request.at_most(self.given.timeout_s), stdin=not any(PROMPT in one for one in argv)
+        )
         seconds = time.monotonic() - start
         said = exchange.said("answer.md" if by_file else "stdout.txt")
         if self.folder is None:

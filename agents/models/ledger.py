@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -32,6 +33,10 @@ class Cap(Artifact):
     """Dollars, by the prices in `agents/models/prices.yaml` and under `prices:`."""
     tokens: int | None = Field(default=None, gt=0)
     """Read and written, those read from a cache included."""
+    device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Seconds of jobs on the device (on a CPU: of all jobs); whose they are says `graph.caps`."""
+    wall_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Seconds: of a role those of its exchanges, of an iteration those since it was begun, without the pauses of the run."""
 
 
 class Caps(Cap):
@@ -41,6 +46,14 @@ class Caps(Cap):
     """For each iteration; v0 is one of its own. Reaching it ends the run, as any other cap does."""
     per_role: dict[RoleName, Cap] = Field(default_factory=dict)
     """For each role that is named here, over the whole run."""
+
+
+class Left(NamedTuple):
+    """What caps on wall time leave for an exchange."""
+
+    seconds: float = math.inf
+    reached: str = ""
+    """What is said when it is over: the cap that leaves least, in one sentence."""
 
 
 class Spent(Artifact):
@@ -140,6 +153,13 @@ class Ledger:
         # A reply may name the model otherwise than it was ordered.
         price = find(self.prices, usage.model) or find(self.prices, model.name)
         return cost(price, usage) if price else None
+
+    def left(self, role: RoleName) -> Left:
+        """Of the wall time that the role's exchanges may take in all; one that was killed counts for none: nobody knows what it took."""
+        cap = self.caps.per_role.get(role, Cap()).wall_s
+        if cap is None:
+            return Left()
+        return Left(cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {cap:.0f} s of {cap:.0f} s are spent")
 
     @contextmanager
     def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[str]:

@@ -181,7 +181,7 @@ class OpenAICompatible(Model):
         for _ in range(len(WORDS) + 2):
             body = self._body(request, more)
             try:
-                return self._stream(messages, body, request.role, meter)
+                return self._stream(messages, body, request, meter)
             except _Refused as refused:
                 self._give_way(refused.status, body, request.role)
                 messages[:2] = self._messages(request)[:2]
@@ -207,29 +207,31 @@ class OpenAICompatible(Model):
         else:
             raise self.opened.failure(error, role) from error
 
-    def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], role: str, meter: Meter) -> Streamed:
+    def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter) -> Streamed:
         """One answer; a stream that breaks off is paid for and asked for again."""
         while True:
             gathered = Gathering()
-            broke = self._read(messages, body, role, meter, gathered)
+            broke = self._read(messages, body, request, meter, gathered)
             if not broke and gathered.finish:
                 return gathered.done()
             meter.broken += 1
             if meter.broken > BROKEN:
                 why = broke or "it ended before the answer did"
                 times = f"which broke off {meter.broken} times in this exchange"
-                raise ProviderError(f"models.{role}: the stream from {self.opened.where}, {times}, cannot be used: {why}")
+                raise ProviderError(f"models.{request.role}: the stream from {self.opened.where}, {times}, cannot be used: {why}")
 
-    def _read(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], role: str, meter: Meter, gathered: Gathering) -> str | None:
+    def _read(
+        self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter, gathered: Gathering
+    ) -> str | None:
         """Take one stream in, and on the meter; why it broke off, if it did. Raises where none began."""
         import openai
 
-        settings, began, begun = self.settings, time.monotonic(), False
+        settings, role, began, begun = self.settings, request.role, time.monotonic(), False
         try:
-            create: Any = self.opened.client.chat.completions.create
+            create: Any = self.opened.within(request.at_most(settings.timeout_s)).chat.completions.create
             with create(model=settings.model, messages=messages, stream=True, extra_body=settings.extra or None, **body) as chunks:
                 begun = True
-                until(chunks.response, time.monotonic() + settings.answer_s)
+                until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
                     gathered.add(chunk)
         except openai.APIStatusError as error:

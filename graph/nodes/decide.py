@@ -126,7 +126,7 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
 
     BudgetError where it cannot be written or measured any more.
     """
-    over = services.settings.budget.reached(0.0, services.device_s())
+    over = services.jobs_of("gatekeeper").reached()
     if over:
         # Nobody need be paid for a kernel that cannot be measured.
         raise BudgetError(over)

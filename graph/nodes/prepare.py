@@ -11,6 +11,7 @@ from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
 from graph.report.referred import Figures, figures
 from graph.report.render import percent, seconds
+from graph.reserve import Reserve, benchmark_s, sample_s
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
@@ -74,6 +75,9 @@ def establish_baseline(state: State, services: Services) -> State:
         kernel, reference = services.settings.sources(services.language.suffix)
         reason = failed.reason.rstrip(".")
         raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; mend the kernel and run again")
+    if services.settings.budget.device_s is not None:
+        kept = benchmark_s(sample_s(calibration), len(services.task.workloads), services.settings, services.language.device)
+        services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     total = sum(weight * time for weight, time in objective(services, calibration))
     summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
@@ -206,7 +210,7 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
     found: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
-    library = services.judge.library(candidate) or ""
+    library, jobs = services.judge.library(candidate) or "", services.jobs_of("profiler_analyst")
     for name, profiler in services.profilers.items():
         lacking = profiler.missing(services.language)
         if lacking:
@@ -215,9 +219,14 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
         asked = key("profile", tool=name, candidate=candidate.id)
         record = services.records.find(asked)
         if record is None:
-            seen, blobs = profiler.profile(
-                services.task, candidate, library, services.task.workloads[0], services.language, services.executor, services.records.blobs
-            )
+            try:
+                seen, blobs = profiler.profile(
+                    services.task, candidate, library, services.task.workloads[0], services.language, jobs, services.records.blobs
+                )
+            except BudgetError as error:
+                missing[name] = str(error)
+                services.out_of_budget(str(error))
+                continue
             record = services.records.add(
                 Record(kind="profile", key=asked, environment=services.environment, payload=seen.model_dump(mode="json"), blobs=blobs)
             )

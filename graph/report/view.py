@@ -88,6 +88,8 @@ class View:
     caps: Mapping[str, str]
     wall_s: float
     device_s: float | None
+    passed: tuple[str, ...]
+    """By how much the run passed caps on time."""
     expenses: tuple[Expense, ...]
     records: Records
 
@@ -155,6 +157,7 @@ def view(state: State, services: Services) -> View:
         caps=settings.budget.named(),
         wall_s=wall_s,
         device_s=device_s,
+        passed=settings.budget.passed(wall_s, device_s),
         expenses=expenses,
         records=records,
     )

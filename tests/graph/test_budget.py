@@ -17,6 +17,7 @@ from graph.__main__ import main
 from graph.artifacts import MethodOutcome
 from graph.events import Event
 from graph.report.summary import stored_state
+from graph.reserve import benchmark_s, sample_s
 from graph.settings import load
 from graph.workspace import peek
 from tools import completeness
@@ -176,6 +177,66 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
     spent = events.device_s(log, found["wall_s"])["cpu"]
     # Events hold seconds to four places.
     assert found["device_s"] <= spent + 1e-4 * len(log) and spent <= found["wall_s"] + 1
+    # Kept for the benchmark from v0 on; passed all the same, the report says by how much.
+    (kept,) = [record for record in Records(root) if record.kind == "reserve"]
+    (timed,) = [record for record in Records(root) if record.kind == "calibration"]
+    assert kept.payload["seconds"] == benchmark_s(sample_s(timed), 1, load(config), "cpu")
+    assert f"and {kept.payload['seconds']:.0f} s are set aside for the final benchmark" in found["budget_reached"]
+    assert f"budget.device_s was passed by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        ({"per_iteration": {"device_s": 0.001}}, "budget.per_iteration.device_s: 0 s of 0 s are spent in iteration 0"),
+        ({"per_role": {"gatekeeper": {"device_s": 0.05}}}, "budget.per_role.gatekeeper.device_s: 0 s of 0 s are spent"),
+    ],
+    ids=["profile", "judge"],
+)
+def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
+    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], reason: str
+) -> None:
+    """v0 and the final benchmark are under neither."""
+    assert main(["run", str(priced(config, budget)), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    root = Path(found["workspace"])
+    in_order(root, reason)
+    if "per_iteration" in budget:
+        assert found["verdicts"] == {} and reason in (root / "report.md").read_text()
+        (inspection,) = [record for record in Records(root) if record.kind == "inspection"]
+        assert inspection.payload["profiles"] == [] and reason in str(inspection.payload["missing"])
+    else:
+        assert found["verdicts"] == {"v1": "infra_error"}, "no matter of the idea"
+
+
+@SLOW
+def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it may."""
+    priced(config, {"wall_s": 10_000.0}, search={"iterations": 3, "variants": 1, "patience": 3})
+
+    def dies(event: Event) -> None:
+        ended = event.kind == "node" and event.details["state"] == "finished"
+        if ended and event.details["node"] == "write" and event.details["iteration"] == "2":
+            raise Death
+
+    with pytest.raises(Death):
+        run.start(load(config), (dies,))
+    (root,) = (config.parent / "workspaces").iterdir()
+    before = Repository(root).log()
+    asked = len(paid(config))
+    (root / ".kernelwright" / "wall_s").write_text("0000000010000.000\n")
+    assert main(["resume", str(root), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["stop_reason"] == "budget" and found["budget_reached"].startswith("budget.wall_s: 100")
+    assert found["budget_reached"].endswith(" s of 10000 s are spent")
+    assert len(paid(config)) == asked, "nobody is asked any more"
+    assert set(found["verdicts"]) == {"v1", "v2"} and found["verdicts"]["v2"] == "infra_error"
+    log = Repository(root).log()
+    assert log[-len(before) :] == before, "what was accepted before stays"
+    assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
+    for iteration in range(3):
+        assert gate.audit(root, iteration, closed=True) == ()
 
 
 @SLOW
@@ -357,4 +418,13 @@ def test_who_reads_briefs_is_only_warned_about(config: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "budget.per_role.coder.tokens: 1,999 tokens may be less than an exchange of the coder sets aside" in said
     assert main(["check", str(priced(config, {"per_role": {"coder": {"tokens": 2000}}}))]) == 0
+    assert "too small" not in capsys.readouterr().out
+
+
+def test_check_warns_of_device_time_that_does_not_do_for_the_closing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(priced(config, {"device_s": 5.0}, models={"default": {"provider": "playbook"}}))]) == 0
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("too small")]
+    assert "budget.device_s: 5 s may be less than v0 and the final benchmark take (about " in said
+    enough = float(said.rsplit("more than ", 1)[1].split(" s")[0])
+    assert main(["check", str(priced(config, {"device_s": enough + 1}))]) == 0
     assert "too small" not in capsys.readouterr().out

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from agents.models.ledger import Caps
 from graph import events
+from graph.caps import Sent
+from graph.clock import TICK_S, Clock, wall_s
 from graph.events import Event, Events
-from graph.metering import TICK_S, Capped, Clock, Metered, wall_s
+from graph.metering import Capped, Metered
 from tools.artifacts import Device, Finished, Job, Limits, Needs, Usage
 from tools.errors import BudgetError, DeviceBusyError, DiskFullError, HarnessError
 from tools.executors.base import Executor
@@ -54,7 +57,12 @@ class Booked(Executor):
 
 def metered(inner: Executor, before: float = 0.0, log: list[dict[str, str]] | None = None) -> Metered:
     said = [] if log is None else log
-    return Metered(inner, lambda kind, details: said.append(dict(details)), lambda: 0.0, {"cpu": before})
+    return Metered(inner, lambda kind, details: said.append(dict(details)), lambda: 0.0, {Sent("cpu"): before})
+
+
+def capped_at(account: Metered, device_s: float) -> Capped:
+    """The judge's jobs, under a cap of the whole run."""
+    return Capped(account, "gatekeeper", "cpu", Caps(device_s=device_s))
 
 
 def free() -> Booked:
@@ -66,7 +74,7 @@ def free() -> Booked:
 def test_what_a_job_took_settles_what_was_set_aside() -> None:
     inner, log = free(), list[dict[str, str]]()
     account = metered(inner, log=log)
-    capped = Capped(account, "cpu", 100.0)
+    capped = capped_at(account, 100.0)
     capped.run(job(60, "x", "10"))
     capped.run(job(60, "x", "20"))
     assert inner.begun == [60, 60] and account.seconds("cpu") == 30
@@ -81,7 +89,7 @@ def test_a_job_that_cannot_be_logged_gives_back_what_was_set_aside() -> None:
         if full:
             raise full.pop()
 
-    capped = Capped(Metered(free(), emit, lambda: 0.0, {}), "cpu", 100.0)
+    capped = capped_at(Metered(free(), emit, lambda: 0.0, {}), 100.0)
     with pytest.raises(DiskFullError):
         capped.run(job(60, "x", "10"))
     again = threading.Thread(target=capped.run, args=(job(60, "x", "10"),), daemon=True)
@@ -93,9 +101,9 @@ def test_a_job_that_cannot_be_logged_gives_back_what_was_set_aside() -> None:
 def test_a_job_gets_no_more_time_than_is_left_and_its_answer_counts_if_it_ends_in_it() -> None:
     inner = free()
     account = metered(inner, before=95)
-    capped = Capped(account, "cpu", 100.0)
+    capped = capped_at(account, 100.0)
     assert capped.run(job(60, "x", "2")).exit_code == 0
-    with pytest.raises(BudgetError, match=r"^budget\.device_s: 100 s are spent; a job that may take 60 s was cut short$"):
+    with pytest.raises(BudgetError, match=r"^budget\.device_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"):
         capped.run(job(60, "x", "50"))
     assert inner.begun == [5, 3] and account.seconds("cpu") == 100
     with pytest.raises(BudgetError, match=r"^budget\.device_s: 100 s of 100 s are spent$"):
@@ -108,7 +116,7 @@ def test_a_job_gets_no_more_time_than_is_left_and_its_answer_counts_if_it_ends_i
 
 
 def test_a_job_that_fails_its_own_limit_is_no_matter_of_the_cap() -> None:
-    finished = Capped(metered(free()), "cpu", 100.0).run(job(60, "x", "99"))
+    finished = capped_at(metered(free()), 100.0).run(job(60, "x", "99"))
     assert finished.timed_out
 
 
@@ -117,7 +125,7 @@ def test_jobs_side_by_side_never_have_more_set_aside_than_is_left(together: int)
     """Each wants 60 of 100 seconds and takes 20: one at a time goes, the last ones are cut or refused."""
     inner, log = Booked(), list[dict[str, str]]()
     account = metered(inner, log=log)
-    capped = Capped(account, "cpu", 100.0)
+    capped = capped_at(account, 100.0)
     ended: list[str] = []
 
     def work(number: int) -> None:
@@ -150,7 +158,7 @@ def test_jobs_side_by_side_never_have_more_set_aside_than_is_left(together: int)
 
 def test_two_that_fit_go_side_by_side() -> None:
     inner = Booked()
-    capped = Capped(metered(inner), "cpu", 100.0)
+    capped = capped_at(metered(inner), 100.0)
     threads = [threading.Thread(target=capped.run, args=(job(40, "x", "1", str(number)),)) for number in range(2)]
     for thread in threads:
         thread.start()
@@ -181,17 +189,17 @@ def test_a_device_that_others_hold_costs_nothing() -> None:
 def test_a_harness_that_dies_costs_its_time_and_is_the_caps_fault_only_when_its_time_was_up() -> None:
     account = metered(Failing(HarnessError("gone"), 0.01))
     with pytest.raises(HarnessError):
-        Capped(account, "cpu", 100.0).run(job(60))
+        capped_at(account, 100.0).run(job(60))
     assert 0.01 <= account.seconds("cpu") < 60
     with pytest.raises(BudgetError):
-        Capped(metered(Failing(HarnessError("gone"), 0.01), before=99.999), "cpu", 100.0).run(job(60))
+        capped_at(metered(Failing(HarnessError("gone"), 0.01), before=99.999), 100.0).run(job(60))
 
 
 def test_a_real_job_is_ended_where_the_cap_is(tmp_path: Path) -> None:
     with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
         account = metered(local)
         with pytest.raises(BudgetError, match="cut short"):
-            Capped(account, "cpu", 0.3).run(job(300, *FOREVER))
+            capped_at(account, 0.3).run(job(300, *FOREVER))
         assert account.seconds("cpu") >= 0.3
 
 
@@ -202,7 +210,9 @@ KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from graph.events import Events
-from graph.metering import Capped, Clock, Metered
+from agents.models.ledger import Caps
+from graph.clock import Clock
+from graph.metering import Capped, Metered
 from tools.artifacts import Job, Limits
 from tools.executors.local import Local
 from tools.records import Blobs
@@ -211,7 +221,8 @@ clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))
 log.emit("start", {"state": "started", "wall_s": "0"})
 metered = Metered(Local(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
-Capped(metered, "cpu", float(sys.argv[2])).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
+metered.enter(2)
+Capped(metered, "gatekeeper", "cpu", Caps(device_s=float(sys.argv[2]))).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
 """
 
 

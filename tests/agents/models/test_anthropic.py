@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -214,6 +215,13 @@ def test_signs_of_life_without_end_are_given_up(server: Server) -> None:
     server.answer = lambda body: Step(pings=True)
     with pytest.raises(ProviderError, match=r"models\.gatekeeper: .*longer than 0\.3 s"):
         opened(server, timeout_s=0.3, max_retries=0).ask(request())
+
+
+@pytest.mark.parametrize("step", [Step(pings=True), Step(text="x" * 4000, pause_s=0.5)], ids=["signs of life", "drips"])
+def test_the_end_of_the_run_cuts_its_time_outs(server: Server, step: Step) -> None:
+    server.answer = lambda body: step
+    with pytest.raises(ProviderError, match=r"no whole answer|no answer within"):
+        opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
 
 
 # ---------------------------------------------------------------- errors

@@ -151,6 +151,13 @@ def test_nothing_that_it_started_lives_on(tmp_path: Path, how: str) -> None:
     assert not alive(pid)
 
 
+def test_its_time_out_is_cut_to_what_is_left_of_the_run(tmp_path: Path) -> None:
+    model = program(tmp_path, "import time; time.sleep(600)", timeout_s=500)
+    with pytest.raises(ProviderError, match="time-out"):
+        model.ask(REQUEST.model_copy(update={"ends": time.monotonic() + 0.3}))
+    assert REQUEST.model_copy(update={"ends": 1.0}).model_dump_json() == REQUEST.model_dump_json(), "no part of what is asked"
+
+
 ASKS = """
 import os, signal, sys, threading, time
 from pathlib import Path

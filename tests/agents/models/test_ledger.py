@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from agents.artifacts import GatekeeperBrief, Review, RoleName
 from agents.base import Agent, open_model
 from agents.models.base import Answered, Model, Request, Unfit, Usage
-from agents.models.ledger import Cap, Caps, Ledger, dollars, exchanges, tokens, total
+from agents.models.ledger import Cap, Caps, Ledger, Left, dollars, exchanges, tokens, total
 from agents.models.prices import LongPrompt, Price, cost, find, published
 from tests.contracts.conftest import task
 from tools.artifacts import Artifact, Record
@@ -215,6 +217,51 @@ def test_caps_of_a_role_and_an_iteration_leave_the_others_alone(tmp_path: Path) 
     ledger.iteration = 1
     ask(planner, "c")
     assert ledger.spent("planner").tokens == 300 and ledger.spent(iteration=1).tokens == 100
+
+
+def test_the_wall_time_of_a_role_is_that_of_its_exchanges(tmp_path: Path) -> None:
+    coder, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}))
+    planner = Agent("planner", coder.model, coder.records, coder.emit, ledger)
+    assert isinstance(coder.model, Scripted)
+    coder.model.step = coder.model.step.model_copy(update={"took": Usage(model="made-up", input=1, seconds=3)})
+    ask(coder, "a")
+    assert ledger.left("coder").seconds == 2 and ledger.left("planner").seconds == math.inf
+    ask(coder, "b")
+    with pytest.raises(BudgetError, match=r"^budget\.per_role\.coder\.wall_s: 5 s of 5 s are spent$"):
+        ask(coder, "c")
+    ask(planner, "c")
+    # A process that comes later knows it from the records.
+    assert Ledger(Records(tmp_path), ledger.caps).left("coder").seconds == -1
+
+
+def test_a_failure_with_the_time_up_is_the_caps(tmp_path: Path) -> None:
+    """Of a provider that fails in its time nothing else is said than before; what either took is booked."""
+
+    class Late(Scripted):
+        def ask(self, request: Request) -> Answered:
+            assert request.ends is not None
+            time.sleep(max(0.0, request.ends - time.monotonic()))
+            raise ProviderError("models.coder: no answer")
+
+    one, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=0.05)}))
+    late = Late({})
+    late.step = one.model.step  # type: ignore[attr-defined]
+    with pytest.raises(BudgetError, match=r"^budget\.per_role\.coder\.wall_s: "):
+        ask(Agent("coder", late, one.records, one.emit, ledger), "a")
+    assert ledger.spent("coder").seconds > 0
+    again, other = agent(tmp_path / "other", Caps(per_role={"coder": Cap(wall_s=1000)}))
+    again.model.step = late.step.model_copy(update={"ends": "fails"})  # type: ignore[attr-defined]
+    with pytest.raises(ProviderError, match="out of order"):
+        ask(again, "a")
+    assert other.spent("coder").seconds > 0
+
+
+def test_nobody_is_asked_without_wall_time(tmp_path: Path) -> None:
+    one, ledger = agent(tmp_path, Caps())
+    one.begin = lambda: Left(0.0, "budget.wall_s: 9 s of 9 s are spent")
+    with pytest.raises(BudgetError, match=r"^budget\.wall_s: 9 s of 9 s are spent$"):
+        ask(one, "a")
+    assert ledger.spent().exchanges == 0
 
 
 def test_a_cap_is_reached_even_by_a_provider_that_knows_no_bound(tmp_path: Path) -> None:

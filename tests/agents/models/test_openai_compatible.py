@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,12 @@ def test_signs_of_life_without_end_are_given_up() -> None:
         pytest.raises(ProviderError, match=r"models.gatekeeper: .* not done after 0.3 s; raise"),
     ):
         model(server, answer_s=0.3, timeout_s=20).ask(request())
+
+
+@pytest.mark.parametrize("step", [Says("{}", pings=True), Says("{}", waits=2.0)], ids=["signs of life", "silence"])
+def test_the_end_of_the_run_cuts_its_time_outs(step: Says) -> None:
+    with serving(step) as server, pytest.raises(ProviderError, match=r"is not done|said nothing"):
+        model(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
 
 
 def test_a_key_that_a_server_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
