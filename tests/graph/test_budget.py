@@ -236,7 +236,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     assert log[-len(before) :] == before, "what was accepted before stays"
     assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
     for iteration in range(3):
-        assert gate.audit(root, iteration, closed=True) == ()
+        assert completeness.audit(root, iteration, closed=True) == ()
 
 
 @SLOW

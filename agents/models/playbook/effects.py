@@ -22,16 +22,9 @@ CMATH = (
     "nearbyint", "trunc", "fmod", "copysign", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar",
 )  # fmt: skip
 PURE = frozenset(
-    [
-        *CMATH,
-        *(f"{name}f" for name in CMATH),
-        *(f"kw_{name}" for name in CMATH),
-        *(f"kw_pow{n}" for n in range(17)),
-        "kw_pick",
-        "clamp",
-        "unreachable",
-    ]
-)
+    [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), *(f"kw_pow{n}" for n in range(17)), "kw_pick", "kw_cmul",
+     "clamp", "unreachable"]
+)  # fmt: skip
 """Functions of <cmath>, <complex> and <algorithm> that touch no memory, and the ones that recipes insert."""
 NOT_UNDERSTOOD = frozenset(
     {"while_statement", "do_statement", "goto_statement", "throw_statement", "try_statement", "switch_statement", "for_range_loop"}

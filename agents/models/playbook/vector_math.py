@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook import vector_functions, vector_special
+from agents.models.playbook import vector_complex, vector_functions, vector_special
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import independence
 from agents.models.playbook.element_types import floating
@@ -61,7 +61,7 @@ MAX_POWER = 16
 
 class VectorExp(Recipe):
     """Elementary functions of float (some of double) as inlinable polynomials, everywhere in what `solve` reaches; small whole powers
-    as products."""
+    and products of complex numbers as plain ones."""
 
     name = "vector_exp"
     knobs = {"DEGREE": ("6", "5", "7")}
@@ -73,6 +73,9 @@ class VectorExp(Recipe):
             if "kw_" in unit.text(function).split("(")[0]:
                 continue
             before = len(calls)
+            for kind, edits in vector_complex.products(unit, function):
+                needed.add(("cmul", kind))
+                calls += edits
             for node in walk(function.child_by_field_name("body")):
                 if node.type != "call_expression":
                     continue
@@ -85,10 +88,10 @@ class VectorExp(Recipe):
                         Edit(base.end_byte, node.end_byte, ")"),
                     ]
                     continue
-                kind, callee = self._kind(unit, node), node.child_by_field_name("function")
-                if kind is not None and callee is not None and (kind[0] not in IN_LOOPS or _innermost(unit, node)):
-                    needed.add(kind)
-                    calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{kind[0]}"))
+                found, callee = self._kind(unit, node), node.child_by_field_name("function")
+                if found is not None and callee is not None and (found[0] not in IN_LOOPS or _innermost(unit, node)):
+                    needed.add(found)
+                    calls.append(Edit(callee.start_byte, callee.end_byte, f"kw_{found[0]}"))
             if len(calls) > before:
                 calls += _inlined(unit, function)
         if calls:
@@ -173,6 +176,9 @@ def _definitions(unit: Unit, needed: set[Key], degree: str) -> list[Edit]:
         vector_special.power(int(name[3:]), kind)
         for name, kind in sorted(needed)
         if re.fullmatch(r"pow\d+", name) and not _defined(unit, (name, kind))
+    ]
+    texts += [
+        vector_complex.complex_product(kind) for name, kind in sorted(needed) if name == "cmul" and f"{kind}> kw_cmul(" not in unit.source
     ]
     place = insertion_point(unit)
     return [Edit(place, place, "\n" + "\n".join(texts) + "\n")] if texts else []

@@ -837,4 +837,32 @@ extern "C" void solve(const float* x, float* y, float* last, int n) {
             20011,
         ),
     ),
+    # complex numbers: products of two, with a real one, in place, with a function between
+    "COMPLEX": Foreign(
+        HEAD
+        + """
+#include <complex>
+typedef std::complex<float> C;
+static C twist(C a) { return a * C(0.0f, 1.0f); }
+extern "C" void solve(const float* x, const float* w, float* y, int n) {
+  const C* a = reinterpret_cast<const C*>(x);
+  const std::complex<float>* b = reinterpret_cast<const std::complex<float>*>(w);
+  C* out = reinterpret_cast<C*>(y);
+  C sum(0.0f, 0.0f);
+  for (int i = 0; i < n; ++i) {
+    const C one = a[i] * b[i] + 2.0f * a[i] * std::conj(b[n - 1 - i]);
+    const auto two = -(one * *b) * twist(one + a[i]);
+    sum += one * 0.001f;
+    out[i] = two / (1.0f + std::norm(two)) * (b[i] * sum);
+    out[i] *= one;
+  }
+}
+""",
+        (
+            "in:2002",
+            "in:2002",
+            "out:2002",
+            1001,
+        ),
+    ),
 }

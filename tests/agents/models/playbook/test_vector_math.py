@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from calling import FLAGS, build
 
 from agents.models.playbook import vector_functions
+from agents.models.playbook.base import recipe
 from agents.models.playbook.vector_math import MAKERS
 
 FUNCTIONS = sorted(one for one in [("exp", "float"), *MAKERS] if one[0] != "pick")
@@ -119,3 +120,14 @@ def test_loops_over_the_functions_are_vectorised(name: str, kind: str, tmp_path:
     command = ["g++", *FLAGS, "-fopt-info-vec-optimized", "one.cpp", "-o", "one.so"]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stderr
     assert "loop vectorized" in told, told
+
+
+def test_products_of_complex_numbers_are_vector_code(tmp_path: Path) -> None:
+    source = """#include <complex>
+extern "C" void solve(const std::complex<double>* a, std::complex<double>* b, int n) {
+  for (int i = 0; i < n; ++i) b[i] = b[i] * a[i];
+}
+"""
+    before, after = (build(text, tmp_path, name) for name, text in (("a", source), ("b", recipe("vector_exp").edit(source, {}))))
+    called = [subprocess.run(["nm", str(one)], capture_output=True, text=True, check=True).stdout for one in (before, after)]
+    assert ["__muldc3" in one for one in called] == [True, False]
