@@ -124,7 +124,7 @@ def lint(arguments: argparse.Namespace) -> int:
 def _citations(workspace: Path, wiki: Path | None) -> int:
     from knowledge_base import citations
 
-    checked = citations.check(workspace, Wiki.open(wiki or citations.wiki_of(workspace)))
+    checked = citations.check(workspace, Wiki.open(wiki or citations.wiki_of(workspace)), citations.reference_of(workspace))
     for problem in checked.problems:
         print(problem)
     print(f"{checked.citations} citations, {len(checked.problems)} problems")

@@ -1,11 +1,11 @@
-"""Search over wiki passages, past outcomes and reference projects: words and vectors, fused by reciprocal rank; filters are hard."""
+"""Search over wiki passages, past outcomes and reference projects: words and vectors, fused by points; filters are hard."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +22,14 @@ from knowledge_base.wiki import Wiki
 from tools.artifacts import Citation, digest
 from tools.spelling import offered
 
-RANK = 10
-"""Of reciprocal rank fusion: 1 / (RANK + rank) for each list that an entry stands in."""
-DEEP = 60
+DEEP = 200
 """Entries of each list that are fused."""
+NEXT = 0.5
+"""What each further passage of a page counts, and what it has of its page's points, against the one before it."""
+OWN = 0.5
+"""What a passage's own points count against those of its page."""
+NAMED = 10.0
+"""Points for a rare identifier of the question; more than anything else gives."""
 PER_PAGE = 2
 """Passages shown of one page; whoever wants more opens it."""
 ALIKE = 0.85
@@ -111,7 +115,7 @@ class Index:
         own = [*of_wiki(self._wiki, self._architectures)]
         own += of_experience(self._experience, self._architectures) if self._experience else ()
         entries = (*own, *(self._reference.entries() if self._reference else ()))
-        few = self._vectors is None or len(entries) <= self._vectors.embedder.most
+        few = self._vectors is None or len(entries) - len(own) <= self._vectors.embedder.most
         return Stock(mark, entries, Lexical(entries, self._glossary, self._architectures.targets), entries if few else tuple(own))
 
     def _current(self) -> Stock:
@@ -151,10 +155,9 @@ class Index:
         by_row = {hit.row: hit for hit in hits}
         similar = {one.row: one.similarity for one in near}
         weight = self._vectors.embedder.weight if self._vectors else 0.0
-        scores = _fused(stock.entries, [({hit.row: hit.score for hit in hits}, 1.0), (similar, weight)])
-        for hit in hits:
-            # Whoever types the name of a counter or an instruction wants the page that has it.
-            scores[hit.row] += hit.exact
+        lists = ({hit.row: hit.score for hit in hits}, {row: weight * max(value, 0.0) for row, value in similar.items()})
+        # Whoever types the name of a counter or an instruction wants the page that has it.
+        scores = _fused(stock.entries, lists, {hit.row: NAMED * hit.exact for hit in hits})
         order = sorted(scores, key=lambda row: (-scores[row], row))
         return tuple(
             stock.entries[row].passage.model_copy(
@@ -223,23 +226,30 @@ class Index:
         return line is not None and digest(line) == citation.sha256
 
 
-def _fused(entries: Sequence[Entry], lists: Sequence[tuple[Mapping[int, float], float]]) -> dict[int, float]:
-    """Row -> score by reciprocal rank over lists of (row -> points, weight), best row first.
+def _fused(entries: Sequence[Entry], lists: Iterable[Mapping[int, float]], more: Mapping[int, float]) -> dict[int, float]:
+    """Row -> score over lists of row -> points, best row first, and points for the row alone.
 
-    In each list a passage has a rank of its own and that of its page, whose points are those of its passages, each next one counting half.
+    A page has the points of its passages, in each list each next one counting NEXT of them; a passage has its own and its page's. Of
+    the page's the second best passage has NEXT, and so on, so that the best one of another page comes before the third of this. A
+    passage that stands in several rows, as itself and by phrases, is there once, by the best of them.
     """
-    scores: dict[int, float] = {}
-    for points, weight in lists:
-        pages: dict[str, float] = {}
-        seen: Counter[str] = Counter()
+    own, pages = defaultdict(float, more), defaultdict[str, float](float)
+    for points in lists:
+        seen = Counter[str]()
         for row, value in points.items():
             page = _page(entries[row].passage)
-            pages[page] = pages.get(page, 0.0) + max(value, 0.0) * 0.5 ** seen[page]
+            own[row] += OWN * value
+            pages[page] += value * NEXT ** seen[page]
             seen[page] += 1
-        ranks = {page: rank for rank, page in enumerate(sorted(pages, key=lambda page: -pages[page]), 1)}
-        for rank, row in enumerate(points, 1):
-            vote = 1 / (RANK + rank) + 1 / (RANK + ranks[_page(entries[row].passage)])
-            scores[row] = scores.get(row, 0.0) + weight * vote
+    shown, scores = Counter[str](), dict[int, float]()
+    places: set[tuple[str, int]] = set()
+    for row in sorted(own, key=lambda row: (-own[row] - pages[_page(entries[row].passage)], row)):
+        passage = entries[row].passage
+        page, place = _page(passage), (passage.path, passage.first_line)
+        if place not in places:
+            places.add(place)
+            scores[row] = own[row] + pages[page] * NEXT ** shown[page]
+            shown[page] += 1
     return scores
 
 

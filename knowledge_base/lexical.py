@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from math import log1p
 from typing import NamedTuple
 
 from knowledge_base.entries import Entry
@@ -33,6 +34,7 @@ class Hit(NamedTuple):
 
     row: int
     score: float
+    """From 0 to about 1, where the entry has nearly all words of the question, however many these are."""
     words: tuple[str, ...]
     """Of the question, that occur."""
     also: tuple[str, ...]
@@ -65,6 +67,8 @@ class Lexical:
         concepts = list(self._concepts(query))
         rare = [scores for word, scores in self._identifiers(query) if scores and len(scores) <= max(5, RARE * self._count)]
         rows = set().union(*by_term.values(), *(scores for _, scores in concepts))
+        # bm25 adds up over words: as a share of what they are worth, points of one question compare with another's and with cosines.
+        told = sum(log1p(self._count / max(1, len(by_term.get(term, ())))) for term in asked)
         found = []
         for row in rows:
             words = [term for term, scores in by_term.items() if row in scores]
@@ -79,7 +83,7 @@ class Lexical:
                     also.append(phrase)
             # bm25 favours short passages; one that covers the whole question should beat one that repeats a word of it.
             share = covered / len(asked)
-            found.append(Hit(row, score * share, tuple(words), tuple(also), sum(row in scores for scores in rare)))
+            found.append(Hit(row, score * share / told, tuple(words), tuple(also), sum(row in scores for scores in rare)))
         return sorted(found, key=lambda hit: (-hit.exact, -hit.score, hit.row))
 
     def matching(self, query: str) -> set[int]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from knowledge_base import shipped
 from knowledge_base.embed import Embedder
 from knowledge_base.entries import Entry
 from tools.errors import SettingsError
@@ -224,19 +225,24 @@ class Vectors:
         return collection  # type: ignore[no-any-return]
 
     def _embedded_texts(self, entries: Sequence[Entry]) -> Any:
-        """Vectors of all entries; those of texts that were embedded before come from a table, since a model takes milliseconds for each."""
+        """Vectors of all entries. Those of the bundled wiki are shipped, those of texts that were embedded before come from a table: a
+        model takes milliseconds for each."""
         import numpy as np
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        sums = [hashlib.sha256(f"{self.embedder.id}\n{entry.text}".encode()).digest() for entry in entries]
+        keys = [self.embedder.key(entry.text) for entry in entries]
+        known = shipped.read(self.embedder, keys)
         with _table(self.folder / TABLE) as db:
-            known = {sha: data for sha in sums for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (sha,))}
-            missing = [row for row, sha in enumerate(sums) if len(known.get(sha, b"")) != 4 * self.embedder.dim]
-            fresh = self.embedder.embed([entries[row].text for row in missing]) if missing else ()
-            for row, vector in zip(missing, fresh, strict=True):
-                known[sums[row]] = np.asarray(vector, dtype="<f4").tobytes()
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(sums[row], known[sums[row]]) for row in missing])
-        return np.stack([np.frombuffer(known[sha], dtype="<f4") for sha in sums])
+            for key in dict.fromkeys(keys):
+                for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (key,)) if key not in known else ():
+                    if len(data) == 4 * self.embedder.dim:
+                        known[key] = np.frombuffer(data, dtype="<f4")
+            missing = {key: row for row, key in enumerate(keys) if key not in known}
+            fresh = self.embedder.embed([entries[row].text for row in missing.values()]) if missing else ()
+            known.update(zip(missing, fresh, strict=True))
+            made = [(key, np.asarray(known[key], "<f4").tobytes()) for key in missing]
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", made)
+        return np.stack([known[key] for key in keys])
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ import yaml
 from knowledge_base import specs
 from knowledge_base.__main__ import main
 from knowledge_base.wiki import BUNDLED, Wiki
-from tools.artifacts import Record, Spec
+from tools.artifacts import Citation, Record, Spec, digest
 from tools.records import Records
 
 PAGE = "hardware/nvidia/h200-sxm5.md"
@@ -60,6 +60,27 @@ def test_a_line_that_changed_is_listed_wherever_it_is_cited(workspace: Path, wik
     assert places == ["README.md:3", "memory/v1.json:5", f"records/{record.name}:{number}", "report.md:1"]
     assert all(f"<gpu-wiki>/{PAGE}:" in line and "| 4.9 |" in line for line in lines[:-1])
     assert linted(workspace, capsys, "--wiki", str(BUNDLED))[0] == 0, "another wiki can be named"
+
+
+@pytest.mark.parametrize(("fate", "counted", "says"), [("kept", 7, ""), ("changed", 7, "does not say any more"), ("gone", 5, "")])
+def test_a_reference_project_is_opened_again_where_it_still_is(
+    workspace: Path, tmp_path: Path, fate: str, counted: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "projects/lib/kernel.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("import triton\n")
+    cited = Citation(path="<reference>/lib/kernel.py", line=1, sha256=digest("import triton"))
+    Records(workspace).add(Record(kind="dossier", key="d", payload={"passages": [{"citation": cited.model_dump(mode="json")}]}))
+    (workspace / "notes.md").write_text(f"- as in {cited}\n")
+    settings = yaml.safe_load((workspace / "settings.yaml").read_text())
+    (workspace / "settings.yaml").write_text(yaml.safe_dump({**settings, "reference_projects": str(tmp_path / "projects")}))
+    if fate == "changed":
+        source.write_text("import torch\n")
+    if fate == "gone":
+        shutil.rmtree(tmp_path / "projects")
+    code, lines = linted(workspace, capsys)
+    assert (code, lines[-1]) == (int(bool(says)), f"{counted} citations, {2 if says else 0} problems")
+    assert all(f"<reference>/lib/kernel.py:1 {says}" in line for line in lines[:-1])
 
 
 def test_a_page_that_is_gone_and_a_line_beyond_the_end_are_listed(workspace: Path, wiki: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,89 @@
+"""The vectors that come with the repository: they cover the bundled wiki, are the model's, and spare the first question from embedding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from knowledge_base import embed, shipped
+from knowledge_base.entries import Architectures, of_wiki
+from knowledge_base.index import Index
+from knowledge_base.vectors import Vectors
+from knowledge_base.wiki import Wiki
+from tests.knowledge_base.test_vectors import written
+from tests.shipped import wanted
+
+model = pytest.mark.skipif(not (embed.MODEL.found() and embed.TOKENIZER.found()), reason="needs the extra `embeddings`")
+
+
+class Counting(embed.MiniLM):
+    """Remembers what it was asked to embed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, texts):  # type: ignore[no-untyped-def]
+        self.asked += texts
+        return super().embed(texts)
+
+
+def test_the_file_covers_the_bundled_wiki_and_nothing_else() -> None:
+    held, texts = shipped.held(embed.MiniLM()), wanted()
+    missing, gone = [text for key, text in texts.items() if key not in held], held.keys() - texts.keys()
+    assert not missing and not gone, (
+        f"{len(missing)} passages or phrases have no shipped vector (such as {missing[:1]}), {len(gone)} vectors belong to none: "
+        "run python -m tests.shipped"
+    )
+
+
+@model
+def test_the_first_question_embeds_nothing_but_itself(tmp_path: Path) -> None:
+    embedder = Counting()
+    index = Index(Wiki.open(), vectors=Vectors(tmp_path / "index", embedder))
+    found = index.search("threads of a warp read addresses that lie far apart", 5)
+    assert index.shortfall == "" and all("similar" in passage.why for passage in found)
+    assert "skills/gpu-poor-coalescing.md" in [passage.path for passage in found]
+    assert embedder.asked == ["threads of a warp read addresses that lie far apart"]
+
+
+@model
+def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path) -> None:
+    wiki = written(tmp_path / "wiki", {"spills": ("Spills", "Registers spill to local memory.")})
+    entries = tuple(of_wiki(wiki, Architectures(wiki)))
+    for asked in (["Spills\n# Spills\n\nRegisters spill to local memory."], []):
+        embedder = Counting()
+        (near,) = Vectors(tmp_path / "index", embedder).nearest(entries, "registers", 1)
+        assert embedder.asked == ["registers", *asked]
+        assert near.similarity == pytest.approx(float(np.dot(*embedder.embed(["registers", entries[0].text]))), abs=1e-4)
+
+
+@model
+def test_shipped_vectors_are_the_models() -> None:
+    embedder, texts = embed.MiniLM(), list(wanted().values())[::150]
+    held = shipped.read(embedder, [embedder.key(text) for text in texts])
+    cosines = (np.stack(list(held.values())) * embedder.embed(texts)).sum(axis=1)
+    assert cosines.min() > 0.98
+
+
+def test_four_bits_keep_the_direction(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(50, 384)).astype(np.float32)
+    vectors[7] = 0
+    embedder, file = embed.MiniLM(), tmp_path / "some.vectors"
+    keys = [embedder.key(str(number)) for number in range(50)]
+    shipped.write(embedder, dict(zip(keys, shipped.packed(vectors), strict=True)), file)
+    found = shipped.read(embedder, [*keys, embedder.key("another")], file)
+    assert list(found) == keys and not found[keys[7]].any()
+    lengths = np.linalg.norm(vectors, axis=1)
+    for number in set(range(50)) - {7}:
+        assert np.linalg.norm(found[keys[number]]) == pytest.approx(1, abs=1e-5)
+        assert found[keys[number]] @ vectors[number] / lengths[number] > 0.98
+
+
+def test_what_another_embedder_made_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, embedder = tmp_path / "some.vectors", embed.MiniLM()
+    shipped.write(embedder, {embedder.key("text"): bytes(192)}, file)
+    assert shipped.held(embedder, file) and not shipped.held(embed.Hashed(), file) and not shipped.held(embedder, tmp_path / "none")
+    monkeypatch.setattr(embed.MiniLM, "id", "minilm-other")
+    assert not shipped.held(embedder, file)
