@@ -183,8 +183,7 @@ class Reader(Values):
         function = node.child_by_field_name("function")
         name = unit.callee(node)
         called = unit.text(function).split("<")[0] if function is not None else ""
-        # A function of the file's own may have any name.
-        pure = name in PURE and (name not in unit.functions or name.startswith("kw_"))
+        pure = name in PURE and unit.library(node)
         if self.is_cast(node) or pure or called in ("std::max", "std::min", "std::numeric_limits"):
             for argument in arguments:
                 self._visit(argument, ranges, env, depth)

@@ -81,8 +81,9 @@ def _called(unit: Unit, node: Node) -> str:
     if name in ("static_cast", "float", "double"):
         function = node.child_by_field_name("function")
         return _plain(unit, unit.text(function).partition("<")[2].rstrip(">") or name) if function is not None else ""
-    if name in unit.functions:
-        kind = unit.functions[name].child_by_field_name("type")
+    own = unit.functions.get(unit.callee(node) or "")
+    if own is not None and (not name or name.startswith("kw_")):
+        kind = own.child_by_field_name("type")
         return _plain(unit, unit.text(kind)) if kind is not None else ""
     kinds = [floating(unit, a) for a in arguments] if re.sub(r"^kw_|(?<=pow)\d+$", "", name) in SAME_TYPE else []
     found = kinds[0] if kinds else ""

@@ -36,8 +36,8 @@ class Extremum:
 
 
 def call_name(unit: Unit, call: Node) -> str:
-    """Called name with template arguments and `std::` dropped."""
-    function = call.child_by_field_name("function")
+    """Called name with template arguments and `std::` dropped; "" for a function of the file's own."""
+    function = call.child_by_field_name("function") if unit.library(call) else None
     return (
         unit.text(function).split("<")[0].removeprefix("::").removeprefix("std::").removeprefix("__builtin_")
         if function is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 PLAIN = frozenset({"identifier", "number_literal", "field_expression"})
 """Arguments that need no parentheses where they are put in."""
+MAX_DIGITS = 10
+"""A number of fewer is an int."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,30 @@ def taken_apart(unit: Unit) -> list[Edit]:
 
 
 def _views(unit: Unit) -> Iterator[View]:
+    named = [unit.text(n) for n in walk(unit.root) if n.type == "type_identifier" and _names_a_type(n)]
     for node in walk(unit.root):
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if node.type != "struct_specifier" or name is None or body is None or name.type != "type_identifier":
             continue
         outside = node.parent is not None and node.parent.type in ("translation_unit", "declaration_list")
         read = _members(unit, body)
-        if outside and read is not None and not any(n.type == "base_class_clause" for n in node.named_children):
+        if (
+            outside
+            and read is not None
+            and named.count(unit.text(name)) == 1
+            and not any(n.type == "base_class_clause" for n in node.named_children)
+        ):
             yield View(unit.text(name), node, *read)
+
+
+def _names_a_type(name: Node) -> bool:
+    """Stands where a type gets its name, not where it is used."""
+    parent = name.parent
+    if parent is None or parent.type.endswith("_parameter_declaration"):
+        return parent is not None
+    if parent.type == "type_definition":
+        return name in parent.children_by_field_name("declarator")
+    return parent.type.endswith(("_specifier", "alias_declaration")) and parent.child_by_field_name("name") == name
 
 
 def _members(unit: Unit, body: Node) -> tuple[tuple[Field, ...], dict[str, Node]] | None:
@@ -78,9 +97,12 @@ def _members(unit: Unit, body: Node) -> tuple[tuple[Field, ...], dict[str, Node]
         while declarator is not None and declarator.type == "reference_declarator":
             declarator = declarator.named_children[0]
         name = declarator.child_by_field_name("declarator") if declarator is not None else None
-        if name is None or name.type not in ("operator_name", "field_identifier") or unit.text(name) in methods:
+        said = unit.text(name).replace(" ", "") if name is not None else ""
+        if name is None or name.type not in ("operator_name", "field_identifier") or said in methods:
             return None
-        methods[unit.text(name).replace(" ", "")] = node
+        if re.search(r"\bvirtual\b|\bdecltype\b|->", unit.text(node).split("{")[0]):
+            return None
+        methods[said] = node
     return (tuple(fields), methods) if fields else None
 
 
@@ -92,7 +114,7 @@ def _fields(unit: Unit, node: Node) -> list[Field]:
     if not declarators or kind is None or kind.type not in ("primitive_type", "sized_type_specifier", "type_identifier") or others:
         return []
     text = unit.code[node.start_byte : declarators[0].start_byte].decode().strip()
-    if text.startswith(("static", "mutable")):
+    if re.search(r"\b(?:static|mutable|volatile)\b", text):
         return []
     found = []
     for declarator in declarators:
@@ -119,8 +141,8 @@ def _uses(unit: Unit, view: View) -> Iterator[Node]:
 
 def _inlined(unit: Unit, view: View, use: Node) -> Edit | None:
     """`m(i, j)`, `m[i]` or `m.at(i, j)` written out."""
-    call, method = use.parent, ""
-    if call is None:
+    call, method, declaration = use.parent, "", unit.declaration(use)
+    if call is None or declaration is None or declaration.form in ("pointer", "array"):
         return None
     if call.type == "call_expression" and call.child_by_field_name("function") == use:
         method, arguments = "operator()", unit.arguments(call)
@@ -154,14 +176,14 @@ def _returned(unit: Unit, view: View, function: Node, holder: str, arguments: li
     if kind is None or listed is None or parameters is None or len(parameters) != len(arguments):
         return None
     result = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "return_statement" and inner[0].named_children else None
-    if result is None or any(n.type in EFFECTS or n.type in ("call_expression", "this") for n in walk(result)):
+    if result is None or any(n.type in EFFECTS or n.type in ("call_expression", "this", "initializer_list") for n in walk(result)):
         return None
     texts = {field.name: f"{holder}.{field.name}" for field in view.fields}
     for (told, name, written), argument in zip(parameters, arguments, strict=True):
         plain = "float" if told in ("float", "double") else "int" if told in ("int", "long", "size_t", "std::size_t") else ""
         if written or not plain or (plain == "int") != (floating(unit, argument) not in ("float", "double")):
             return None
-        same = plain == "int" or floating(unit, argument) == told
+        same = (_integer(unit, argument) if plain == "int" else floating(unit, argument)) == told
         text = unit.text(argument) if same else f"({told})({unit.text(argument)})"
         texts[name] = text if argument.type in PLAIN and same else f"({text})"
     if {unit.text(n) for n in walk(result) if n.type == "identifier"} - set(texts):
@@ -170,7 +192,24 @@ def _returned(unit: Unit, view: View, function: Node, holder: str, arguments: li
     array = result.child_by_field_name("argument") if result.type == "subscript_expression" else None
     elements = {field.name: field.kind.removeprefix("const ") for field in view.fields}
     same = array is not None and elements.get(unit.text(array)) == unit.text(kind)
-    return text if same or reference or unit.text(kind) == "auto" else f"(({unit.text(kind)})({text}))"
+    if reference or unit.text(kind) == "auto":
+        return text if array is not None else f"({text})"
+    return text if same else f"(({unit.text(kind)})({text}))"
+
+
+def _integer(unit: Unit, node: Node) -> str:
+    """The type of an integer expression, where it is surely `int` or that of a variable."""
+    node = strip(node)
+    if node.type == "number_literal":
+        return "int" if unit.text(node).isdigit() and len(unit.text(node)) < MAX_DIGITS else ""
+    if node.type == "binary_expression":
+        operator, left, right = unit.binary(node)
+        kinds = {_integer(unit, left), _integer(unit, right)}
+        if operator not in ("+", "-", "*", "/", "%"):
+            return ""
+        return kinds.pop() if len(kinds) == 1 else "long" if kinds == {"int", "long"} else ""
+    declaration = unit.declaration(node) if node.type == "identifier" else None
+    return declaration.type if declaration is not None and declaration.form == "value" else ""
 
 
 # ---------------------------------------------------------------- members
@@ -183,11 +222,19 @@ def _flattened(unit: Unit, view: View) -> list[Edit]:
         return []
     settled = {**parts[0], **parts[1]}
     edits = [Edit(node.start_byte, node.end_byte, text) for node, text in settled.items()]
+    given = _arguments(unit, view)
+    if given is None:
+        return []
+    edits += given
     uses = list(_uses(unit, view))
     taken = {unit.text(n) for n in walk(unit.root) if n.type == "identifier"}
-    if {f"{unit.text(u)}_{f.name}" for u in uses for f in view.fields} & taken:
+    pairs = {(unit.text(u), f.name) for u in uses for f in view.fields}
+    names = {f"{holder}_{name}" for holder, name in pairs}
+    if names & taken or len(names) < len(pairs):
         return []
     for use in uses:
+        if any(edit.start <= use.start_byte and use.end_byte <= edit.end for edit in edits):
+            continue
         edit = _member(unit, view, use)
         if edit is None:
             return []
@@ -195,13 +242,8 @@ def _flattened(unit: Unit, view: View) -> list[Edit]:
     for node in walk(unit.root):
         if node.type != "type_identifier" or unit.text(node) != view.name or contains(view.node, node):
             continue
-        if any(contains(one, node) for one in settled):
-            continue
-        literal = node.parent
-        values = _values(unit, view, literal) if literal is not None and literal.type == "compound_literal_expression" else None
-        if literal is None or values is None or not _argument(unit, literal, view):
+        if not any(edit.start <= node.start_byte and node.end_byte <= edit.end for edit in edits):
             return []
-        edits.append(Edit(literal.start_byte, literal.end_byte, ", ".join(values)))
     return edits
 
 
@@ -267,7 +309,41 @@ def _values(unit: Unit, view: View, node: Node) -> list[str] | None:
         node = inner
     given = [n for n in node.named_children if n.type != "comment"] if node.type == "initializer_list" else []
     odd = any(n.type in EFFECTS or n.type in ("initializer_list", "initializer_pair") for g in given for n in walk(g))
-    return [unit.text(g) for g in given] if len(given) == len(view.fields) and not odd else None
+    texts = [_spoken(unit, view, g) for g in given]
+    known = [text for text in texts if text is not None]
+    return known if len(known) == len(given) == len(view.fields) and not odd else None
+
+
+def _spoken(unit: Unit, view: View, node: Node) -> str | None:
+    """The text of a value in which members of other objects may be named."""
+    text = unit.code[node.start_byte : node.end_byte]
+    for use in reversed([use for use in _uses(unit, view) if contains(node, use)]):
+        edit = _member(unit, view, use)
+        if edit is None:
+            return None
+        text = text[: edit.start - node.start_byte] + edit.text.encode() + text[edit.end - node.start_byte :]
+    return text.decode()
+
+
+def _arguments(unit: Unit, view: View) -> list[Edit] | None:
+    """Objects made where a function is called, as the values of their members; None where an argument is of another kind."""
+    found = []
+    for call in [n for n in walk(unit.root) if n.type == "call_expression"]:
+        function = unit.functions.get(unit.callee(call) or "")
+        if function is None or not any(p.type == view.name for p in unit.parameters(function)):
+            continue
+        parameters, arguments = unit.parameters(function), unit.arguments(call)
+        if len(parameters) != len(arguments):
+            return None
+        for parameter, argument in zip(parameters, arguments, strict=True):
+            declaration = unit.declaration(argument) if argument.type == "identifier" else None
+            if parameter.type != view.name or (declaration is not None and declaration.type == view.name):
+                continue
+            values = _values(unit, view, argument)
+            if values is None:
+                return None
+            found.append(Edit(argument.start_byte, argument.end_byte, ", ".join(values)))
+    return found
 
 
 def _argument(unit: Unit, node: Node, view: View) -> bool:
@@ -291,7 +367,7 @@ def _member(unit: Unit, view: View, use: Node) -> Edit | None:
             or around.type == "update_expression"
             or (around.type == "pointer_expression" and unit.text(around).startswith("&"))
         )
-        if field is None or written or unit.text(field) not in {f.name for f in view.fields}:
+        if field is None or written or "->" in unit.text(parent) or unit.text(field) not in {f.name for f in view.fields}:
             return None
         return Edit(parent.start_byte, parent.end_byte, f"{unit.text(use)}_{unit.text(field)}")
     if _argument(unit, use, view):

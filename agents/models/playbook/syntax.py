@@ -86,6 +86,7 @@ class Unit:
         self._assigned: dict[int, tuple[str, ...]] = {}
         self._loops: dict[int, Loop | None] = {}
         self._declared: dict[int, dict[str, list[Declaration]]] = {}
+        self._unknown: dict[int, frozenset[str]] = {}
 
     @property
     def broken(self) -> bool:
@@ -118,9 +119,21 @@ class Unit:
         return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1}
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """Names that the file gives to something that may be called: functions of any kind, and variables, which may hold a lambda."""
+        return frozenset(self.text(n) for n in walk(self.root) if n.type == "identifier" and n.parent is not None and _is_declared(n))
+
+    def library(self, call: Node) -> bool:
+        """Whether a called name is the library's, or of a recipe: the file may have functions of the same name."""
+        function = call.child_by_field_name("function")
+        name = self.text(function) if function is not None else ""
+        return function is None or function.type != "identifier" or name.startswith("kw_") or name not in self.own
+
+    @cached_property
     def aliases(self) -> dict[str, str]:
-        """Other names of types: `typedef float real;`, `using real = float;`, `#define REAL float`."""
+        """Other names of types: `typedef float real;`, `using real = float;`, `#define REAL float`; none that means two things."""
         found: dict[str, str] = {}
+        twice: set[str] = set()
         for node in walk(self.root):
             if node.type == "type_definition":
                 pair = node.child_by_field_name("declarator"), node.child_by_field_name("type")
@@ -131,8 +144,9 @@ class Unit:
             else:
                 continue
             if pair[0] is not None and pair[1] is not None and pair[0].type in ("type_identifier", "identifier"):
-                found[self.text(pair[0])] = self.text(pair[1]).strip()
-        return found
+                name, text = self.text(pair[0]), self.text(pair[1]).strip()
+                twice |= {name} if found.setdefault(name, text) != text else set()
+        return {name: text for name, text in found.items() if name not in twice}
 
     def function_name(self, node: Node) -> str | None:
         declarator = node.child_by_field_name("declarator")
@@ -262,11 +276,12 @@ class Unit:
                 for candidate in self.declared_in(scope):
                     names.setdefault(candidate.name, []).append(candidate)
                 self._declared[scope.id] = names
+                self._unknown[scope.id] = frozenset(self.text(n) for n in _hidden(scope))
             for candidate in self._declared[scope.id].get(wanted, ()):
                 own = candidate.initial is not None and contains(candidate.initial, name)
                 if candidate.node.start_byte <= name.start_byte and not own:
                     found = candidate
-            if found is not None:
+            if found is not None or wanted in self._unknown[scope.id]:
                 return found
             scope = scope.parent
         return None
@@ -319,6 +334,31 @@ class Unit:
         while node.type != "function_definition" and node.parent is not None:
             node = node.parent
         return node
+
+
+def _is_declared(name: Node) -> bool:
+    """Stands where a declaration gives a name, not in the value behind it."""
+    parent = name.parent
+    if parent is None or parent.type == "for_range_loop" or parent.type == "lambda_capture_initializer":
+        return parent is not None and name in (parent.child_by_field_name("declarator"), parent.child_by_field_name("left"))
+    declares = parent.type.endswith("_declarator") or parent.type in ("declaration", "parameter_declaration")
+    return declares and parent.child_by_field_name("value") != name
+
+
+def _hidden(scope: Node) -> Iterator[Node]:
+    """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range, parts of a pair."""
+    inside: list[Node] = []
+    if scope.type == "for_range_loop":
+        inside = scope.children_by_field_name("declarator")
+    elif scope.type == "lambda_expression":
+        inside = [n for n in scope.named_children if n.type != "compound_statement"]
+    elif scope.type == "catch_clause":
+        inside = scope.children_by_field_name("parameters")
+    elif scope.type in ("if_statement", "while_statement", "switch_statement"):
+        inside = [n for n in walk(scope.child_by_field_name("condition")) if n.type == "declaration"]
+    elif scope.type == "compound_statement":
+        inside = [d for n in scope.named_children if n.type == "declaration" for d in walk(n) if d.type == "structured_binding_declarator"]
+    return (n for one in inside for n in walk(one) if n.type == "identifier" and _is_declared(n))
 
 
 def _named_within(declarator: Node) -> Node | None:

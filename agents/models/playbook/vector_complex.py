@@ -27,6 +27,9 @@ def complex_product(kind: str) -> str:
 
 def products(unit: Unit, function: Node) -> Iterator[tuple[str, list[Edit]]]:
     """Each `a * b` of two complex values, with the kind of their parts and the edits that make it a call."""
+    if re.search(r"operator\s*\*|\b(?:struct|class|union)\s+complex\b", unit.source):
+        # The file has a product of its own.
+        return
     for node in walk(function.child_by_field_name("body")):
         if node.type != "binary_expression":
             continue
@@ -71,8 +74,6 @@ def complex_kind(unit: Unit, node: Node) -> str:
         return complex_kind(unit, argument) if argument is not None and unit.text(node)[0] in "+-" else ""
     if node.type == "call_expression":
         name, arguments = call_name(unit, node), unit.arguments(node)
-        if name in unit.functions and name != "kw_cmul":
-            return ""
         return complex_kind(unit, arguments[0]) if name in {*SAME, "kw_cmul"} and arguments else _told(unit, name)
     return ""
 

@@ -113,7 +113,7 @@ class VectorExp(Recipe):
         name = call_name(unit, call)
         arguments = unit.arguments(call)
         base = name if name in NAMES else name.removesuffix("f")
-        if base not in NAMES or len(arguments) != (2 if base == "pow" else 1) or name in unit.functions:
+        if base not in NAMES or len(arguments) != (2 if base == "pow" else 1):
             return None
         if all(strip(a).type == "number_literal" for a in arguments):
             return None

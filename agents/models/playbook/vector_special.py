@@ -281,7 +281,7 @@ def pow_float() -> str:
   below >>= 31;
   unsigned bits;
   __builtin_memcpy(&bits, &r, 4);
-  bits ^= (below & (unsigned)whole) << 31;
+  bits ^= (below & (unsigned)whole & (unsigned)((float)whole == c)) << 31;
   float z;
   __builtin_memcpy(&z, &bits, 4);
   const float whole_only = kw_pick(0.0f, __builtin_nanf(""), (float)whole == c);

@@ -865,4 +865,633 @@ extern "C" void solve(const float* x, const float* w, float* y, int n) {
             1001,
         ),
     ),
+    # two structs of one name in two namespaces
+    "TWO_NAMESPACES": Foreign(
+        HEAD
+        + """
+namespace a { struct View { const float* d; int n; float at(int i) const { return d[i]; } }; }
+namespace b { struct View { const float* d; int n; float at(int i) const { return 2.0f * d[i]; } };
+static float two(const View& v, int i) { return v.at(i); } }
+namespace a { static float one(const View& v, int i) { return v.at(i); } }
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = a::one(a::View{x, n}, i) + b::two(b::View{x, n}, i);
+   }
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a struct of the function's own hides another
+    "LOCAL_STRUCT_SHADOWS": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float at(int i) const { return d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  struct View { const float* d; int n; float at(int i) const { return 3.0f * d[i]; } };
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = v.at(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # one operator for what is const and one for what is not
+    "OVERLOADS_SPACED": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float operator ()(int i) { return d[i]; } float operator ()(int i) const { return -d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = v(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method with int given what is unsigned
+    "UNSIGNED_ARG": Foreign(
+        HEAD
+        + """
+#include <cstddef>
+struct View { const float* d; int n; float at(int i) const { return i < 0 ? 0.0f : d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (unsigned i = 0; i < (unsigned)n; ++i) y[i] = v.at(i - 1u) + v.at(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method with size_t given a negative int
+    "SIZE_T_ARG": Foreign(
+        HEAD
+        + """
+#include <cstddef>
+struct View { const float* d; int n; float at(size_t i) const { return d[i % n]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = v.at(i - 5);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method that computes in long what it is given in int
+    "LONG_ARG_WIDE": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int ld; float at(long i, long j) const { return d[i * ld / 65536 + j]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, 65536};
+  for (int i = 0; i < n / 2; ++i) y[i] = v.at(i * 2, 1);
+  for (int i = n / 2; i < n; ++i) y[i] = 0.0f;
+}
+""",
+        (
+            "in:80011",
+            "out:80011",
+            80011,
+        ),
+    ),
+    # a method with int given more than an int holds
+    "LONG_TRUNCATES": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float at(int i) const { return d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (long i = 0; i < n; ++i) y[i] = v.at(i + (1L << 32));
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method with int given a member that is float
+    "FIELD_ARG_FLOAT": Foreign(
+        HEAD
+        + """
+struct P { float x; int k; };
+struct View { const float* d; int n; float scaled(int i) const { return d[0] * i; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) { P p; p.x = x[i]; p.k = i; y[i] = v.scaled(p.x) + v.scaled(p.k); }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method with auto that returns a sum
+    "AUTO_SUM": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; auto pair(int i) const { return d[i] + d[n - 1 - i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = 2.0f * v.pair(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method that says behind an arrow what it returns
+    "TRAILING_INT": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; auto whole(int i) const -> int { return d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = v.whole(i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method with decltype(auto)
+    "DECLTYPE_AUTO": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; decltype(auto) at(int i) const { return d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  for (int i = 0; i < n; ++i) y[i] = v.at(i) * 2.0f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method that returns one of two elements, not in parentheses
+    "REFERENCE_OF_CHOICE": Foreign(
+        HEAD
+        + """
+struct View { const float* d; const float* e; int n; const float& at(int i) const { return i & 1 ? d[i] : e[n - 1 - i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, x, n};
+  for (int i = 0; i < n; ++i) y[i] = 2.0f * v.at(i) + 1.0f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a method that another struct overrides
+    "VIRTUAL_METHOD": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; virtual float at(int i) const { return d[i]; } };
+struct Twice : View { Twice(const float* x, int k) { d = x; n = k; } float at(int i) const override { return 2.0f * d[i]; } };
+static void run(const View& v, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = v.at(i); }
+extern "C" void solve(const float* x, float* y, int n) { run(Twice(x, n), y, n); }
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a view made of bare braces where a function is called
+    "BARE_BRACES": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int ld; float operator()(int i, int j) const { return d[i * ld + j]; } };
+static void run(const View& v, float* y, int rows, int cols) {
+  for (int i = 0; i < rows; ++i) for (int j = 0; j < cols; ++j) y[i * cols + j] = v(i, j) * 2.0f;
+}
+extern "C" void solve(const float* x, float* y, int rows, int cols) { run({x, cols}, y, rows, cols); }
+""",
+        (
+            "in:311x157",
+            "out:311x157",
+            311,
+            157,
+        ),
+    ),
+    # a view of a part of a view
+    "VIEW_OF_VIEW": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int ld; int n; float operator()(int i, int j) const { return d[i * ld + j]; } };
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  const View all{x, cols, rows};
+  for (int i = 0; i < rows; ++i) {
+    const View row{all.d + i * all.ld, all.ld, 1};
+    for (int j = 0; j < cols; ++j) y[i * cols + j] = row(0, j) + all(i, 0);
+  }
+}
+""",
+        (
+            "in:311x157",
+            "out:311x157",
+            311,
+            157,
+        ),
+    ),
+    # a view of a part of a view, made where a function is called
+    "VIEW_OF_VIEW_ARG": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int ld; float operator()(int i, int j) const { return d[i * ld + j]; } };
+static float line(const View& v, int cols) { float s = 0.0f; for (int j = 0; j < cols; ++j) s += v(0, j); return s; }
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  const View all{x, cols};
+  for (int i = 0; i < rows; ++i) y[i] = line(View{all.d + i * all.ld, all.ld}, cols);
+}
+""",
+        (
+            "in:311x157",
+            "out:311",
+            311,
+            157,
+        ),
+    ),
+    # a view, an element of it and bare braces in one call
+    "VIEW_OF_ELEMENTS": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int ld; float at(int i) const { return d[i * ld]; } };
+static float line(View v, float s, int n) { for (int j = 0; j < n; ++j) s += v.at(j); return s; }
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  const View all{x, cols};
+  for (int i = 0; i < rows; ++i) y[i] = line(all, all.at(i), rows) + line({x, 1}, all.d[i], cols);
+}
+""",
+        (
+            "in:311x157",
+            "out:311",
+            311,
+            157,
+        ),
+    ),
+    # a pointer to a view
+    "POINTER_TO_VIEW": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float at(int i) const { return d[i]; } };
+static float get(const View* p, int i) { return p->at(i); }
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, n};
+  const View* p = &v;
+  for (int i = 0; i < n; ++i) y[i] = p->at(i) + get(&v, i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # an array of views with an operator []
+    "ARRAY_OF_VIEWS": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float operator[](int i) const { return d[i]; } float operator()(int i) const { return -d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v[2] = {{x, n}, {x + 1, n}};
+  for (int i = 0; i + 1 < n; ++i) y[i] = v[0][i] + v[1][i] * 2.0f + v[i & 1](i);
+  y[n - 1] = v[0][n - 1];
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a lambda's parameter named like a view outside
+    "LAMBDA_PARAM_SHADOWS": Foreign(
+        HEAD
+        + """
+struct One { const float* d; int n; float operator()(int i) const { return d[i]; } };
+struct Two { const float* d; int n; float operator()(int i) const { return 2.0f * d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const One v{x, n};
+  const Two w{x, n};
+  auto get = [](const Two& v, int i) { float s = v(i); s += 1.0f; return s; };
+  for (int i = 0; i < n; ++i) y[i] = v(i) + get(w, i);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # the variable of a loop over a range named like a view outside
+    "RANGE_FOR_SHADOWS": Foreign(
+        HEAD
+        + """
+struct One { const float* d; int n; float operator()(int i) const { return d[i]; } };
+struct Two { const float* d; int n; float operator()(int i) const { return 2.0f * d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const One v{x, n};
+  const Two list[2] = {{x, n}, {x, n}};
+  for (int i = 0; i < n; ++i) { float s = v(i); for (const auto& v : list) s += v(i); y[i] = s; }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # two views whose members would get one name
+    "NAMES_MEET": Foreign(
+        HEAD
+        + """
+struct A { const float* ld; int in_ld; float at(int i) const { return ld[i]; } };
+struct B { const float* x; int ld; float at(int i) const { return x[i % ld]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const A w{x, 2};
+  const B w_in{x, 7};
+  for (int i = 0; i < n; ++i) y[i] = w.at(i) * w.in_ld + w_in.at(i) + w_in.ld;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a lambda with a library's name that keeps a sum
+    "LAMBDA_NAMED_PURE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  float acc = 0.0f;
+  auto norm = [&](float v) { acc = acc * 0.5f + v; return acc; };
+  for (int i = 0; i < n; ++i) y[i] = norm(x[i]);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a lambda named exp
+    "LAMBDA_NAMED_EXP": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  auto exp = [&](float v) { float s = v; s += 1.0f; return s * v; };
+  for (int i = 0; i < n; ++i) y[i] = exp(x[i]);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # overloads with a library's name, one of which writes
+    "OVERLOADS_NAMED_NORM": Foreign(
+        HEAD
+        + """
+static float norm(float* p, float x) { p[0] = p[0] * 0.5f + x; return p[0]; }
+static float norm(float x) { return x * x; }
+extern "C" void solve(const float* x, float* y, float* last, int n) {
+  last[0] = 0.0f;
+  for (int i = 0; i < n; ++i) y[i] = norm(last, x[i]) + norm(x[i]);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            "out:1",
+            20011,
+        ),
+    ),
+    # an object with a library's name that writes when called
+    "FUNCTOR_NAMED_REAL": Foreign(
+        HEAD
+        + """
+struct Acc { float* s; float operator()(float x) const { s[0] = s[0] * 0.5f + x; return s[0]; } };
+extern "C" void solve(const float* x, float* y, float* last, int n) {
+  last[0] = 0.0f;
+  const Acc real{last};
+  for (int i = 0; i < n; ++i) y[i] = real(x[i]);
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            "out:1",
+            20011,
+        ),
+    ),
+    # a pointer to a function with a library's name
+    "POINTER_NAMED_ROUND": Foreign(
+        HEAD
+        + """
+static float carry(float* p, float x) { p[0] = p[0] * 0.5f + x; return p[0]; }
+static void run(float (*round)(float*, float), const float* x, float* y, float* last, int n) {
+   for (int i = 0; i < n; ++i) y[i] = round(last, x[i]); }
+extern "C" void solve(const float* x, float* y, float* last, int n) { last[0] = 0.0f; run(carry, x, y, last, n); }
+""",
+        (
+            "in:20011",
+            "out:20011",
+            "out:1",
+            20011,
+        ),
+    ),
+    # a complex of the file's own
+    "OWN_COMPLEX": Foreign(
+        HEAD
+        + """
+template <class T> struct complex { T re, im; };
+template <class T> static complex<T> operator*(complex<T> a, complex<T> b) { return {a.re * b.re, a.im + b.im}; }
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) { complex<float> a{x[i], 1.0f}; complex<float> b{2.0f, x[i]}; complex<float> c = a * b; y[i] = c.re + c.im; }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # one name for a float and a complex type
+    "ALIAS_TWICE": Foreign(
+        HEAD
+        + """
+#include <complex>
+
+static float real_part(float x) { using T = float; const T a = x, b = 2.0f; return a * b; }
+static float complex_part(float x) { using T = std::complex<float>;
+   const T a(x, 1.0f), b(2.0f, x); const T c = a * b; return c.real() + c.imag();
+   }
+extern "C" void solve(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = real_part(x[i]) + complex_part(x[i]); }
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # members and results of other types than what is given
+    "CONVERTING_MEMBERS": Foreign(
+        HEAD
+        + """
+struct View { const float* d; double scale; int n; double at(int i) const {
+   return d[i] * scale; } float low(int i) const { return d[i] * scale;
+   } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, 0.1f, n};
+  for (int i = 0; i < n; ++i) y[i] = (float)(v.at(i) * 3.0 - v.low(i) * 3.0) * 1e6f + (float)(v.scale - 0.1) * 1e9f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a view that lambdas hold by value and by name
+    "CAPTURED_VIEW": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float at(int i) const { return d[i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  View v{x, n};
+  auto by_value = [v](int i) { float s = v.at(i); s += 1.0f; return s; };
+  auto by_name = [&](int i) { float s = v.at(i); s *= 2.0f; return s; };
+  auto all = [=](int i) { float s = v.d[i]; s *= 3.0f; return s; };
+  v.d = x + 1;
+  for (int i = 0; i + 1 < n; ++i) y[i] = by_value(i) + by_name(i) + all(i);
+  y[n - 1] = 0.0f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # parameters without names before a view
+    "VIEW_UNNAMED": Foreign(
+        HEAD
+        + """
+struct View { const float* d; int n; float at(int i) const { return d[i]; } };
+static float get(int, const View& v, const View&, int i) { return v.at(i); }
+static float other(int, const View& v, int i) { return v.at(i); }
+extern "C" void solve(const float* x, float* y, int n) { const View v{
+  x, n}; const View w{x + 1, n}; for (int i = 0; i < n; ++i) y[i] = get(3, v, w, i) + other(1, v, i);
+   }
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # floats named like complex numbers outside
+    "COMPLEX_LAMBDA_SHADOW": Foreign(
+        HEAD
+        + """
+#include <complex>
+
+using C = std::complex<float>;
+extern "C" void solve(const float* x, float* y, int n) {
+  const C a = {1.0f, 2.0f}; const C b = {0.5f, 0.25f};
+  auto mul = [](float a, float b) { float s = a * b; s += 1.0f; return s; };
+  std::vector<float> list = {1.0f, 2.0f};
+  for (int i = 0; i < n; ++i) { float t = mul(x[i], 2.0f) + (a * b).real() * x[i];
+   for (float a : list) { const auto b = a * a; t += b * a; } y[i] = t;
+   }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a product of complex numbers of the file's own
+    "OWN_OPERATOR": Foreign(
+        HEAD
+        + """
+#include <complex>
+
+using C = std::complex<float>;
+static C operator*(const C& a, const C& b) { return C(a.real() * b.real(), a.imag() + b.imag()); }
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) { const C a = {x[i], 1.0f}; const C b = {2.0f, x[i]}; const C c = a * b; y[i] = c.real() + c.imag(); }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+        ),
+    ),
+    # a function named max that is none
+    "MACRO_NORM": Foreign(
+        HEAD
+        + """
+#define NORM(p, v) (*(p) = *(p) * 0.5f + (v))
+static float max(float a, float b) { return a * a > b * b ? a : b; }
+static float fmaxf2(float a, float b) { return max(a, b); }
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  for (int i = 0; i < rows; ++i) { float m = 0.0f, s = 0.0f; for (int j = 0; j < cols; ++j) {
+   m = max(m, x[i * cols + j]); s = fmaxf2(s, x[i * cols + j]);
+   NORM(&y[i], m + s); } y[i] = m + s; }
+}
+""",
+        (
+            "in:311x157",
+            "inout:311",
+            311,
+            157,
+        ),
+    ),
+    # a template named max that is none
+    "TEMPLATE_NAMED_MAX": Foreign(
+        HEAD
+        + """
+template <class T> static T max(T a, T b) { return a * a > b * b ? a : b; }
+extern "C" void solve(const float* x, float* y, int rows, int cols) {
+  double d = 0.0;
+  for (int i = 0; i < rows; ++i) { float m = 0.0f; for (int j = 0; j < cols; ++j) {
+   m = max(m, x[i * cols + j]); d = max(d, (double)m); } y[i] = m + (float)d;
+   }
+}
+""",
+        (
+            "in:311x157",
+            "out:311",
+            311,
+            157,
+        ),
+    ),
 }
