@@ -202,15 +202,29 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
         _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
-    if arguments.verb == "report":
-        from graph.run import write_report
-
-        _say(write_report(arguments.workspace))
-        return 0
-    from graph.report.summary import show
-
-    _say(show(arguments.workspace, as_json=arguments.json), alone=True)
+    _read(arguments)
     return 0
+
+
+def _read(arguments: argparse.Namespace) -> None:
+    """`show` and `report`; SettingsError for records that another version wrote."""
+    from pydantic import ValidationError
+
+    from tools.errors import SettingsError
+
+    try:
+        if arguments.verb == "report":
+            from graph.run import write_report
+
+            _say(write_report(arguments.workspace))
+        else:
+            from graph.report.summary import show
+
+            _say(show(arguments.workspace, as_json=arguments.json), alone=True)
+    except ValidationError as error:
+        strange = ".".join(str(part) for part in error.errors()[0]["loc"])
+        other = f"{strange} of a {error.title} there is not as this version writes it; use the version of Kernelwright that made the run"
+        raise SettingsError(f"{arguments.workspace}: {other}") from error
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

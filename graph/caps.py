@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from agents.models.ledger import Cap, Caps
+from agents.models.ledger import Cap, Caps, seconds
 
 Sender = Literal["coder", "gatekeeper", "profiler_analyst"]
 SENDERS: tuple[Sender, ...] = get_args(Sender)
@@ -54,8 +54,8 @@ class Limit:
     def sentence(self, spent: float) -> str:
         """That it is reached."""
         where = f" in iteration {self.iteration}" if self.iteration is not None else ""
-        kept = f", and {self.aside:.0f} s are set aside for the final benchmark" if self.aside else ""
-        return f"{self.key}: {spent:.0f} s of {self.cap:.0f} s are spent{where}{kept}"
+        kept = f", and {seconds(self.aside)} are set aside for the final benchmark" if self.aside else ""
+        return f"{self.key}: {seconds(spent)} of {seconds(self.cap)} are spent{where}{kept}"
 
 
 def of_job(caps: Caps, role: Sender, iteration: int, aside: float) -> tuple[Limit, ...]:

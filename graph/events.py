@@ -13,6 +13,9 @@ from graph.clock import TICK_S
 from tools.artifacts import Artifact, Interval
 from tools.records import unwritable
 
+UNSAID = ""
+"""Device of jobs whose log, the oldest, names none."""
+
 
 class Event(Artifact):
     """Something that happened, with flat details."""
@@ -117,7 +120,7 @@ def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
     for event in log:
         details = event.details
         if event.kind == "job" and "number" not in details:
-            # Of a workspace from before jobs were numbered: what ended is known.
+            # Of a workspace from before jobs were numbered: what ended is known, but for its device in the oldest.
             if details.get("state") == "finished":
                 spent[_sent(details)] += float(details.get("s", 0))
         elif event.kind == "start" and "wall_s" in details:
@@ -132,4 +135,4 @@ def jobs_s(log: Sequence[Event], wall_s: float) -> dict[Sent, float]:
 
 
 def _sent(job: Mapping[str, str]) -> Sent:
-    return Sent(job["device"], job.get("role", NOBODY), int(job.get("iteration", 0)))
+    return Sent(job.get("device", UNSAID), job.get("role", NOBODY), int(job.get("iteration", 0)))

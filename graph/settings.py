@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agents.models.ledger import Cap, Caps
+from agents.models.ledger import Cap, Caps, seconds
 from agents.models.prices import Price
 from graph.caps import SENDERS
 from tools.contract import Sources
@@ -93,8 +93,8 @@ class Budget(Caps):
         }
         found: dict[str, str] = {}
         for key, cap in caps.items():
-            found |= {f"{key}wall_s": f"{cap.wall_s:.0f} s"} if cap.wall_s else {}
-            found |= {f"{key}device_s": f"{cap.device_s:.0f} s"} if cap.device_s else {}
+            found |= {f"{key}wall_s": seconds(cap.wall_s)} if cap.wall_s else {}
+            found |= {f"{key}device_s": seconds(cap.device_s)} if cap.device_s else {}
             found |= {f"{key}usd": f"${cap.usd:,g}"} if cap.usd else {}
             found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
         return found

@@ -124,9 +124,7 @@ class Anthropic(Model):
         began, message = time.monotonic(), None
         broke: KernelwrightError = self._broken(request, "its stream ended early")
         try:
-            with self.opened.within(request.at_most(self.settings.timeout_s)).messages.stream(
-                max_tokens=limit, **self._call(request, before)
-            ) as stream:
+            with self.opened.within(request).messages.stream(max_tokens=limit, **self._call(request, before)) as stream:
                 # From here: attempts before this one had their own time.
                 until(stream.response, time.monotonic() + request.at_most(self.settings.timeout_s))
                 try:

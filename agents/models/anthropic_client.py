@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from agents.models import options as given
+from agents.models.base import Request
 from agents.models.keys import from_environment
 from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
@@ -21,6 +23,7 @@ KEY = "ANTHROPIC_API_KEY"
 NO_KEY = "none"
 """Sent where a server of the user's own was given and no key: the SDK refuses to send nothing."""
 FULL = (429, 503, 529)
+CONNECT_S = 10.0
 SHOWN = 300
 """Characters of a message from the server that are repeated to the user."""
 
@@ -85,9 +88,24 @@ class Opened:
     """What a call can raise: the SDK's own, then those of the platform's package about credentials."""
     key: str = ""
 
-    def within(self, timeout_s: float) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
-        """The client, each of whose attempts takes so long at most."""
-        return self.client if timeout_s >= self.options.timeout_s else self.client.with_options(timeout=timeout_s)
+    def within(self, asked: Request) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
+        """The client, all of whose attempts together end with the run's time, waits between them included."""
+        import httpx2
+
+        ends = asked.ends
+        if ends is None:
+            return self.client
+
+        def in_time(request: anthropic.APIRequest, go_on: anthropic.CallNext) -> anthropic.APIResponse[Any]:
+            if time.monotonic() >= ends:
+                raise ProviderError(f"models.{asked.role}: no answer before the run's time was up")
+            timeout_s = asked.at_most(self.options.timeout_s)
+            response = go_on(request.copy(timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))))
+            if _seconds(response.headers.get("retry-after")) >= ends - time.monotonic():
+                response.headers["x-should-retry"] = "false"
+            return response
+
+        return self.client.with_middleware(in_time)
 
     def failure(self, error: Exception, role: str) -> KernelwrightError:
         """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without room."""
@@ -186,7 +204,7 @@ def _reached(options: Options) -> dict[str, Any]:
 
     return {
         "base_url": options.base_url,
-        "timeout": httpx2.Timeout(options.timeout_s, connect=min(options.timeout_s, 10)),
+        "timeout": httpx2.Timeout(options.timeout_s, connect=min(options.timeout_s, CONNECT_S)),
         "max_retries": options.max_retries,
         "middleware": [patient],
     }

@@ -159,7 +159,7 @@ class Ledger:
         cap = self.caps.per_role.get(role, Cap()).wall_s
         if cap is None:
             return Left()
-        return Left(cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {cap:.0f} s of {cap:.0f} s are spent")
+        return Left(cap - self.spent(role).seconds, f"budget.per_role.{role}.wall_s: {seconds(cap)} of {seconds(cap)} are spent")
 
     @contextmanager
     def reserved(self, role: RoleName, model: Model, request: Request) -> Iterator[str]:
@@ -282,6 +282,11 @@ def unsaid(provider: str) -> str:
 def tokens(usage: Usage) -> int:
     """All that were read and written."""
     return usage.input + usage.cache_read + usage.cache_write + usage.cache_write_1h + usage.output
+
+
+def seconds(spent: float) -> str:
+    """Whole seconds, and what is below them, as far as it matters."""
+    return f"{spent:.0f} s" if spent >= 10 else f"{spent:.2g} s"
 
 
 def dollars(usd: float) -> str:

@@ -89,6 +89,15 @@ def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
     assert inner.begun == [30, 5]
 
 
+def test_a_cap_below_a_second_is_said_as_it_is(config: Path) -> None:
+    inner = free()
+    search = Capped(account(inner), "gatekeeper", "cpu", Caps(per_role={"gatekeeper": Cap(device_s=0.25)}))
+    with pytest.raises(BudgetError, match=r"device_s: 0\.25 s of 0\.25 s are spent; a job that may take 60 s was cut short"):
+        search.run(job(60, "x", "1"))
+    assert inner.begun == [0.25]
+    assert capped(load(config), ["per_iteration.wall_s=0.04"]).budget.named()["per_iteration.wall_s"] == "0.04 s"
+
+
 @pytest.mark.parametrize("together", [2, 8])
 def test_threads_of_several_roles_lose_nothing(together: int) -> None:
     """The coder's fit beside nothing of their own, the gatekeeper's wait for none: no cap is ever passed by what is held."""
@@ -156,6 +165,16 @@ def test_a_log_from_before_jobs_had_a_role_still_reads() -> None:
         Event(kind="job", seconds=2, details={**old, "state": "finished", "used": "4", "s": "4"}),
     ]
     assert events.jobs_s(log, 9) == {Sent("cpu"): 4} and events.began(log) == {}
+
+
+def test_a_log_from_before_jobs_had_a_device_still_reads() -> None:
+    """What they took was on some device, and counts against the cap of none."""
+    begun = Event(kind="job", seconds=1, details={"job": "a", "argv": "g++", "state": "started"})
+    ended = Event(kind="job", seconds=2, details={"job": "a", "argv": "g++", "state": "finished", "s": "4.0820"})
+    spent = events.jobs_s([begun, ended], 9)
+    assert spent == {Sent(events.UNSAID): 4.082}
+    metered = account(free(), spent)
+    assert metered.seconds("cpu") == 0 and Capped(metered, "coder", "cpu", Caps(device_s=3)).reached() is None
 
 
 def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from graph.report.summary import stored_state, versions
 from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import completeness
-from tools.artifacts import Device, Interval
+from tools.artifacts import Device, Interval, Record
 from tools.cases import hidden_workloads
 from tools.executors.local import Local
 from tools.records import Records
@@ -100,6 +101,35 @@ def test_show(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None
     assert lines[-1].startswith("spent: no language model was paid; wall time ") and lines[-1].endswith("; caps: wall_s 3600 s")
     assert [line.split()[0] for line in lines[1:-1]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
     assert succeeded(capsys, "show", str(finished.root), "--json").strip() == finished.stdout.splitlines()[-1]
+
+
+def test_the_oldest_logs_still_make_a_report(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the first versions: jobs had neither a number nor a device."""
+    log = copied / ".kernelwright" / "events.jsonl"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    for event in (one for one in events if one["kind"] == "job"):
+        event["details"] = {name: event["details"][name] for name in ("job", "argv", "state", "s") if name in event["details"]}
+    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    succeeded(capsys, "show", str(copied))
+    assert "are written from" in succeeded(capsys, "report", str(copied))
+
+
+@pytest.mark.parametrize("verb", ["show", "report"])
+def test_a_record_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = stored_state(workspaces.peek(copied))
+    path = copied / "records" / f"{state['report']}.json"
+    record = Record.model_validate_json(path.read_bytes())
+    older = record.model_copy(update={"payload": {name: value for name, value in record.payload.items() if name != "wall_s"}})
+    path.unlink()
+    kept = Records(copied).add(older)
+    connection = sqlite3.connect(copied / ".kernelwright" / "checkpoint.sqlite")
+    with contextlib.closing(connection), connection:
+        rows = connection.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall()
+        swapped = [(blob.replace(record.id.encode(), kept.id.encode()), row) for row, blob in rows]
+        connection.executemany("UPDATE checkpoints SET checkpoint = ? WHERE rowid = ?", swapped)
+    assert main([verb, str(copied)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {copied}: wall_s of a FinalBenchmark there is not as this version writes it") and said.count("\n") == 1
 
 
 def test_report_is_rendered_again_from_the_records(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:

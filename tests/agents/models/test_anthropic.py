@@ -220,8 +220,23 @@ def test_signs_of_life_without_end_are_given_up(server: Server) -> None:
 @pytest.mark.parametrize("step", [Step(pings=True), Step(text="x" * 4000, pause_s=0.5)], ids=["signs of life", "drips"])
 def test_the_end_of_the_run_cuts_its_time_outs(server: Server, step: Step) -> None:
     server.answer = lambda body: step
-    with pytest.raises(ProviderError, match=r"no whole answer|no answer within"):
+    with pytest.raises(ProviderError, match=r"no whole answer|no answer within|time was up"):
         opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
+
+
+def test_the_end_of_the_run_holds_for_all_attempts_together(server: Server) -> None:
+    """Each but the last is cut by its own time-out: another would begin when the time is up."""
+    server.answer = lambda body: Step(text="x" * 4000, pause_s=0.5)
+    with pytest.raises(ProviderError, match="before the run's time was up"):
+        opened(server, timeout_s=500, max_retries=20).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
+    assert len(server.headers) == 1
+
+
+def test_nobody_waits_beyond_the_end_of_the_run(server: Server) -> None:
+    server.answer = lambda body: Step(status=429, headers={"retry-after": "300"})
+    with pytest.raises(OverloadedError, match="no room"):
+        opened(server, timeout_s=500).ask(request().model_copy(update={"ends": time.monotonic() + 100}))
+    assert len(server.headers) == 1
 
 
 # ---------------------------------------------------------------- errors
