@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.models.ledger import exchanges, total
+from agents.models.ledger import exchanges, seconds, total
 from graph import events, run
 from graph.__main__ import main
 from graph.artifacts import MethodOutcome
@@ -181,7 +181,7 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
     (kept,) = [record for record in Records(root) if record.kind == "reserve"]
     (timed,) = [record for record in Records(root) if record.kind == "calibration"]
     assert kept.payload["seconds"] == benchmark_s(sample_s(timed), 1, load(config), "cpu")
-    assert f"and {kept.payload['seconds']:.0f} s are set aside for the final benchmark" in found["budget_reached"]
+    assert f"and {seconds(kept.payload['seconds'])} are set aside for the final benchmark" in found["budget_reached"]
     assert f"budget.device_s was passed by {found['device_s'] - 0.01:.1f} s" in (root / "report.md").read_text()
 
 
@@ -189,8 +189,8 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        ({"per_iteration": {"device_s": 0.001}}, "budget.per_iteration.device_s: 0 s of 0 s are spent in iteration 0"),
-        ({"per_role": {"gatekeeper": {"device_s": 0.05}}}, "budget.per_role.gatekeeper.device_s: 0 s of 0 s are spent"),
+        ({"per_iteration": {"device_s": 0.001}}, "budget.per_iteration.device_s: 0.001 s of 0.001 s are spent in iteration 0"),
+        ({"per_role": {"gatekeeper": {"device_s": 0.05}}}, "budget.per_role.gatekeeper.device_s: 0.05 s of 0.05 s are spent"),
     ],
     ids=["profile", "judge"],
 )
