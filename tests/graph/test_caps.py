@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.models.ledger import Cap, Caps
+from agents.models.ledger import Cap, Caps, Left
 from graph import events, reserve
 from graph.caps import SENDERS, Sender, Sent
 from graph.clock import TICK_S, wall_s
@@ -190,6 +190,14 @@ def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:
     assert left == (10.0, "budget.per_iteration.wall_s: 60 s of 60 s are spent in iteration 2")
     metered.enter(3)
     assert metered.exchange(Caps(per_iteration=Cap(wall_s=60))).seconds == 60
+
+
+def test_the_wall_time_of_an_iteration_does_not_bind_v0() -> None:
+    metered = account(free(), clock=lambda: 100.0)
+    capped = Caps(per_iteration=Cap(wall_s=60))
+    assert metered.exchange(capped) == Left() and Capped(metered, "profiler_analyst", "cpu", capped).reached() is None
+    metered.enter(1)
+    assert metered.exchange(capped).seconds == 60
 
 
 def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
