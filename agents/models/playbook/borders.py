@@ -11,10 +11,11 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import COMPARISONS, Edges, clamped_variables, conditions, resolved
 from agents.models.playbook.dependence import independence, is_innermost
 from agents.models.playbook.effects import Reader, read
-from agents.models.playbook.polynomial import Poly, loaded
+from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, walk
 from agents.models.playbook.tile import counter_type, uncollapsed
 from agents.models.playbook.values import Range
+from agents.models.playbook.windows import expression
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -145,21 +146,8 @@ def _stores_along(reader: Reader, symbol: str) -> bool:
 
 def _text(unit: Unit, nest: Loop, edge: Poly, count: int, up: bool) -> str:
     """C expression of an edge; "" where a name in it is not known in front of the nest, or is a counter: a diagonal is no border."""
-    counters = {one.symbol for one in unit.loops(unit.function_of(nest.node))}
-    terms = []
-    for monomial, factor in edge.terms:
-        names = []
-        for symbol in monomial:
-            name, _, start = symbol.partition("@")
-            # An element of a buffer has no name that could be written in front of the nest.
-            if symbol in counters or loaded(symbol) or (start and int(start) >= nest.node.start_byte):
-                return ""
-            names.append(f"({name.removeprefix('?')})" if name.startswith("?") else name)
-        sign = "-" if factor < 0 else "+"
-        terms.append(f"{sign} {' * '.join([*([str(abs(factor))] if abs(factor) != 1 or not names else []), *names])}")
-    terms.sort(key=lambda term: term[0] == "-")
-    whole = " ".join(terms).removeprefix("+ ") or "0"
-    if count == 1:
+    whole = expression(unit, nest.node, edge)
+    if count == 1 or not whole:
         return whole
     return f"({whole} + {count - 1}) / {count}" if up else f"({whole}) / {count}"
 

@@ -13,6 +13,7 @@ from agents.models.playbook.macros import expanded
 from agents.models.playbook.structs import taken_apart
 from agents.models.playbook.syntax import parsed
 from agents.models.playbook.walking import counted_up
+from agents.models.playbook.windows import counted_from_zero
 
 MAX_ROUNDS = 200
 
@@ -24,7 +25,14 @@ def normal(source: str) -> str:
     if unit.broken:
         return source
     for _ in range(MAX_ROUNDS):
-        edits = concrete_templates(unit) or written_out(unit) or inline_lambdas(unit) or taken_apart(unit) or counted_up(unit)
+        edits = (
+            concrete_templates(unit)
+            or written_out(unit)
+            or inline_lambdas(unit)
+            or taken_apart(unit)
+            or counted_up(unit)
+            or counted_from_zero(unit)
+        )
         if not edits:
             return unit.source
         changed = parsed(unit.apply(edits))

@@ -12,7 +12,7 @@ from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
 from agents.models.playbook.syntax import Edit, Loop, Unit, contains, parsed, pragma_before, strip, walk
 from agents.models.playbook.tile import nested, stores_along
-from agents.models.playbook.values import Values
+from agents.models.playbook.values import INTEGERS, Values
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -199,7 +199,11 @@ def _inside(unit: Unit, region: Node, at: Node, values: Mapping[str, Node], dept
 
 
 def _visible(unit: Unit, bound: Node, at: Node) -> bool:
+    casts = [n.child_by_field_name("function") for n in walk(bound) if n.type == "call_expression"]
+    casts = [f for f in casts if f is not None and unit.text(f).removeprefix("std::") in INTEGERS]
     for node in walk(bound):
+        if any(contains(f, node) for f in casts if f is not None) or (node.type == "call_expression" and node.named_children[0] in casts):
+            continue
         if node.type == "identifier":
             declaration = unit.declaration(node)
             if declaration is not None and declaration.node.end_byte > at.start_byte:

@@ -417,10 +417,9 @@ def strip(node: Node) -> Node:
 
 
 def statements(body: Node) -> list[Node]:
-    """The statements of a loop's or function's body, comments left out."""
-    if body.type == "compound_statement":
-        return [n for n in body.named_children if n.type != "comment"]
-    return [body]
+    """The statements of a loop's or function's body; comments and a `;` by itself are none."""
+    inner = body.named_children if body.type == "compound_statement" else [body]
+    return [n for n in inner if n.type != "comment" and (n.type != "expression_statement" or n.named_child_count)]
 
 
 def contains(outer: Node, inner: Node) -> bool:

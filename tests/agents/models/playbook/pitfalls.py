@@ -1494,4 +1494,94 @@ extern "C" void solve(const float* x, float* y, int rows, int cols) {
             157,
         ),
     ),
+    # a window that ends with its last element, and may be empty
+    "WINDOW_INCLUSIVE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h, int g) {
+  for (int t = h; t < n - h; ++t) {
+    float s = 0.0f;
+    for (int k = t - h; k <= t + g; ++k) s += x[k] * (float)(k - t);
+    y[t] = s;
+  }
+  for (int t = 0; t < h; ++t) y[t] = 0.0f;
+  for (int t = n - h; t < n; ++t) y[t] = 1.0f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            5,
+            -9,
+        ),
+    ),
+    # a window of what the loop itself has written
+    "WINDOW_IN_PLACE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h) {
+  for (int t = 0; t < h; ++t) y[t] = x[t];
+  for (int t = h; t < n; ++t) {
+    float s = 0.0f;
+    for (int k = t - h; k < t; ++k) s += y[k];
+    y[t] = 0.1f * s + x[t];
+  }
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            7,
+        ),
+    ),
+    # a window whose length changes while the loop runs
+    "WINDOW_GROWS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int h) {
+  int length = 3;
+  for (int t = 0; t < n - 40; ++t) {
+    float s = 0.0f;
+    for (int k = t; k < t + length; ++k) s += x[k];
+    y[t] = s;
+    if (x[t] > 1.0f) length = length % 37 + h;
+  }
+  for (int t = n - 40; t < n; ++t) y[t] = 0.0f;
+}
+""",
+        (
+            "in:20011",
+            "out:20011",
+            20011,
+            1,
+        ),
+    ),
+    # a counter that is used behind a window's index, in both loops
+    "WINDOW_OF_ROWS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n, int m, int h) {
+  for (int i = 0; i < n; ++i)
+    for (int t = h; t < m - h; ++t) {
+      float best = x[i * m + t];
+      int at = t;
+      for (int k = t - h; k < t + h + 1; ++k)
+        if (x[i * m + k] > best) { best = x[i * m + k]; at = k; }
+      y[i * m + t] = best + (float)(at - t);
+    }
+  for (int i = 0; i < n; ++i)
+    for (int t = 0; t < m; ++t)
+      if (t < h || t >= m - h) y[i * m + t] = 0.0f;
+}
+""",
+        (
+            "in:31x457",
+            "out:31x457",
+            31,
+            457,
+            4,
+        ),
+    ),
 }

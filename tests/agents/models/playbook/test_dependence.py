@@ -137,3 +137,12 @@ def test_a_struct_that_only_looks_at_memory_is_taken_apart() -> None:
     unit = Unit(source)
     assert "g_data[(i - 1) * g_n + j] + g_data[(i + 1) * g_n + j]" in source and "blur(g_data, g_n, b)" in source
     assert [independence(unit, loop).problem for loop in outermost(unit)] == [""]
+
+
+def test_a_window_that_moves_with_the_loop_around_is_counted_from_zero() -> None:
+    body = "for (int t = h; t < n - h; ++t) { float s = 0; for (int k = t - h; k <= t + h; ++k) s += a[k]; b[t] = s; }"
+    source = normal(f'extern "C" void solve(const float* a, float* b, int n, int h) {{ {body} }}')
+    assert "for (int kw_tap_1 = 0; kw_tap_1 < 1 + 2 * h; ++kw_tap_1)" in source and recipe("interchange").applies(source)
+    rows = normal('extern "C" void solve(const float* a, float* b, int n, int m) { for (int i = 0; i < n; ++i) { float s = 0; '
+                  "for (int e = i * m; e < (i + 1) * m; ++e) s += a[e]; b[i] = s; } }")  # fmt: skip
+    assert "kw_tap" not in rows
