@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage, Signal
-from tools.artifacts import Artifact, Axis, Finding, Headroom, Interval, Quantity, Remark, Spec, Task
+from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
+from tools.hardware import Headroom, Spec
 from tools.protocol import Trace
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]

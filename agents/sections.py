@@ -12,7 +12,8 @@ from agents.fencing import cut, line, plain
 from agents.fitting import Item
 from knowledge_base.artifacts import Page, Signal
 from knowledge_base.wiki import section
-from tools.artifacts import Finding, Headroom, Quantity, Spec
+from tools.artifacts import Finding, Quantity
+from tools.hardware import Headroom, Spec
 
 FAILURE = 3600
 """Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened first."""

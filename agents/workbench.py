@@ -60,7 +60,7 @@ class Workbench:
 
     def compiled(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """What the screen or the compiler has against it; None: nothing."""
-        return self.judge.screened(candidate) or evidence.build_failure(self.judge.build(candidate))
+        return self.judge.screened(candidate) or evidence.build_failure(self.judge.builds.build(candidate))
 
     def fault(self, candidate: Candidate) -> Failed | Unmeasured | None:
         """The same, and whether it is right on a few cases; a machine's failure raises InfrastructureError."""
@@ -82,7 +82,7 @@ class Workbench:
 
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate that compiles; empty where there is none. SettingsError when the machine lacks the program."""
-        return self.judge.assembly(candidate)
+        return self.judge.builds.assembly(candidate)
 
 
 def candidate(draft: Draft, language: str, parent: str, suffix: str, planned: tuple[str, ...]) -> Candidate:

@@ -110,7 +110,7 @@ def costs(judge: Judge) -> None:
     spent: list[tuple[float, float]] = []
     for tag in ("cold", *(f"warm {i}" for i in range(5))):
         candidate, begun = softmax(tag=tag), time.perf_counter()
-        judge.build(candidate)
+        judge.builds.build(candidate)
         built = time.perf_counter()
         trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0)
         if not isinstance(trial, Passed):

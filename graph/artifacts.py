@@ -6,20 +6,8 @@ from typing import Literal
 
 from agents.artifacts import Analysis, PlannedMethod
 from knowledge_base.artifacts import Attempt
-from tools.artifacts import (
-    Artifact,
-    Bound,
-    Finding,
-    Headroom,
-    Interval,
-    Profile,
-    Quantity,
-    Roof,
-    Spec,
-    Target,
-    Trial,
-    UnknownSpec,
-)
+from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
+from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.interpreter import Interpreted
 
 

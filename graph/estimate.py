@@ -22,7 +22,8 @@ from agents.models.ledger import tokens, unpriced, unsaid
 from agents.prompting import blocks
 from graph.settings import Settings
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Artifact, Headroom, Task
+from tools.artifacts import Artifact, Task
+from tools.hardware import Headroom
 from tools.roofline import budget
 
 METHODS, PASSAGES = 12, 14

@@ -68,7 +68,7 @@ def _fault(made: Candidate, services: Services) -> Failed | Unmeasured | None:
     differs = misfit(made, services.task, services.language)
     if differs is not None:
         return Failed(candidate=made.id, stage="build", reason=differs)
-    failed = evidence.build_failure(judge.build(made))
+    failed = evidence.build_failure(judge.builds.build(made))
     return failed or evidence.correctness_failure(judge.correctness(made, None, "baseline")) or _unfair(made, services)
 
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from agents.models.ledger import Caps, Left
 from graph import caps as limits
 from graph.caps import Limit, Sender, Sent
-from tools.artifacts import Device, DeviceKind, Finished, Job, digest
+from tools.artifacts import digest
 from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
-from tools.executors.base import Executor
+from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
 
 Emit = Callable[[str, Mapping[str, str]], None]
 

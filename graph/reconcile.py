@@ -23,7 +23,7 @@ def reconcile(services: Services) -> None:
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
-    services.judge.frozen_flags()
+    services.judge.builds.frozen_flags()
     own_history(services)
     under_way = _under_way(services)
     _restore_kernel(services, under_way)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from graph.settings import Settings
 from tools import evidence
-from tools.artifacts import Artifact, DeviceKind, Record
+from tools.artifacts import Artifact, Record
+from tools.executors.base import DeviceKind
 
 SITTING_S = 0.1
 """Of one contestant in one round, beside its calls: its process, its slots, what is checked."""

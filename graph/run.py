@@ -11,16 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-from agents.handlers.base import opened as opened_handlers
 from graph import events as event_log
-from graph import first
 from graph import workspace as workspaces
 from graph.artifacts import NotMeasured
 from graph.endings import checkpoint, kept, stoppable
 from graph.events import Events, Observer
 from graph.metering import Metered
-from graph.reconcile import reconcile
-from graph.report import final
 from graph.report.summary import stored_state, versions
 from graph.services import Ask, Services, open_agents, open_executor, open_index, open_language, open_ledger, open_profilers
 from graph.settings import Settings
@@ -94,6 +90,7 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
 
 def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
     """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
+    from graph import first
     from tools import tuning
 
     with kept(services.workspace), stoppable(services):
@@ -137,6 +134,7 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
 
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
     """Take up a run where it stopped; a finished one returns its state at once."""
+    from graph.reconcile import reconcile
     from knowledge_base.experience import Experience
 
     Experience().refuse_unwritable()
@@ -149,6 +147,8 @@ def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = Non
 
 def write_report(path: Path) -> str:
     """Render report.md and report.html again from the records; returns a sentence."""
+    from graph.report import final
+
     with opened(path, reading=True) as services:
         state = stored_state(services.workspace)
         if "profile" not in state:
@@ -202,6 +202,7 @@ def assemble(
     reading: bool = False,
 ) -> Services:
     """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
+    from agents.handlers.base import opened as opened_handlers
     from knowledge_base.experience import Experience
     from knowledge_base.index import Index
     from knowledge_base.wiki import Wiki
@@ -308,6 +309,6 @@ def _make_ready(services: Services) -> None:
 
     from graph.report import render
 
-    services.judge.frozen_flags()
+    services.judge.builds.frozen_flags()
     render.load()
     services.emit("start", {"state": "ready", "s": f"{time.perf_counter() - start:.4f}"})

@@ -25,9 +25,10 @@ from knowledge_base.experience import Experience
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
 from tools import ceilings
-from tools.artifacts import Artifact, Bound, Candidate, Device, Record, Roof, Task
+from tools.artifacts import Artifact, Bound, Candidate, Record, Task
 from tools.errors import BudgetError, StorageError
-from tools.executors.base import EXECUTORS, Executor, pick
+from tools.executors.base import EXECUTORS, Device, Executor, pick
+from tools.hardware import Roof
 from tools.judge import Judge
 from tools.languages.base import LANGUAGES, Language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
@@ -170,7 +171,7 @@ class Services:
     def assembly(self, candidate: Candidate) -> str:
         """The disassembly of a candidate's library; empty when it has none, and where the caps leave no time for it."""
         try:
-            return self.judge.through(self.jobs_of("profiler_analyst")).assembly(candidate)
+            return self.judge.through(self.jobs_of("profiler_analyst")).builds.assembly(candidate)
         except BudgetError as error:
             self.out_of_budget(str(error))
             return ""

@@ -11,8 +11,8 @@ from graph.artifacts import Placeholder
 from graph.services import Ask
 from knowledge_base.names import Metrics
 from knowledge_base.specs import gap as registered
-from tools.artifacts import UnknownSpec
 from tools.errors import SettingsError
+from tools.hardware import UnknownSpec
 
 PLACEHOLDER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%].*)?")
 ATTEMPTS = 3

@@ -12,11 +12,12 @@ from graph.settings import Settings
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tools import roofline
-from tools.artifacts import Candidate, Profile, Spec, Task, UnknownSpec
+from tools.artifacts import Candidate, Profile, Task
 from tools.building import compiled
 from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
+from tools.hardware import Spec, UnknownSpec
 from tools.interpreter import Interpreted
 from tools.languages.base import Language
 from tools.protocol import SeenWorkload

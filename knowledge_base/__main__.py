@@ -7,18 +7,18 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from knowledge_base import specs
-from knowledge_base.wiki import Wiki
-from tools.artifacts import Artifact, Spec, UnknownSpec
 from tools.errors import InfrastructureError, SettingsError
 from tools.spelling import Parser, meant, offered
 
 if TYPE_CHECKING:
+    from knowledge_base.artifacts import PageType
     from knowledge_base.verbs import Filter
+    from knowledge_base.wiki import Wiki
+    from tools.artifacts import Artifact
 
     Verbs = argparse._SubParsersAction[Parser]
 Run = Callable[[argparse.Namespace], int]
@@ -34,7 +34,7 @@ def query(arguments: argparse.Namespace) -> int:
     if arguments.k < 1:
         raise SettingsError(f"-k: {arguments.k} passages cannot be shown; give 1 or more")
     index = Index.open(
-        Wiki.open(arguments.wiki),
+        _wiki(arguments.wiki),
         home=arguments.home,
         reference=arguments.reference_folder,
         embedder=arguments.embedder,
@@ -67,7 +67,7 @@ def pages(arguments: argparse.Namespace) -> int:
     if unknown:
         hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
         raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
-    wiki = Wiki.open(arguments.wiki).guide()
+    wiki = _wiki(arguments.wiki).guide()
     languages = wiki.languages()
     if arguments.language and arguments.language not in languages:
         raise SettingsError(f"--language {arguments.language}: no page is about it; {offered(arguments.language, languages)}")
@@ -90,7 +90,10 @@ def pages(arguments: argparse.Namespace) -> int:
 
 def spec(arguments: argparse.Namespace) -> int:
     """Look one hardware number up."""
-    wiki = Wiki.open(arguments.wiki, types=("hardware", "meta"))
+    from knowledge_base import specs
+    from tools.hardware import Spec, UnknownSpec
+
+    wiki = _wiki(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
     if isinstance(answer, UnknownSpec):
         from knowledge_base import overlay
@@ -113,7 +116,7 @@ def lint(arguments: argparse.Namespace) -> int:
 
     if arguments.workspace is not None:
         return _citations(arguments.workspace, arguments.wiki)
-    wiki = Wiki.open(arguments.wiki)
+    wiki = _wiki(arguments.wiki)
     problems = check(wiki, frozenset(rule.id for rule in rules.load()))
     for problem in problems:
         print(problem)
@@ -124,7 +127,7 @@ def lint(arguments: argparse.Namespace) -> int:
 def _citations(workspace: Path, wiki: Path | None) -> int:
     from knowledge_base import citations
 
-    checked = citations.check(workspace, Wiki.open(wiki or citations.wiki_of(workspace)), citations.reference_of(workspace))
+    checked = citations.check(workspace, _wiki(wiki or citations.wiki_of(workspace)), citations.reference_of(workspace))
     for problem in checked.problems:
         print(problem)
     print(f"{checked.citations} citations, {len(checked.problems)} problems")
@@ -135,7 +138,7 @@ def overlay(arguments: argparse.Namespace) -> int:
     """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
     from knowledge_base import overlay as pages
 
-    wiki = Wiki.open(arguments.wiki)
+    wiki = _wiki(arguments.wiki)
     written = pages.write(arguments.record, wiki, workspace=arguments.workspace, home=arguments.home, replace=arguments.replace)
     print(f"{written.path} {'is written' if written.changed else 'says this already'}")
     return 0
@@ -147,7 +150,7 @@ def recommend(arguments: argparse.Namespace) -> int:
 
     found = verbs.recommend(
         arguments.home,
-        Wiki.open(arguments.wiki),
+        _wiki(arguments.wiki),
         arguments.k,
         language=arguments.language,
         bottleneck=arguments.bottleneck,
@@ -164,7 +167,7 @@ def experience_list(arguments: argparse.Namespace) -> int:
     """Show past attempts, the newest first."""
     from knowledge_base import advice, verbs
 
-    found = verbs.listed(arguments.home, Wiki.open(arguments.wiki), _filter(arguments), arguments.n)
+    found = verbs.listed(arguments.home, _wiki(arguments.wiki), _filter(arguments), arguments.n)
     _told(found, advice.listed(found), arguments)
     return 0 if found.attempts else 1
 
@@ -173,7 +176,7 @@ def experience_search(arguments: argparse.Namespace) -> int:
     """Find past attempts by words."""
     from knowledge_base import advice, verbs
 
-    found = verbs.search(arguments.home, Wiki.open(arguments.wiki), arguments.text, _filter(arguments), arguments.n)
+    found = verbs.search(arguments.home, _wiki(arguments.wiki), arguments.text, _filter(arguments), arguments.n)
     _told(found, advice.listed(found), arguments)
     return 0 if found.attempts else 1
 
@@ -182,7 +185,7 @@ def experience_stats(arguments: argparse.Namespace) -> int:
     """Count outcomes, and say of each set of methods whether it is resolved, pending or to be avoided."""
     from knowledge_base import advice, verbs
 
-    found = verbs.stats(arguments.home, Wiki.open(arguments.wiki), _filter(arguments))
+    found = verbs.stats(arguments.home, _wiki(arguments.wiki), _filter(arguments))
     _told(found, advice.counted(found), arguments)
     return 0
 
@@ -203,11 +206,11 @@ def experience_add(arguments: argparse.Namespace) -> int:
         besides = [name for name in ("method", "result", "effect", "knob", "evidence", "commit", "note") if getattr(arguments, name)]
         if besides:
             raise SettingsError(f"--{besides[0]}: the outcomes come from --memo {arguments.memo}; give one of the two")
-        done = verbs.add_memo(arguments.home, Wiki.open(arguments.wiki), arguments.memo, given)
+        done = verbs.add_memo(arguments.home, _wiki(arguments.wiki), arguments.memo, given)
     else:
         given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
         done = verbs.add(
-            arguments.home, Wiki.open(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
+            arguments.home, _wiki(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
         )
     _told(done, advice.added(done), arguments)
     return 0 if done.added or done.known else 1
@@ -239,6 +242,13 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _wiki(path: Path | None, types: Collection[PageType] = ()) -> Wiki:
+    """The wiki at `path`, None: the bundled one; read here and not at import, since `--help` needs none of it."""
+    from knowledge_base.wiki import Wiki
+
+    return Wiki.open(path, types)
+
+
 def _filter(arguments: argparse.Namespace) -> Filter:
     from knowledge_base.verbs import Filter
 
@@ -264,21 +274,7 @@ def parser() -> Parser:
     out = Parser(add_help=False)
     out.add_argument("--json", action="store_true", help="print one JSON object")
 
-    about = "search the wiki, past outcomes and reference projects"
-    verb = verbs.add_parser("query", parents=[wiki, out], help=about, description=query.__doc__)
-    verb.add_argument("text", help="words, identifiers, anything")
-    verb.add_argument("-k", type=int, default=8, help="passages wanted (default 8)")
-    verb.add_argument("--kind", help="only this kind: hardware, method, skill, guide, operator, meta, outcome, reference")
-    verb.add_argument("--language", help="only what is about this kernel language, or about all")
-    verb.add_argument("--arch", help="only what is about this architecture (hopper, sm_90, H100, cpu), or about all")
-    verb.add_argument("--reference-folder", type=Path, metavar="DIR", help="folder of projects to search, too")
-    verb.add_argument(
-        "--embedder", help="hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"
-    )
-    verb.add_argument("--chroma", metavar="URL", help="a Chroma server instead of the index on disk (default: $KERNELWRIGHT_CHROMA)")
-    verb.add_argument("--home", type=Path, help="folder that holds index/ and experience/ (default: $KERNELWRIGHT_HOME)")
-    verb.set_defaults(run=query)
-
+    _query(verbs, wiki, out)
     verb = verbs.add_parser("pages", parents=[wiki, out], help="pages that answer findings of a profile", description=pages.__doc__)
     verb.add_argument("rules", nargs="+", metavar="RULE", help="such as loop_not_vectorised")
     verb.add_argument("--language", help="only pages about this kernel language, or about all")
@@ -308,6 +304,23 @@ def parser() -> Parser:
     verb.add_argument("--allow-add", action="store_true", help="offer experience_add, too; without it nothing can be written")
     verb.set_defaults(run=serve)
     return top
+
+
+def _query(verbs: Verbs, wiki: Parser, out: Parser) -> None:
+    about = "search the wiki, past outcomes and reference projects"
+    verb = verbs.add_parser("query", parents=[wiki, out], help=about, description=query.__doc__)
+    verb.add_argument("text", help="words, identifiers, anything")
+    verb.add_argument("-k", type=int, default=8, help="passages wanted (default 8)")
+    verb.add_argument("--kind", help="only this kind: hardware, method, skill, guide, operator, meta, outcome, reference")
+    verb.add_argument("--language", help="only what is about this kernel language, or about all")
+    verb.add_argument("--arch", help="only what is about this architecture (hopper, sm_90, H100, cpu), or about all")
+    verb.add_argument("--reference-folder", type=Path, metavar="DIR", help="folder of projects to search, too")
+    verb.add_argument(
+        "--embedder", help="hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"
+    )
+    verb.add_argument("--chroma", metavar="URL", help="a Chroma server instead of the index on disk (default: $KERNELWRIGHT_CHROMA)")
+    verb.add_argument("--home", type=Path, help="folder that holds index/ and experience/ (default: $KERNELWRIGHT_HOME)")
+    verb.set_defaults(run=query)
 
 
 def home() -> Parser:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.artifacts import Artifact, Axis, Bound, Citation, DType, Interval, Outcome, digest
+from tools.artifacts import Artifact, Axis, Bound, DType, Interval, Outcome, digest
+from tools.hardware import Citation
 
 PageType = Literal["hardware", "method", "skill", "guide", "operator", "meta"]
 PassageKind = PageType | Literal["outcome", "reference"]

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from knowledge_base.artifacts import Attempt, FrontMatter, Page, PageType, Passage
 from knowledge_base.experience import Experience
 from knowledge_base.wiki import Wiki, lines_of, passages_of, refusal, rows, yaml_loader
-from tools.artifacts import Citation, digest
+from tools.artifacts import digest
+from tools.hardware import Citation
 
 ASKED = Path(__file__).parent / "asked.yaml"
 EXPERIENCE = "<experience>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tools.artifacts import Citation, Evidence
+from tools.hardware import Citation, Evidence
 
 
 class Figure(NamedTuple):

@@ -19,7 +19,8 @@ from knowledge_base.lexical import WORD, Hit, Lexical, terms
 from knowledge_base.reference import PREFIX, Reference
 from knowledge_base.vectors import FOLDER, Near, Unavailable, Vectors, facet
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Citation, digest
+from tools.artifacts import digest
+from tools.hardware import Citation
 from tools.spelling import offered
 
 DEEP = 200

@@ -20,9 +20,11 @@ from knowledge_base.experience import home_folder
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tools import ceilings
-from tools.artifacts import Device, Record, Roof, RoofMetric, Spec
+from tools.artifacts import Record
 from tools.environment import Environment
 from tools.errors import SettingsError, StorageError
+from tools.executors.base import Device
+from tools.hardware import Roof, RoofMetric, Spec
 from tools.records import Records, write_atomically
 
 FOLDER = "overlay"

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from knowledge_base.artifacts import Passage
 from knowledge_base.entries import Entry
 from knowledge_base.wiki import lines_of, refusal
-from tools.artifacts import Citation, digest
+from tools.artifacts import digest
 from tools.errors import SettingsError
+from tools.hardware import Citation
 
 PREFIX = "<reference>"
 C_LIKE = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hip", ".hpp", ".inl"})

@@ -14,8 +14,9 @@ from knowledge_base import specs, verbs
 from knowledge_base.artifacts import Passage
 from knowledge_base.recommend import Recommendation
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Artifact, Spec, UnknownSpec
+from tools.artifacts import Artifact
 from tools.errors import KernelwrightError, SettingsError
+from tools.hardware import Spec, UnknownSpec
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -20,8 +20,9 @@ from pydantic import ValidationError
 
 from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Signal, Trigger
 from knowledge_base.figures import Figures
-from tools.artifacts import Citation, Quantity, digest
+from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
+from tools.hardware import Citation
 
 BUNDLED = Path(__file__).parent / "wiki"
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from agents.models import anthropic_client, chat_options, command, manual, recorded
 from tests.readme import ROOT
+from tools.docstrings import of_fields
 
 PAGE = ROOT / "docs" / "models.md"
 RECIPES = ROOT / "configs" / "models"
@@ -32,7 +33,8 @@ BOUNDS = {annotated_types.Ge: "≥", annotated_types.Gt: ">", annotated_types.Le
 
 def options(provider: str) -> str:
     """A table of the provider's options."""
-    rows = [f"| `{name}` | {_default(field)} | {_meaning(field)} |" for name, field in OPTIONS[provider].model_fields.items()]
+    meant = of_fields(OPTIONS[provider])
+    rows = [f"| `{name}` | {_default(field)} | {_meaning(field, meant[name])} |" for name, field in OPTIONS[provider].model_fields.items()]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
@@ -43,9 +45,8 @@ def _default(field: FieldInfo) -> str:
     return "none" if value is None or value in ((), {}) else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
-def _meaning(field: FieldInfo) -> str:
-    """Its docstring, which must be there, and what is allowed."""
-    assert field.description, f"{field} lacks a docstring"
+def _meaning(field: FieldInfo, docstring: str) -> str:
+    """Its docstring and what is allowed."""
     allowed = [f"`{value}`" for value in _literals(field.annotation)]
     bounds = [
         f"{sign} {getattr(bound, kind.__name__.lower()):g}"
@@ -54,7 +55,7 @@ def _meaning(field: FieldInfo) -> str:
         if isinstance(bound, kind)
     ]
     more = " or ".join(allowed) or ", ".join(bounds)
-    text = " ".join(field.description.split()).replace("|", "\\|")
+    text = " ".join(docstring.split()).replace("|", "\\|")
     return f"{text} ({more})" if more else text
 
 

@@ -200,12 +200,12 @@ def test_only_specs_makes_a_spec() -> None:
     "text",
     [
         "Spec(metric='m')",
-        "artifacts.Spec(metric='m')",
-        "tools.artifacts.Spec.model_validate(found)",
+        "hardware.Spec(metric='m')",
+        "tools.hardware.Spec.model_validate(found)",
         "Spec.model_validate_json(text)",
         "Spec.model_construct(**found)",
-        "from tools.artifacts import Spec as S\nS(metric='m')",
-        "S = artifacts.Spec\nS.model_validate(found)",
+        "from tools.hardware import Spec as S\nS(metric='m')",
+        "S = hardware.Spec\nS.model_validate(found)",
         "TypeAdapter(Spec).validate_python(found)",
     ],
 )
@@ -242,6 +242,7 @@ def test_no_folder_for_leftovers() -> None:
 HEAVY = {
     "torch",
     "triton",
+    "numpy",
     "tree_sitter",
     "tree_sitter_cpp",
     "rich",
@@ -279,10 +280,17 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
         assert not (loaded_at_once(ast.parse(path.read_text())) & HEAVY) - allowed, relative(path)
 
 
-def test_help_loads_nothing_heavy() -> None:
-    program = (
-        f"import sys, graph.__main__ as m; m.parser().format_help(); print(*({HEAVY | {'yaml', 'numpy', 'pydantic'}!r} & set(sys.modules)))"
-    )
+@pytest.mark.parametrize("program", ["graph", "tools", "knowledge_base"])
+def test_help_loads_nothing_heavy(program: str) -> None:
+    tried = f"import runpy, sys\ntry:\n runpy.run_module('{program}', run_name='__main__', alter_sys=True)\nexcept SystemExit:\n"
+    tried += f" print(*({HEAVY | {'yaml', 'pydantic'}!r} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", tried, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "usage:" in done.stdout
+    assert done.stderr.strip() == ""
+
+
+def test_what_a_run_imports_first_is_light() -> None:
+    program = f"import sys, graph.run; print(*({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

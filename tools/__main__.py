@@ -20,9 +20,10 @@ from tools.errors import InfrastructureError, SettingsError
 from tools.spelling import Parser
 
 if TYPE_CHECKING:
-    from tools.artifacts import Candidate, Profile, Record, Roof
+    from tools.artifacts import Candidate, Profile, Record
     from tools.diagnosis import Roofline
     from tools.executors.base import Executor
+    from tools.hardware import Roof
     from tools.judge import Judge
     from tools.languages.base import Language
     from tools.records import Records
@@ -187,9 +188,9 @@ def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: R
 
 
 def _library(judge: Judge, kernel: Candidate) -> str:
-    library = judge.library(kernel)
+    library = judge.builds.library(kernel)
     if library is None:
-        raise SettingsError(f"the kernel does not compile; mend it:\n{judge.build(kernel).payload['log']}")
+        raise SettingsError(f"the kernel does not compile; mend it:\n{judge.builds.build(kernel).payload['log']}")
     return library
 
 

@@ -1,14 +1,19 @@
 """What the tools make and exchange: frozen pydantic models, one docstring under each field.
 
+Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in `tools.hardware`.
 Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here computes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 Role = Literal["input", "output", "scalar"]
 DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -19,13 +24,28 @@ Axis = Literal["compute", "memory", "latency", "occupancy"]
 Bound = Literal["memory", "compute", "latency", "occupancy", "mixed", "unknown"]
 Outcome = Literal["accept", "reject_correctness", "reject_policy", "reject_perf", "inconclusive", "infra_error"]
 Stage = Literal["screen", "build", "correctness", "timing"]
-DeviceKind = Literal["cpu", "cuda", "hip"]
 
 
 class Artifact(BaseModel):
     """Base of all artifacts: immutable, no unknown fields, field docstrings in the schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema with each field's docstring as its description.
+
+        Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every class at import,
+        which was a fifth of what it took to import `graph.run`.
+        """
+        from tools.docstrings import of_fields
+
+        found = handler(core_schema)
+        properties = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in of_fields(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+        return found
 
 
 def digest(text: str | bytes) -> str:
@@ -149,77 +169,6 @@ class Candidate(Artifact):
     def source(self) -> str:
         """Text of the entry file."""
         return next(text for name, text in self.files.items() if name.startswith("kernel."))
-
-
-# ---------------------------------------------------------------- devices and jobs
-
-
-class Device(Artifact):
-    """A place where jobs run, as the OS or driver reports it. Mechanics only: never a target (law 2)."""
-
-    kind: DeviceKind
-    name: str
-    """As reported, e.g. "AMD EPYC" or "NVIDIA H200"."""
-    index: int = 0
-    units: int = 1
-    """Logical cores, SMs or CUs, as reported."""
-    last_level_cache: int = 0
-    """Bytes, as reported; 0 when unknown."""
-    architecture: str = ""
-    """x86_64, aarch64, sm_90, gfx942 …"""
-    details: dict[str, str] = Field(default_factory=dict)
-    """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
-
-
-class Limits(Artifact):
-    """What a job may use before it is killed."""
-
-    wall_s: float = 60.0
-    memory_bytes: int = 8 << 30
-    file_bytes: int = 4 << 30
-
-
-class Needs(Artifact):
-    """What a job wants of the place where it runs."""
-
-    device: DeviceKind = "cpu"
-    architecture: str = ""
-    exclusive: bool = False
-    """True for anything that is timed: the executor holds the device's lock meanwhile."""
-
-
-class Job(Artifact):
-    """A self-contained piece of work beside a device: no absolute paths, files by content."""
-
-    files: dict[str, str]
-    """Relative path -> sha256 of a blob."""
-    argv: tuple[str, ...]
-    """Program and arguments, run in the job's folder. "{python}" is the executor's interpreter for the harness."""
-    limits: Limits = Limits()
-    needs: Needs = Needs()
-    results: tuple[str, ...] = ()
-    """Globs (relative) of the files to bring back."""
-    warm: str | None = None
-    """Executors that can may keep one server process per warm key between jobs (`<argv> --serve`); others ignore it."""
-
-
-class Usage(Artifact):
-    """What a job cost."""
-
-    wall_s: float
-    cpu_s: float = 0.0
-    peak_memory: int = 0
-
-
-class Finished(Artifact):
-    """A job that ended, well or badly. A machine failure is an exception instead."""
-
-    exit_code: int
-    """Exit status; negative: the signal that ended it."""
-    timed_out: bool = False
-    files: dict[str, str]
-    """Relative path -> sha256; always holds stdout.txt and stderr.txt."""
-    usage: Usage
 
 
 # ---------------------------------------------------------------- measurements and trials
@@ -379,108 +328,6 @@ class Finding(Artifact):
     """Source line, where one can be named."""
     evidence: tuple[str, ...] = ()
     """Record ids."""
-
-
-class Citation(Artifact):
-    """A line in a wiki, with that line's hash so that a later reader can tell whether it still says the same."""
-
-    path: str
-    """Relative to the wiki's root; what lies elsewhere says where in angle brackets before it, such as `<reference>/gemm/kernel.cu`."""
-    line: int
-    sha256: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}" if self.path.startswith("<") else f"<gpu-wiki>/{self.path}:{self.line}"
-
-
-Evidence = Literal["vendor", "unofficial", "mention", "measured"]
-"""What a wiki's number rests on: the vendor's document; another's or an approximate one; prose in passing; a measurement of our own.
-Targets are set by vendor and measured ones only."""
-
-
-class Spec(Artifact):
-    """A published hardware number. Only `knowledge_base.specs` makes one, from a file, a line and its hash."""
-
-    metric: str
-    value: float
-    unit: str
-    qualifier: str = ""
-    """dense | sparse, boost | base."""
-    product: str
-    variant: str = ""
-    citation: Citation
-    via: Citation | None = None
-    """The line that leads from the product to a table of its architecture, when the number stands there."""
-    evidence: Evidence = "vendor"
-    caveat: str = ""
-    """What the wiki says about the number that a reader must know."""
-
-    @property
-    def sets_targets(self) -> bool:
-        """Whether a target may rest on it: what is unofficial, or said in passing, may not."""
-        return self.evidence in ("vendor", "measured")
-
-    def __str__(self) -> str:
-        number = str(int(self.value)) if self.value == int(self.value) else repr(self.value)
-        # A capability is a version: 9.0 and 10.0 are not 9 and 10.
-        number = f"{self.value:.1f}" if self.unit == "CC" else number
-        via = f" via {self.via}" if self.via else ""
-        mark = f" [{self.evidence}]" if self.evidence != "vendor" else ""
-        return f"{self.metric}: {number} {self.unit} <- {self.citation}{via}{mark}"
-
-
-class UnknownSpec(Artifact):
-    """A number that the wiki does not hold: reported, never patched."""
-
-    metric: str
-    reason: str
-    candidates: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.metric}: UNKNOWN (gpu-wiki not found)"
-
-
-RoofMetric = Literal[
-    "memory_bandwidth", "compute_float32", "compute_float64", "compute_tf32", "compute_float16", "compute_bfloat16", "launch_latency"
-]
-
-
-class Roof(Artifact):
-    """A ceiling of the device: cited, or measured here and labelled so."""
-
-    metric: RoofMetric
-    """compute_tf32, compute_float16 and compute_bfloat16 are rates of matrix units, with products added up in float32."""
-    value: float
-    """Bytes, operations or seconds (a second)."""
-    unit: str
-    origin: Literal["cited", "measured"]
-    source: str
-    """A citation, or the id of the measuring record."""
-
-
-class Headroom(Artifact):
-    """Distance from the roofline: 0 is at the roof, 1 infinitely far. None: not collected."""
-
-    total: float | None
-    """1 - roof time / measured time."""
-    compute: float | None
-    memory: float | None
-    latency: float | None
-    roof_s: float | None = None
-    """Seconds in which the roof would do this workload."""
-    bound: Bound = "unknown"
-    intensity: float | None = None
-    """Operations per unique byte."""
-    ridge: float | None = None
-
-
-class Target(Artifact):
-    """An absolute target of the run (E2)."""
-
-    description: str
-    seconds: float | None
-    """Objective time to reach; None when no roof is known."""
-    roof: Roof | None = None
 
 
 class Verdict(Artifact):

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tools.artifacts import Artifact, Device, Finished, Job, Limits, Needs, Record, Roof, RoofMetric, digest
+from tools.artifacts import Artifact, Record, digest
 from tools.errors import HarnessError
-from tools.executors.base import Executor, pick
+from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, pick
+from tools.hardware import Roof, RoofMetric
 from tools.languages.base import Language, Toolchain
 from tools.protocol import PROTOCOL
 from tools.records import Records, key

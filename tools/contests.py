@@ -5,8 +5,7 @@ accept or in the final benchmark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import numpy as np
+from statistics import median
 
 from tools.artifacts import Artifact, Interval, Record
 from tools.errors import StorageError
@@ -103,7 +102,7 @@ def confirmed_on_device(contests: Sequence[Record], objective: Objective, confid
     rounds = _on_device(contests)
     if not rounds:
         return None
-    wall, device = (sum(r.weight * float(np.median(r.candidate)) for r in seen) for seen in zip(*rounds, strict=True))
+    wall, device = (sum(r.weight * median(r.candidate) for r in seen) for seen in zip(*rounds, strict=True))
     if wall <= (1.0 + min_effect) * device:
         return None
     at = confirming(confidence)
@@ -160,14 +159,14 @@ def device_s(record: Record) -> dict[str, float]:
     contest = Contest.model_validate(record.payload)
     seen = [(contest.weights[w.workload], w.device_rounds) for w in contest.result.workloads if w.device_rounds]
     names = seen[0][1][0] if seen else ()
-    return {name: sum(weight * float(np.median([r[name] for r in rounds])) for weight, rounds in seen) for name in names}
+    return {name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in seen) for name in names}
 
 
 def seconds(record: Record) -> dict[str, dict[str, float]]:
     """Workload -> contestant -> median seconds a call."""
     contest = Contest.model_validate(record.payload)
     return {
-        w.workload: {name: float(np.median([r[name] for r in w.rounds])) for name in (w.rounds[0] if w.rounds else ())}
+        w.workload: {name: median([r[name] for r in w.rounds]) for name in (w.rounds[0] if w.rounds else ())}
         for w in contest.result.workloads
     }
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tools import roofline, rules
-from tools.artifacts import Artifact, Bound, Device, Finding, Headroom, Profile, Quantity, Remark, Roof, Task
+from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
+from tools.executors.base import Device
 from tools.figures import percent, seconds, si, table
+from tools.hardware import Headroom, Roof
 from tools.protocol import SeenWorkload
 
 SHOWN = 12

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tools.artifacts import Artifact, Device, Job, Limits
+from tools.artifacts import Artifact
 from tools.errors import SettingsError
-from tools.executors.base import Executor
+from tools.executors.base import Device, Executor, Job, Limits
 from tools.languages.base import Language, Toolchain
 from tools.profilers import ncu
 from tools.records import Blobs

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
+from statistics import median
 
 from tools.artifacts import Artifact, Failed, Interval, Measurement, Passed, Record, Trial, Unmeasured
 from tools.errors import HarnessError, StorageError
@@ -337,7 +336,7 @@ def measurements(timings: Sequence[Record], errors: Mapping[str, float | None], 
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    return median(known) if known else None
 
 
 def noise_floor(calibration: Record, objective: Objective, confidence: float = 0.95) -> float:

@@ -18,11 +18,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from tools.artifacts import Artifact, Dims, Job, Limits, Task, digest
+from tools.artifacts import Artifact, Dims, Task, digest
 from tools.cases import smallest
 from tools.contract import guessed_range
 from tools.errors import HarnessError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, Job, Limits
 from tools.records import Blobs
 
 _HARNESS = Path(__file__).parent / "harness"

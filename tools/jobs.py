@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tools.artifacts import Artifact, Finished, Job, Limits, Needs, digest
+from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
+from tools.executors.base import Finished, Job, Limits, Needs
 from tools.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, ProbeRequest, TimingRequest
 from tools.records import Blobs
 

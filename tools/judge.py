@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from tools import cases, contests, evidence
-from tools.artifacts import Artifact, Candidate, Failed, Limits, Needs, Record, Task, Trial, Unmeasured
-from tools.building import compile_kernel
-from tools.errors import InfrastructureError, SettingsError
-from tools.executors.base import Executor
+from tools.artifacts import Artifact, Candidate, Failed, Record, Task, Trial, Unmeasured
+from tools.building import Builds
+from tools.executors.base import Executor, Limits, Needs
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
 from tools.policy import Policy
@@ -71,8 +70,8 @@ class Judge:
         self.policy = policy
         self.emit = emit
         self.hidden = cases.hidden_workloads(task, secret, policy.hidden_workloads)
+        self.builds = Builds(task, language, executor, records, environment)
         self._rehearsed = False
-        self._flags: tuple[str, ...] | None = None
 
     # ------------------------------------------------------------ the whole trial
 
@@ -89,7 +88,7 @@ class Judge:
         if refused is not None:
             return refused
         self._say(candidate, "build", iteration)
-        built = self.build(candidate)
+        built = self.builds.build(candidate)
         failed = evidence.build_failure(built)
         if failed is None:
             self._say(candidate, "correctness", iteration)
@@ -115,6 +114,7 @@ class Judge:
         """The same judge, whose jobs go through another executor to the same device."""
         other = copy.copy(self)
         other.executor = executor
+        other.builds = self.builds.through(executor)
         return other
 
     def rehearsal(self) -> Judge:
@@ -148,60 +148,6 @@ class Judge:
         files = candidate.files
         refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, self.task.tensors)]
         return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused)) if refused else None
-
-    def frozen_flags(self) -> tuple[str, ...]:
-        """The flags of all builds of this task: the first process to ask pins them, with the compiler, in a record of kind "toolchain".
-
-        InfrastructureError where compiler or flags have become others since: kernels built differently must not be compared.
-        """
-        if self._flags is None:
-            toolchain = self.language.toolchain()
-            here = evidence.Toolset(compiler=f"{toolchain.name} {toolchain.version}", flags=self.language.flags(self.task))
-            asked = key("toolchain", task=self.task.identity(), protocol=PROTOCOL)
-            payload = here.model_dump(mode="json")
-            record = self.records.add(Record(kind="toolchain", key=asked, environment=self.environment, protocol=PROTOCOL, payload=payload))
-            pinned = evidence.Toolset.model_validate(record.payload)
-            if pinned != here:
-                raise InfrastructureError(
-                    f"the kernels measured so far were built by {pinned}, but what is found here is {here}; "
-                    "bring that compiler and its libraries back and resume, or start anew"
-                )
-            self._flags = here.flags
-        return self._flags
-
-    def build(self, candidate: Candidate) -> Record:
-        """Compile `candidate` with the task's frozen flags. Payload: `evidence.Build`; blobs: library, log."""
-        flags = self.frozen_flags()
-        asked = key(
-            "build",
-            task=self.task.identity(),
-            candidate=candidate.id,
-            toolchain=self.language.toolchain().version,
-            flags=flags,
-            protocol=PROTOCOL,
-        )
-        found = self.records.find(asked)
-        return found or self.records.add(self._built(candidate, asked))
-
-    def library(self, candidate: Candidate) -> str | None:
-        """sha256 of the candidate's library (built when it must be), or None when it does not compile."""
-        record = self.build(candidate)
-        if not record.payload["ok"]:
-            return None
-        sha = str(record.payload["library"])
-        if not self.records.blobs.has(sha):
-            # Large libraries stay out of git; a clone makes them again.
-            sha = str(self._built(candidate, record.key).payload["library"])
-        return sha
-
-    def assembly(self, candidate: Candidate) -> str:
-        """The disassembly of `candidate`'s library; empty where it has none. SettingsError when the machine lacks the program."""
-        library = self.library(candidate)
-        if library is None:
-            return ""
-        finished = self.executor.run(self.language.disassemble(library, self.records.blobs, self.task))
-        listing = finished.files.get("assembly.txt")
-        return self.records.blobs.text(listing) if listing else ""
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
         """Check `candidate` on every case of `tools.cases`. Payload: `evidence.Correctness`, in which the dims of hidden workloads
@@ -358,7 +304,7 @@ class Judge:
         found = self.records.find(name)
         if found is not None:
             return found
-        libraries, files = self._libraries(contestants)
+        libraries, files = self.builds.libraries(contestants)
         put = request(libraries)
         needs = Needs(device=self.language.device, exclusive=exclusive)
         job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
@@ -367,39 +313,12 @@ class Judge:
             Record(
                 kind=kind,
                 key=name,
-                parents=tuple(dict.fromkeys(self.build(c).id for c in contestants.values())),
+                parents=tuple(dict.fromkeys(self.builds.build(c).id for c in contestants.values())),
                 environment=self.environment,
                 device=self.device,
                 protocol=PROTOCOL,
                 payload=payload(put, result).model_dump(mode="json"),
             )
-        )
-
-    def _libraries(self, contestants: Mapping[str, Candidate]) -> tuple[dict[str, str], dict[str, str]]:
-        """Contestant -> path of its library in a job, and the job's files: path -> sha256 of the libraries, with what their builds left."""
-        paths: dict[str, str] = {}
-        files: dict[str, str] = {}
-        for contestant, candidate in contestants.items():
-            library = self.library(candidate)
-            if library is None:
-                raise SettingsError(
-                    f"candidate {candidate.id} does not compile and cannot be measured; see record {self.build(candidate).id}"
-                )
-            if library in files.values():
-                # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
-                library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
-            paths[contestant] = f"{contestant}.so" if self.language.device == "cpu" else f"{contestant}{self.language.suffix}"
-            files[paths[contestant]] = library
-            left = evidence.Build.model_validate(self.build(candidate).payload).compiled
-            if left is not None and self.records.blobs.has(left):
-                files[f"{contestant}.compiled"] = left
-        return paths, files
-
-    def _built(self, candidate: Candidate, asked: str) -> Record:
-        made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)
-        blobs = {"log": made.log_blob} | ({"library": made.library} if made.library else {})
-        return Record(
-            kind="build", key=asked, environment=self.environment, protocol=PROTOCOL, payload=made.model_dump(mode="json"), blobs=blobs
         )
 
     def _timed(self, named: tuple[object, ...], pairs: int, warm_pairs: int) -> tuple[TimedWorkload, ...]:

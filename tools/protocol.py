@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tools.artifacts import Artifact, DeviceKind, Dims, DType, Role, Task
+from tools.artifacts import Artifact, Dims, DType, Role, Task
+from tools.executors.base import DeviceKind
 
 PROTOCOL = 2
 

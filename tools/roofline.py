@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tools.artifacts import Axis, Bound, Device, Headroom, Quantity, Roof, RoofMetric, Spec, Target, Task
+from tools.artifacts import Axis, Bound, Quantity, Task
+from tools.executors.base import Device
+from tools.hardware import Headroom, Roof, RoofMetric, Spec, Target
 
 Precision = Literal["float32", "float64", "tf32", "float16", "bfloat16"]
 PUBLISHED: dict[str, RoofMetric] = {

@@ -14,8 +14,9 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from tools.artifacts import Artifact, Axis, Bound, Finding, Headroom, Profile, Quantity, Remark
+from tools.artifacts import Artifact, Axis, Bound, Finding, Profile, Quantity, Remark
 from tools.errors import SettingsError
+from tools.hardware import Headroom
 
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")

@@ -17,16 +17,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import comb
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from statistics import median
+from typing import TYPE_CHECKING, Literal
 
 from tools.artifacts import UNBOUNDED, Interval
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
 Objective = Literal["total_time", "geomean"]
 Decision = Literal["faster", "not_faster", "more", "inconclusive"]
-Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 10_000
 
@@ -51,17 +54,19 @@ class Paired:
     @cached_property
     def log_ratios(self) -> Floats:
         """Sorted log(incumbent / candidate) of each pair; above 0: the candidate was faster."""
+        import numpy as np
+
         return np.sort(np.log(np.asarray(self.incumbent) / np.asarray(self.candidate)))
 
     @property
     def incumbent_s(self) -> float:
         """Median seconds a call."""
-        return float(np.median(self.incumbent))
+        return median(self.incumbent)
 
     @property
     def candidate_s(self) -> float:
         """Median seconds a call."""
-        return float(np.median(self.candidate))
+        return median(self.candidate)
 
 
 def pool(samples: Sequence[Paired]) -> tuple[Paired, ...]:
@@ -92,6 +97,8 @@ def speedup_interval(
     Deterministic for a seed. False "above 1" at most (1 - confidence) / 2 for independent pairs of one workload. Beyond the smallest
     and the largest pair nothing is known: with fewer than `least_pairs` the interval is not `bounded`.
     """
+    import numpy as np
+
     if not samples:
         raise ValueError("an interval needs at least one workload")
     rng = np.random.default_rng(seed)
@@ -136,11 +143,15 @@ def _draws(tail: float, resamples: int) -> int:
 
 def _median_rank(pairs: int) -> Floats:
     """P(at most r of `pairs` lie below the true median), r = 0 … pairs: Binomial(pairs, 1/2), cumulated in exact integers."""
+    import numpy as np
+
     return np.array([total / 2**pairs for total in accumulate(comb(pairs, r) for r in range(pairs + 1))])
 
 
 def _combine(log_ratios: Floats, weights: Floats, objective: Objective) -> Floats:
     """Log speed-up of the objective for each column; rows are workloads."""
+    import numpy as np
+
     if objective == "geomean":
         return np.asarray(weights @ log_ratios)
     with np.errstate(divide="ignore"):  # no time at all is an open upper end

@@ -17,11 +17,11 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from tools import contract
-from tools.artifacts import Artifact, Dims, Limits, NumericPolicy, Task, Workload
+from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
 from tools.contract import Sources
 from tools.dims import check_seed_dims, parse_workloads
 from tools.errors import SettingsError, WorkspaceError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, Limits
 from tools.jobs import answer, harness_job
 from tools.languages.base import LANGUAGES, Language, Variant
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-import numpy as np
+from statistics import median
 
 from tools import contests, evidence
 from tools.artifacts import Candidate
@@ -49,7 +48,7 @@ def objective_s(contest: contests.Contest, objective: Objective) -> Mapping[str,
     """Contestant -> its objective time from medians of rounds: by the device's own events where there are any. Pure."""
     rounds = {w.workload: w.device_rounds or w.rounds for w in contest.result.workloads}
     times = {
-        name: [(contest.weights[workload], float(np.median([r[name] for r in seen]))) for workload, seen in rounds.items()]
+        name: [(contest.weights[workload], median([r[name] for r in seen])) for workload, seen in rounds.items()]
         for name in contest.candidates
     }
     if objective == "geomean":
@@ -62,7 +61,7 @@ def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Va
     fit: dict[str, Variant] = {}
     for at, variant in enumerate(loaded.variants[:MOST_VARIANTS]):
         candidate = _candidate(variant, judge)
-        if at and variant.ends and variant.ends in evidence.Build.model_validate(judge.build(candidate).payload).log:
+        if at and variant.ends and variant.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log:
             return at, at, fit
         if _sound(candidate, judge):
             fit[f"config {at}"] = variant
@@ -72,7 +71,7 @@ def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Va
 
 def _sound(candidate: Candidate, judge: Judge) -> bool:
     """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the contest."""
-    if evidence.build_failure(judge.build(candidate)) is not None:
+    if evidence.build_failure(judge.builds.build(candidate)) is not None:
         return False
     return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None
 

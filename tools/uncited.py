@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 
@@ -123,9 +124,7 @@ ISSUE = (
     rf"(?i){NUMBER}{GAP}(?:\w+\s+){{0,2}}?(?:FMAs?|FLOPs?|MACs?|ops?|operations|instructions|bytes|B)\s?(?:/|per)\s?(?:clock|cycle|clk)\b"
 )
 BUS = rf"(?i){NUMBER}{GAP}bits?\b[^.]{{0,15}}\bbus\b|\bbus\b[^.\d]{{0,15}}{NUMBER}{GAP}bits?\b"
-PATTERNS = tuple(
-    map(re.compile, (RATE, OPERATIONS, CLOCK, POWER, PARTS, LIMIT, USABLE, CAPACITY, DEVICE, HELD, BARE, LATENCY, BALANCE, ISSUE, BUS))
-)
+FIGURES = (RATE, OPERATIONS, CLOCK, POWER, PARTS, LIMIT, USABLE, CAPACITY, DEVICE, HELD, BARE, LATENCY, BALANCE, ISSUE, BUS)
 CAPABLE = re.compile(r"\b(?:can|may|could|might)\b")
 USE = re.compile(
     r"\b(?:us(?:es?|ing)|tak(?:es?|ing)|need(?:s|ing)?|requir(?:es?|ing)|occup(?:y|ies|ying)|allocat(?:es?|ing)|consum(?:es?|ing)|reads?|"
@@ -210,9 +209,15 @@ def _blank(found: re.Match[str]) -> str:
     return " " * len(found[0])
 
 
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Compiled when prose is first read: together they take longer than most modules take to import."""
+    return tuple(map(re.compile, FIGURES))
+
+
 def _figures(sentence: str) -> list[tuple[int, int]]:
     """Where figures stand, overlapping ones as one, from left to right."""
-    spans = sorted(found.span() for pattern in PATTERNS for found in pattern.finditer(sentence) if not _harmless(found, sentence))
+    spans = sorted(found.span() for pattern in _patterns() for found in pattern.finditer(sentence) if not _harmless(found, sentence))
     merged: list[tuple[int, int]] = []
     for start, end in spans:
         if merged and start < merged[-1][1]:

@@ -15,7 +15,7 @@ from tools.validation import sentence
 class Options(BaseModel):
     """Base of every provider's options."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)

@@ -17,9 +17,10 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.names import metrics
 from tools import evidence, roofline, rules
-from tools.artifacts import Candidate, DType, Headroom, Profile, Quantity, Record, Roof, Spec, Target, UnknownSpec
+from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
 from tools.errors import BudgetError, SettingsError
+from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.records import key
 
 ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -91,7 +92,7 @@ def _sound_baseline(services: Services) -> Candidate:
     if task.baseline is None:
         raise SettingsError(f"{task.name}: no kernel is given; add {kernel} beside {reference}")
     baseline = Candidate(language=task.language, files={f"kernel{services.language.suffix}": task.baseline})
-    failed = evidence.build_failure(services.judge.build(baseline))
+    failed = evidence.build_failure(services.judge.builds.build(baseline))
     if failed is not None:
         log = failed.log.replace(f"kernel{services.language.suffix}", kernel)
         raise SettingsError(f"{kernel} does not compile; mend it and run again:\n{log}")
@@ -210,7 +211,7 @@ def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, 
     found: list[Profile] = []
     records: list[str] = []
     missing: dict[str, str] = {}
-    library, jobs = services.judge.library(candidate) or "", services.jobs_of("profiler_analyst")
+    library, jobs = services.judge.builds.library(candidate) or "", services.jobs_of("profiler_analyst")
     for name, profiler in services.profilers.items():
         lacking = profiler.missing(services.language)
         if lacking:

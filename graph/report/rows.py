@@ -13,7 +13,8 @@ from graph.events import Event
 from graph.settings import Settings
 from graph.state import State
 from tools import roofline
-from tools.artifacts import Dims, Interval, Outcome, Passed, Roof, Task, Verdict
+from tools.artifacts import Dims, Interval, Outcome, Passed, Task, Verdict
+from tools.hardware import Roof
 from tools.records import Records, key
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")

@@ -107,7 +107,7 @@ def render_baseline(
     methods = [page for page in services.guide.pages if page.head.type == "method" and services.task.language in page.head.languages]
     targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
     name = f"kernel{services.language.suffix}"
-    built = evidence.Build.model_validate(services.judge.build(baseline).payload)
+    built = evidence.Build.model_validate(services.judge.builds.build(baseline).payload)
     return {
         name: baseline.source,
         "README.md": render(

@@ -28,7 +28,8 @@ from graph.report.summary import by_role, versions
 from graph.services import Services
 from graph.settings import Settings
 from graph.state import State
-from tools.artifacts import Record, Roof, Task, Verdict
+from tools.artifacts import Record, Task, Verdict
+from tools.hardware import Roof
 from tools.languages.base import UNTUNED
 from tools.records import Records, key
 

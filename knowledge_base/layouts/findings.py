@@ -9,7 +9,8 @@ from typing import NamedTuple
 from knowledge_base.figures import Figure, Figures, Silence
 from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.words import Metric, Words
-from tools.artifacts import Citation, Evidence, digest
+from tools.artifacts import digest
+from tools.hardware import Citation, Evidence
 
 SHEET, LIMIT, MENTION = 0, 1, 2
 """Tiers: a lower one never overrides a higher one, nor spoils it."""

@@ -13,7 +13,7 @@ from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.prose import Prose
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.words import Words, key
-from tools.artifacts import Evidence
+from tools.hardware import Evidence
 
 KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
 SCALARS = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}

@@ -11,7 +11,7 @@ from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
 from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.words import key
-from tools.artifacts import Citation, Evidence
+from tools.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
 MARK = re.compile(r"\*(?!\*)|<sup>|[†‡]|\[\^|\\\*")

@@ -15,7 +15,8 @@ from agents.models.playbook.model import Playbook
 from agents.sourced import LEFT_OUT, faults, known
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Argument, Finding, Headroom, Spec, Task, Workload
+from tools.artifacts import Argument, Finding, Task, Workload
+from tools.hardware import Headroom, Spec
 from tools.records import Records
 
 WIKI = Wiki.open()

@@ -20,8 +20,9 @@ from tests.agents.softmax import METHOD, WIKI, bench, brief, judge
 from tests.agents.test_prompting import apart
 from tests.tools.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
 from tools import evidence
-from tools.artifacts import Finished, Job, Passed
+from tools.artifacts import Passed
 from tools.errors import BudgetError, HarnessError, KernelwrightError, StorageError
+from tools.executors.base import Finished, Job
 from tools.judge import REHEARSAL, Judge
 from tools.records import Records
 

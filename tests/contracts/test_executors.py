@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.models.redaction import SECRET_NAME
-from tools.artifacts import Finished, Job, Limits, Needs
 from tools.errors import InfrastructureError, StorageError
-from tools.executors.base import EXECUTORS, Executor
+from tools.executors.base import EXECUTORS, Executor, Finished, Job, Limits, Needs
 from tools.records import Blobs
 from tools.registry import load
 

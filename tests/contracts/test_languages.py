@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.conftest import kernel, task
-from tools.artifacts import Finished
 from tools.assembly import parse, reachable
 from tools.errors import SettingsError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, Finished
 from tools.languages.base import LANGUAGES, Language
 from tools.records import Blobs
 from tools.registry import load

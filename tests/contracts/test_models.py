@@ -38,8 +38,9 @@ from tests.agents.models import openai_server, scripted
 from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.conftest import task
-from tools.artifacts import Finding, Headroom
+from tools.artifacts import Finding
 from tools.errors import PendingError, SettingsError
+from tools.hardware import Headroom
 from tools.languages.cpp import Cpp
 
 TASK = task(Cpp())

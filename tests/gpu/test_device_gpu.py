@@ -14,12 +14,13 @@ import pytest
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
 from tools import ceilings, rules
-from tools.artifacts import Candidate, Device, Job, Needs, Spec
+from tools.artifacts import Candidate
 from tools.environment import inspect
 from tools.errors import DeviceBusyError
-from tools.executors.base import pick
+from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
+from tools.hardware import Spec
 from tools.languages.base import LANGUAGES, Language
 from tools.profilers.ncu import Ncu
 from tools.records import Records

@@ -20,8 +20,10 @@ from knowledge_base import specs
 from knowledge_base.wiki import BUNDLED, Wiki
 from tests.graph.conftest import QUICK, TASK
 from tools import roofline
-from tools.artifacts import Device, DeviceKind, Spec, Target, Task, UnknownSpec
+from tools.artifacts import Task
 from tools.errors import WorkspaceError
+from tools.executors.base import Device, DeviceKind
+from tools.hardware import Spec, Target, UnknownSpec
 
 PAGE = "hardware/nvidia/h200-sxm5.md"
 

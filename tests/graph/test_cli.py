@@ -27,8 +27,9 @@ from graph.report.summary import stored_state, versions
 from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import completeness
-from tools.artifacts import Device, Interval, Record
+from tools.artifacts import Interval, Record
 from tools.cases import hidden_workloads
+from tools.executors.base import Device
 from tools.executors.local import Local
 from tools.records import Records
 from tools.repository import Repository

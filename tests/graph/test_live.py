@@ -21,8 +21,8 @@ from graph.metering import Metered
 from tests.graph.conftest import ROOT
 from tests.graph.terminal import Terminal
 from tests.graph.test_cli import wait_until_alone
-from tools.artifacts import Job, Limits
 from tools.errors import KernelwrightError
+from tools.executors.base import Job, Limits
 from tools.executors.local import Local
 from tools.records import Blobs
 

@@ -19,9 +19,8 @@ from graph.caps import Sent
 from graph.clock import TICK_S, Clock, wall_s
 from graph.events import Event, Events
 from graph.metering import Capped, Metered
-from tools.artifacts import Device, Finished, Job, Limits, Needs, Usage
 from tools.errors import BudgetError, DeviceBusyError, DiskFullError, HarnessError
-from tools.executors.base import Executor
+from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, Usage
 from tools.executors.local import Local
 from tools.records import Blobs
 
@@ -213,7 +212,7 @@ from graph.events import Events
 from agents.models.ledger import Caps
 from graph.clock import Clock
 from graph.metering import Capped, Metered
-from tools.artifacts import Job, Limits
+from tools.executors.base import Job, Limits
 from tools.executors.local import Local
 from tools.records import Blobs
 folder = Path(sys.argv[1])

@@ -21,7 +21,8 @@ from graph.report.figures.links import Links
 from graph.report.summary import stored_state
 from graph.report.view import View, view
 from tests.graph.conftest import FinishedRun
-from tools.artifacts import UNBOUNDED, Headroom, Interval, Roof
+from tools.artifacts import UNBOUNDED, Interval
+from tools.hardware import Headroom, Roof
 from tools.records import Records
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}

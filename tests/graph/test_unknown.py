@@ -20,8 +20,8 @@ from graph.unknown import settle as settled
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tests.graph.conftest import QUICK, ROOT, TASK
-from tools.artifacts import UnknownSpec
 from tools.errors import SettingsError
+from tools.hardware import UnknownSpec
 
 GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
 

@@ -12,7 +12,8 @@ import yaml
 from knowledge_base import specs
 from knowledge_base.__main__ import main
 from knowledge_base.wiki import BUNDLED, Wiki
-from tools.artifacts import Citation, Record, Spec, digest
+from tools.artifacts import Record, digest
+from tools.hardware import Citation, Spec
 from tools.records import Records
 
 PAGE = "hardware/nvidia/h200-sxm5.md"

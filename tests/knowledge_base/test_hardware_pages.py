@@ -11,7 +11,7 @@ from knowledge_base.artifacts import Page
 from knowledge_base.specs import figures_of, gap, resolve, reverify
 from knowledge_base.wiki import BUNDLED, Row, Wiki, rows
 from tools import rules
-from tools.artifacts import Spec, UnknownSpec
+from tools.hardware import Spec, UnknownSpec
 from tools.profilers import ncu
 
 WIKI = Wiki.open()

@@ -15,8 +15,10 @@ from knowledge_base import overlay, specs
 from knowledge_base.__main__ import main
 from knowledge_base.lint import lint
 from knowledge_base.wiki import Wiki, rows
-from tools.artifacts import Device, Record, UnknownSpec
+from tools.artifacts import Record
 from tools.environment import Environment
+from tools.executors.base import Device
+from tools.hardware import UnknownSpec
 from tools.records import Records
 
 ROOFS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "tools/fixtures/roofs_h200.json").read_text())

@@ -9,7 +9,8 @@ from knowledge_base.figures import Figure, Figures, Silence
 from knowledge_base.sheets import COLUMNS, problems, product
 from knowledge_base.specs import gap, resolve, reverify
 from knowledge_base.wiki import Row, Wiki, rows
-from tools.artifacts import Citation, Spec, UnknownSpec, digest
+from tools.artifacts import digest
+from tools.hardware import Citation, Spec, UnknownSpec
 
 BUNDLED = Wiki.open()
 ROWS: list[tuple[Page, Row]] = [(page, row) for page in BUNDLED.pages if product(page) for row in rows(page, COLUMNS)]

@@ -18,8 +18,9 @@ import pytest
 
 from tests.tools.test_harness_device import module
 from tools import cases
-from tools.artifacts import Argument, Candidate, Finished, Job, Record, Task, Workload
+from tools.artifacts import Argument, Candidate, Record, Task, Workload
 from tools.errors import DeviceBusyError
+from tools.executors.base import Finished, Job
 from tools.executors.local import Local
 from tools.judge import Judge
 from tools.languages.triton import Triton
@@ -547,13 +548,13 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
                 judge.correctness(contestants["candidate"], contestants["baseline"], "judge")
             return executor.asked
 
-        files, builds = asked(), {name: judge.build(candidate).payload for name, candidate in contestants.items()}
+        files, builds = asked(), {name: judge.builds.build(candidate).payload for name, candidate in contestants.items()}
         for name, source in sources.items():
             assert records.blobs.text(files[f"{name}.py"]) == source
             assert files[f"{name}.compiled"] == builds[name]["compiled"]
         assert json.loads(records.blobs.text(files["request.json"]))["libraries"] == {name: f"{name}.py" for name in sources}
         # It is no part of the record: a clone has none of it, and measures as well.
-        assert builds["candidate"]["compiled"] not in judge.build(contestants["candidate"]).blobs.values()
+        assert builds["candidate"]["compiled"] not in judge.builds.build(contestants["candidate"]).blobs.values()
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
 
@@ -564,7 +565,7 @@ def test_a_build_record_of_before_is_found_and_used(beside: tuple[Local, Blobs],
     options = {"environment": "", "device": "cuda:0", "secret": b"s" * 32, "policy": Policy(), "emit": lambda kind, details: None}
     candidate = Candidate(language="triton", files={"kernel.py": KERNEL})
     with Unplugged(records.blobs, tmp_path / "scratch") as executor:
-        made = Judge(TASK, Triton(), executor, records, **options).build(candidate)  # type: ignore[arg-type]
+        made = Judge(TASK, Triton(), executor, records, **options).builds.build(candidate)  # type: ignore[arg-type]
     old = Records(tmp_path / "old")
     payload = {name: value for name, value in made.payload.items() if name != "compiled"}
     for sha in made.blobs.values():
@@ -572,8 +573,8 @@ def test_a_build_record_of_before_is_found_and_used(beside: tuple[Local, Blobs],
     known = old.add(Record(**{**made.model_dump(exclude={"id"}), "payload": payload}))
     with Unplugged(old.blobs, tmp_path / "scratch") as executor:
         judge = Judge(TASK, Triton(), executor, old, **options)  # type: ignore[arg-type]
-        judge.frozen_flags()
-        assert judge.build(candidate).id == known.id
+        judge.builds.frozen_flags()
+        assert judge.builds.build(candidate).id == known.id
         with pytest.raises(DeviceBusyError):
             judge.correctness(candidate, None, "judge")
         assert "candidate.py" in executor.asked and "candidate.compiled" not in executor.asked

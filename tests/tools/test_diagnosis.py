@@ -1,7 +1,9 @@
 """What is made of times, roofs and findings: by hand, with known figures."""
 
 from tools import diagnosis
-from tools.artifacts import Device, Profile, Quantity, Remark, Roof, Task, Workload
+from tools.artifacts import Profile, Quantity, Remark, Task, Workload
+from tools.executors.base import Device
+from tools.hardware import Roof
 from tools.protocol import SeenWorkload
 
 ROOFS = (

@@ -1,7 +1,7 @@
 import pytest
 
-from tools.artifacts import Device
 from tools.environment import Environment, Item, inspect
+from tools.executors.base import Device
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
 from tools.languages.cpp import Cpp

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Record, Roof, Unmeasured
+from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
 from tools.evidence import Timing, measurements, recomputed, speedup
 from tools.gate import Evidence, Floor, Veto, decide
+from tools.hardware import Roof
 from tools.policy import Policy
 from tools.protocol import Case, CaseResult, Telemetry, TimedPair, TimingOfWorkload, TimingResult
 from tools.roofline import headroom, memory_floor

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tools import contests
-from tools.artifacts import Argument, Dims, Needs, Record, Task
+from tools.artifacts import Argument, Dims, Record, Task
+from tools.executors.base import Needs
 from tools.executors.local import Local
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.protocol import (

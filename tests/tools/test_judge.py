@@ -12,9 +12,10 @@ import pytest
 from pydantic import ValidationError
 
 from tools import contests, evidence
-from tools.artifacts import Argument, Candidate, Failed, Finished, Job, Passed, Task, Unmeasured, Usage, Workload
+from tools.artifacts import Argument, Candidate, Failed, Passed, Task, Unmeasured, Workload
 from tools.building import compiled
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
+from tools.executors.base import Finished, Job, Usage
 from tools.executors.local import Local
 from tools.jobs import answer
 from tools.judge import Judge
@@ -245,12 +246,12 @@ def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: 
 
 
 def test_a_library_lost_with_a_clone_is_built_again(judge: Judge):
-    sha = judge.library(kernel(FASTER))
+    sha = judge.builds.library(kernel(FASTER))
     assert sha is not None
     (judge.records.blobs.folder / sha).unlink()
-    assert judge.library(kernel(FASTER)) == sha
+    assert judge.builds.library(kernel(FASTER)) == sha
     assert judge.records.blobs.path(sha).is_file()
-    assert judge.library(kernel(BROKEN)) is None
+    assert judge.builds.library(kernel(BROKEN)) is None
 
 
 def test_a_stored_trial_is_recomputed_from_the_records_it_cites(judge: Judge):
@@ -264,9 +265,9 @@ def test_a_stored_trial_is_recomputed_from_the_records_it_cites(judge: Judge):
 
 def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Counting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The same compiler without its OpenMP runtime, as after an upgrade half done, must not build what is compared."""
-    first = judge.build(kernel(FASTER))
+    first = judge.builds.build(kernel(FASTER))
     pinned = next(record for record in judge.records if record.kind == "toolchain")
-    assert tuple(pinned.payload["flags"]) == judge.frozen_flags()
+    assert tuple(pinned.payload["flags"]) == judge.builds.frozen_flags()
     real = shutil.which("g++") or shutil.which("clang++")
     wrapper = tmp_path / Path(real or "").name
     wrapper.write_text(f'#!/bin/sh\nfor a in "$@"; do [ "$a" = -fopenmp ] && exit 1; done\nexec {real} "$@"\n')
@@ -274,7 +275,7 @@ def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Co
     monkeypatch.setenv("CXX", str(wrapper))
     other = open_judge(place)
     with pytest.raises(InfrastructureError, match=r"built by .* -fopenmp, but what is found here is .* -fopenmp-simd; bring"):
-        other.build(kernel(FASTER))
+        other.builds.build(kernel(FASTER))
     assert len([record for record in judge.records if record.kind == "toolchain"]) == 1
     # In a store of its own the other toolchain is as good as any, and its builds are other builds.
     elsewhere = Records(tmp_path / "store")
@@ -292,7 +293,7 @@ def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Co
     )
     executor.blobs, blobs = elsewhere.blobs, executor.blobs
     try:
-        assert alone.build(kernel(FASTER)).key != first.key
+        assert alone.builds.build(kernel(FASTER)).key != first.key
     finally:
         executor.blobs = blobs
 

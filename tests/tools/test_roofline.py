@@ -1,6 +1,8 @@
 import pytest
 
-from tools.artifacts import Argument, Citation, Device, Evidence, Headroom, NumericPolicy, Quantity, Roof, Spec, Task, Workload
+from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
+from tools.executors.base import Device
+from tools.hardware import Citation, Evidence, Headroom, Roof, Spec
 from tools.roofline import best, budget, facts, headroom, memory_floor, precision, published, target, traffic
 
 

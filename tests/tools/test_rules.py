@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Headroom, Profile, Quantity, Remark
+from tools.artifacts import Profile, Quantity, Remark
 from tools.errors import SettingsError
+from tools.hardware import Headroom
 from tools.profilers.static import examine
 from tools.rules import bottleneck, evaluate, load
 

@@ -1,22 +1,92 @@
-"""The seam for executors: a job in, what it left out."""
+"""The seam for executors: devices, a job in, what it left out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from tools.artifacts import Device, DeviceKind, Finished, Job
+from pydantic import Field
+
+from tools.artifacts import Artifact
 from tools.errors import SettingsError
 
 EXECUTORS = {"local": "tools.executors.local:Local"}
 """Name -> class; a new executor is one file and one line here."""
 
-
+DeviceKind = Literal["cpu", "cuda", "hip"]
 ELSEWHERE = "the task's language needs one, so run it on a machine that has one; without, it can be checked but not measured"
 """What is to be done about a device that is lacking."""
 NAMES: dict[DeviceKind, str] = {"cpu": "CPU", "cuda": "CUDA device", "hip": "HIP device"}
+
+
+class Device(Artifact):
+    """A place where jobs run, as the OS or driver reports it. Mechanics only: never a target (law 2)."""
+
+    kind: DeviceKind
+    name: str
+    """As reported, e.g. "AMD EPYC" or "NVIDIA H200"."""
+    index: int = 0
+    units: int = 1
+    """Logical cores, SMs or CUs, as reported."""
+    last_level_cache: int = 0
+    """Bytes, as reported; 0 when unknown."""
+    architecture: str = ""
+    """x86_64, aarch64, sm_90, gfx942 …"""
+    details: dict[str, str] = Field(default_factory=dict)
+    """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
+
+
+class Limits(Artifact):
+    """What a job may use before it is killed."""
+
+    wall_s: float = 60.0
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 4 << 30
+
+
+class Needs(Artifact):
+    """What a job wants of the place where it runs."""
+
+    device: DeviceKind = "cpu"
+    architecture: str = ""
+    exclusive: bool = False
+    """True for anything that is timed: the executor holds the device's lock meanwhile."""
+
+
+class Job(Artifact):
+    """A self-contained piece of work beside a device: no absolute paths, files by content."""
+
+    files: dict[str, str]
+    """Relative path -> sha256 of a blob."""
+    argv: tuple[str, ...]
+    """Program and arguments, run in the job's folder. "{python}" is the executor's interpreter for the harness."""
+    limits: Limits = Limits()
+    needs: Needs = Needs()
+    results: tuple[str, ...] = ()
+    """Globs (relative) of the files to bring back."""
+    warm: str | None = None
+    """Executors that can may keep one server process per warm key between jobs (`<argv> --serve`); others ignore it."""
+
+
+class Usage(Artifact):
+    """What a job cost."""
+
+    wall_s: float
+    cpu_s: float = 0.0
+    peak_memory: int = 0
+
+
+class Finished(Artifact):
+    """A job that ended, well or badly. A machine failure is an exception instead."""
+
+    exit_code: int
+    """Exit status; negative: the signal that ended it."""
+    timed_out: bool = False
+    files: dict[str, str]
+    """Relative path -> sha256; always holds stdout.txt and stderr.txt."""
+    usage: Usage
 
 
 class Executor(ABC):

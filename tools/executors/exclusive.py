@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.artifacts import Device
 from tools.errors import DeviceBusyError
+from tools.executors.base import Device
 from tools.executors.nvidia import Driver, Occupant, descends_from
 
 LINGER_S, POLL_S = 3.0, 0.02

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from tools.artifacts import Job
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, StorageError
+from tools.executors.base import Job
 from tools.records import Blobs, unwritable
 
 

@@ -16,9 +16,9 @@ import threading
 import time
 from pathlib import Path
 
-from tools.artifacts import Device, Finished, Job, Usage, digest
+from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
-from tools.executors.base import NAMES, Executor
+from tools.executors.base import NAMES, Device, Executor, Finished, Job, Usage
 from tools.executors.exclusive import Company, device_lock
 from tools.executors.folders import collect, disk_errors, job_folder, materialise, verify
 from tools.executors.machine import describe_cpu

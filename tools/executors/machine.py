@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from tools.artifacts import Device
+from tools.executors.base import Device
 
 CPU = Path("/sys/devices/system/cpu")
 CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.artifacts import Device
 from tools.errors import InfrastructureError
+from tools.executors.base import Device
 
 NVML = "libnvidia-ml.so.1"
 CUDA = "libcuda.so.1"

@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from tools.artifacts import Job
 from tools.errors import HarnessError
+from tools.executors.base import Job
 
 GRACE_S = 2.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tools.artifacts import Artifact, Candidate, DeviceKind, DType, Finished, Job, Task
-from tools.executors.base import Executor
+from tools.artifacts import Artifact, Candidate, DType, Task
+from tools.executors.base import DeviceKind, Executor, Finished, Job
 from tools.interpreter import Interpreted
 from tools.protocol import Parameter
 from tools.records import Blobs

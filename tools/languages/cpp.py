@@ -16,8 +16,9 @@ import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
-from tools.artifacts import Candidate, DType, Job, Limits, Needs, Task
+from tools.artifacts import Candidate, DType, Task
 from tools.errors import InfrastructureError, SettingsError
+from tools.executors.base import Job, Limits, Needs
 from tools.languages.base import Language, Toolchain
 from tools.languages.signature import solve_parameters
 from tools.protocol import Parameter

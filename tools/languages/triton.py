@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from tools import cases, interpreter
-from tools.artifacts import Candidate, DType, Finished, Job, Limits, Task, digest
+from tools.artifacts import Candidate, DType, Task, digest
 from tools.errors import SettingsError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, Finished, Job, Limits
 from tools.interpreter import Interpreted
 from tools.languages import triton_setup
 from tools.languages.base import MOST_VARIANTS, UNTUNED, Language, Toolchain, Variant

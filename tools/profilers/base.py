@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tools.artifacts import Candidate, DeviceKind, Profile, Task, Workload
-from tools.executors.base import Executor
+from tools.artifacts import Candidate, Profile, Task, Workload
+from tools.executors.base import DeviceKind, Executor
 from tools.languages.base import Language
 from tools.records import Blobs
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.artifacts import Candidate, Job, Limits, Needs, Profile, Quantity, Remark, Task, Workload
-from tools.executors.base import Executor
+from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
+from tools.executors.base import Executor, Job, Limits, Needs
 from tools.languages.base import Language
 from tools.profilers.base import Profiler
 from tools.records import Blobs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from tools import instructions, loops
-from tools.artifacts import Candidate, Job, Limits, Profile, Quantity, Remark, Task, Workload
+from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.assembly import Function, parse, reachable, with_lines
 from tools.errors import SettingsError
-from tools.executors.base import Executor
+from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
 from tools.loops import Loop
 from tools.profilers import remarks, sass

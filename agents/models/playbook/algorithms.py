@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.callables import EFFECTS, copies_what_changes, parameters_of, result_type, substituted
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit, fresh, statements, strip
+from agents.models.playbook.syntax import Edit, Unit, fresh
+from agents.models.playbook.tree import statements, strip
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.callables import substituted
-from agents.models.playbook.dependence import is_innermost, single
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import read
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, strip, walk
+from agents.models.playbook.nests import is_innermost
+from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
 from agents.models.playbook.tile import counter_type
+from agents.models.playbook.tree import single, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import COMPARISONS, Edges, clamped_variables, conditions, resolved
-from agents.models.playbook.dependence import independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import independence
 from agents.models.playbook.effects import Reader, read
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, walk
+from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
 from agents.models.playbook.tile import counter_type, uncollapsed
+from agents.models.playbook.tree import statements, walk
 from agents.models.playbook.values import Range
 from agents.models.playbook.windows import expression
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.syntax import Edit, Unit, contains, statements, strip, walk
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.dependence import value_bounds
 from agents.models.playbook.effects import Reader
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import OPAQUE, Declaration, Unit, statements, strip, walk
+from agents.models.playbook.scopes import Declaration, declared_in
+from agents.models.playbook.strides import value_bounds
+from agents.models.playbook.syntax import OPAQUE, Unit
+from agents.models.playbook.tree import statements, strip, walk
 from agents.models.playbook.values import Environment, Range, Value
 
 if TYPE_CHECKING:
@@ -170,7 +172,7 @@ def _clamped_name(unit: Unit, node: Node) -> Declaration | None:
     name = node.child_by_field_name("declarator")
     if name is None or name.type != "identifier" or node.parent.parent is None or node.parent.parent.type != "compound_statement":
         return None
-    found = next((d for d in unit.declared_in(node.parent.parent) if d.start == name.start_byte), None)
+    found = next((d for d in declared_in(unit, node.parent.parent) if d.start == name.start_byte), None)
     return found if found is not None and signed(unit, name) else None
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import independence
 from agents.models.playbook.effects import read
-from agents.models.playbook.syntax import Edit, Loop, Unit, parsed, pragma_before
+from agents.models.playbook.nests import is_innermost
+from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
 from agents.models.playbook.tile import counter_type
 
 MAX_DEPTH = 3

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.borders import is_border
-from agents.models.playbook.dependence import Independence, independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.interchange import enclosing, indented, strip_head
 from agents.models.playbook.lanes import Lanes, shifted
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.reductions import Reduction
 from agents.models.playbook.simd import is_short, unit_stride
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
 from agents.models.playbook.tile import counter_type, nested, uncollapsed
+from agents.models.playbook.tree import walk
 from agents.models.playbook.unroll import COMBINE, START
 
 if TYPE_CHECKING:

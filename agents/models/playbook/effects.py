@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.polynomial import Poly, loaded
-from agents.models.playbook.syntax import Unit, statements, strip
+from agents.models.playbook.syntax import Unit
+from agents.models.playbook.tree import statements, strip
 from agents.models.playbook.values import ALLOCATORS, Environment, Range, Value, Values
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Unit, strip
+from agents.models.playbook.syntax import Unit
+from agents.models.playbook.tree import strip
 
 if TYPE_CHECKING:
     from tree_sitter import Node

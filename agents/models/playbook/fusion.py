@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import independence
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.reductions import as_reduction
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, statements, strip, walk
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
+from agents.models.playbook.tree import statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.callables import substituted
-from agents.models.playbook.dependence import outermost, shared_roots, touches_scalars
+from agents.models.playbook.carried import touches_scalars
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import shared_roots
 from agents.models.playbook.effects import Access, read
+from agents.models.playbook.nests import outermost
 from agents.models.playbook.openmp import MIN_WORK, work
-from agents.models.playbook.syntax import Declaration, Edit, Loop, Unit, contains, pragma_before, single_store, strip, walk
+from agents.models.playbook.scopes import Declaration
+from agents.models.playbook.syntax import Edit, Unit, pragma_before, single_store
+from agents.models.playbook.tree import contains, strip, walk
 from agents.models.playbook.vector_math import insertion_point
 
 if TYPE_CHECKING:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import COMPARISONS
-from agents.models.playbook.dependence import is_innermost
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import PURE, read
 from agents.models.playbook.element_types import floating
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import OPAQUE, Edit, Loop, Unit, contains, fresh, pragma_before, strip, walk
+from agents.models.playbook.syntax import OPAQUE, Edit, Unit, fresh, pragma_before
+from agents.models.playbook.tree import contains, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.borders import is_border
-from agents.models.playbook.dependence import Independence, independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.lanes import Lanes
-from agents.models.playbook.syntax import Edit, Loop, Unit, contains, pragma_before, walk
+from agents.models.playbook.nests import is_innermost
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
 from agents.models.playbook.tile import counter_type, nested, uncollapsed
+from agents.models.playbook.tree import contains, walk
 
 if TYPE_CHECKING:
     pass

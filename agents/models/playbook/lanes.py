@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.syntax import Edit, Loop, Unit, statements, strip, walk
+from agents.models.playbook.syntax import Edit, Unit
 from agents.models.playbook.tile import counter_type
+from agents.models.playbook.tree import statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

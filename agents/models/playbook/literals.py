@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.element_types import SAME_TYPE, floating
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit, walk
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

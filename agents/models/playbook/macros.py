@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.syntax import Edit, Unit, parsed, walk
+from agents.models.playbook.syntax import Edit, Unit, parsed
+from agents.models.playbook.tree import walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

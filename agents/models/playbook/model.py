@@ -22,8 +22,9 @@ from agents.models.base import Answered, Model, Request
 from agents.models.playbook.first.writing import first_draft
 from agents.models.playbook.planning import SEVERITY, plan
 from agents.models.playbook.writing import write
-from tools.artifacts import Axis, Headroom
+from tools.artifacts import Axis
 from tools.errors import SettingsError
+from tools.hardware import Headroom
 
 OPERATORS = (
     "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "matmul", "linear", "conv", "transpose", "attention",

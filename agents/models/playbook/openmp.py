@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import Independence, independence, outermost, read_later
+from agents.models.playbook.carried import read_later
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import Independence, independence
+from agents.models.playbook.nests import outermost
 from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
-from agents.models.playbook.syntax import Edit, Loop, Unit, contains, parsed, pragma_before, strip, walk
+from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
 from agents.models.playbook.tile import nested, stores_along
+from agents.models.playbook.tree import contains, strip, walk
 from agents.models.playbook.values import INTEGERS, Values
 
 if TYPE_CHECKING:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.syntax import Edit, Loop, Unit, contains, walk
+from agents.models.playbook.scopes import declared_in
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from agents.models.playbook.syntax import Declaration
+    from agents.models.playbook.scopes import Declaration
 STRIPS = ("_strip", "_part")
 """In the names of counters that recipes make."""
 
@@ -33,7 +36,7 @@ def _in_front(unit: Unit, loop: Loop) -> Iterator[Declaration]:
     block = loop.node.parent
     if block is None or block.type != "compound_statement":
         return
-    for declaration in unit.declared_in(block):
+    for declaration in declared_in(unit, block):
         alone = len(declaration.node.children_by_field_name("declarator")) == 1
         if (
             declaration.form in ("array", "object")
@@ -66,7 +69,7 @@ def _used_elsewhere(unit: Unit, loop: Loop, declaration: Declaration) -> bool:
 
 
 def _names_inside(unit: Unit, loop: Loop) -> set[str]:
-    return {d.name for scope in (loop.node, loop.body) for d in unit.declared_in(scope)}
+    return {d.name for scope in (loop.node, loop.body) for d in declared_in(unit, scope)}
 
 
 def _filled_first(unit: Unit, loop: Loop, declaration: Declaration) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.syntax import Unit, statements, strip, walk
+from agents.models.playbook.syntax import Unit
+from agents.models.playbook.tree import statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

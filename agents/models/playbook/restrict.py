@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.syntax import ENTRY, Edit, Unit, walk
+from agents.models.playbook.syntax import ENTRY, Edit, Unit
+from agents.models.playbook.tree import walk
 
 
 class RestrictPointers(Recipe):

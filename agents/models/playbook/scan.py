@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import is_innermost, shared_roots
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import shared_roots
 from agents.models.playbook.effects import read
 from agents.models.playbook.element_types import floating
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.reductions import as_reduction
-from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, walk
+from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
+from agents.models.playbook.tree import statements, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

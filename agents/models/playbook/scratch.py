@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.syntax import Declaration, Loop, Unit, contains, walk
+from agents.models.playbook.scopes import Declaration
+from agents.models.playbook.syntax import Unit
+from agents.models.playbook.tree import contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

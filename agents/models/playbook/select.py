@@ -9,7 +9,8 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import signed
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import as_reduction, call_name, extremum
-from agents.models.playbook.syntax import Edit, Unit, statements, strip, walk
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.borders import is_border
-from agents.models.playbook.dependence import Independence, independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.effects import read
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, strip, walk
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
+from agents.models.playbook.tree import strip, walk
 
 NEAR = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from agents.models.playbook.counted_loops import Loop, read_loop
+from agents.models.playbook.scopes import Declaration, declared_in, hidden, is_declared
+from agents.models.playbook.tree import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -25,52 +29,6 @@ class Edit:
     start: int
     end: int
     text: str
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """A name and where it comes from."""
-
-    name: str
-    start: int
-    """Byte of the declarator: tells apart equal names of different scopes."""
-    kind: Literal["parameter", "local", "global"]
-    type: str
-    """Type text with pointer stars and array brackets dropped, e.g. "float"."""
-    form: Literal["value", "pointer", "reference", "array", "object"]
-    """object: constructed with parentheses, e.g. a std::vector."""
-    scope: Node
-    node: Node
-    """The declaration or parameter_declaration."""
-    initial: Node | None = None
-
-    @property
-    def symbol(self) -> str:
-        """Unique in the source."""
-        return f"{self.name}@{self.start}"
-
-
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """`for (v = lower; v < upper; v += step) body`, counting up. Equal is the same object: a unit reads a loop once."""
-
-    node: Node
-    variable: str
-    declaration: Declaration | None
-    """Of the variable, where it can be found."""
-    declared_here: bool
-    lower: Node
-    upper: Node
-    inclusive: bool
-    """`<=` instead of `<` or `!=`."""
-    step: Node | None
-    """None: one."""
-    body: Node
-
-    @property
-    def symbol(self) -> str:
-        """Names this loop's variable in index polynomials; the same C variable counts anew in each loop."""
-        return f"{self.variable}@{self.node.start_byte}"
 
 
 class Unit:
@@ -121,7 +79,7 @@ class Unit:
     @cached_property
     def own(self) -> frozenset[str]:
         """Names that the file gives to something that may be called: functions of any kind, and variables, which may hold a lambda."""
-        return frozenset(self.text(n) for n in walk(self.root) if n.type == "identifier" and n.parent is not None and _is_declared(n))
+        return frozenset(self.text(n) for n in walk(self.root) if n.type == "identifier" and n.parent is not None and is_declared(n))
 
     def library(self, call: Node) -> bool:
         """Whether a called name is the library's, or of a recipe: the file may have functions of the same name."""
@@ -186,62 +144,8 @@ class Unit:
     def loop(self, node: Node) -> Loop | None:
         """`node` as a counted loop, or None when it is not one."""
         if node.id not in self._loops:
-            self._loops[node.id] = self._read_loop(node)
+            self._loops[node.id] = read_loop(self, node)
         return self._loops[node.id]
-
-    def _read_loop(self, node: Node) -> Loop | None:
-        start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
-        if start is None or condition is None or update is None or body is None:
-            return None
-        first = self._initial(start)
-        if first is None or condition.type != "binary_expression":
-            return None
-        variable, lower, declared = first
-        operator, left, right = self.binary(condition)
-        if operator not in ("<", "<=", "!=") or self.text(left) != variable:
-            return None
-        step = self._step(update, variable)
-        if step is False or variable in self.assigned(body):
-            return None
-        name = next((n for n in walk(start) if n.type == "identifier" and self.text(n) == variable), left)
-        return Loop(node, variable, self.declaration(name), declared, lower, right, operator == "<=", step, body)
-
-    def _initial(self, start: Node) -> tuple[str, Node, bool] | None:
-        """Variable, first value, and whether it is declared here."""
-        if start.type == "declaration":
-            declarators = start.children_by_field_name("declarator")
-            if len(declarators) != 1 or declarators[0].type != "init_declarator":
-                return None
-            name, value = declarators[0].child_by_field_name("declarator"), declarators[0].child_by_field_name("value")
-            if name is None or value is None or name.type != "identifier":
-                return None
-            if value.type == "initializer_list":
-                if value.named_child_count != 1:
-                    return None
-                value = value.named_children[0]
-            return self.text(name), value, True
-        if start.type == "assignment_expression":
-            operator, left, right = self.binary(start)
-            if operator == "=" and left.type == "identifier":
-                return self.text(left), right, False
-        return None
-
-    def _step(self, update: Node, variable: str) -> Node | Literal[False] | None:
-        if update.type == "update_expression":
-            return None if self.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
-        if update.type != "assignment_expression":
-            return False
-        operator, left, right = self.binary(update)
-        if self.text(left) != variable:
-            return False
-        if operator == "=" and right.type == "binary_expression":
-            inner, a, b = self.binary(right)
-            if inner != "+" or self.text(a) != variable:
-                return False
-            right = b
-        elif operator != "+=":
-            return False
-        return None if self.text(right) == "1" else right
 
     def binary(self, node: Node) -> tuple[str, Node, Node]:
         """Operator, left and right of a binary or assignment expression."""
@@ -273,10 +177,10 @@ class Unit:
             found: Declaration | None = None
             if scope.id not in self._declared:
                 names: dict[str, list[Declaration]] = {}
-                for candidate in self.declared_in(scope):
+                for candidate in declared_in(self, scope):
                     names.setdefault(candidate.name, []).append(candidate)
                 self._declared[scope.id] = names
-                self._unknown[scope.id] = frozenset(self.text(n) for n in _hidden(scope))
+                self._unknown[scope.id] = frozenset(self.text(n) for n in hidden(scope))
             for candidate in self._declared[scope.id].get(wanted, ()):
                 own = candidate.initial is not None and contains(candidate.initial, name)
                 if candidate.node.start_byte <= name.start_byte and not own:
@@ -286,83 +190,15 @@ class Unit:
             scope = scope.parent
         return None
 
-    def declared_in(self, scope: Node) -> Iterator[Declaration]:
-        if scope.type == "function_definition":
-            for node in walk(scope.child_by_field_name("declarator"), skip=frozenset({"compound_statement"})):
-                if node.type == "parameter_declaration":
-                    yield from self._declarators(node, scope, "parameter")
-        elif scope.type == "for_statement":
-            start = scope.child_by_field_name("initializer")
-            if start is not None and start.type == "declaration":
-                yield from self._declarators(start, scope, "local")
-        elif scope.type in ("compound_statement", "translation_unit", "declaration_list"):
-            kind: Literal["local", "global"] = "local" if scope.type == "compound_statement" else "global"
-            for node in scope.named_children:
-                if node.type == "declaration":
-                    yield from self._declarators(node, scope, kind)
-
-    def _declarators(self, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
-        type_node = node.child_by_field_name("type")
-        type_text = self.text(type_node) if type_node is not None else ""
-        for declarator in node.children_by_field_name("declarator"):
-            initial = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
-            inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
-            form: Literal["value", "pointer", "reference", "array", "object"] = "value"
-            if initial is not None and initial.type == "argument_list" and type_node is not None and type_node.type != "primitive_type":
-                form = "object"
-            if type_text.removeprefix("std::").startswith(("vector<", "array<")):
-                form = "object"
-            while inner is not None and inner.type != "identifier":
-                if inner.type == "pointer_declarator":
-                    form = "pointer"
-                elif inner.type == "reference_declarator":
-                    form = "reference"
-                elif inner.type == "array_declarator":
-                    form = "array"
-                elif inner.type == "function_declarator" and kind == "local":
-                    form = "object"
-                inner = inner.child_by_field_name("declarator") or _named_within(inner)
-            if inner is not None:
-                yield Declaration(self.text(inner), inner.start_byte, kind, type_text, form, scope, node, initial)
-
     def parameters(self, function: Node) -> list[Declaration]:
         """Named parameters of a function definition, in order."""
-        return list(self.declared_in(function))
+        return list(declared_in(self, function))
 
     def function_of(self, node: Node) -> Node:
         """The function definition around `node` (or the root)."""
         while node.type != "function_definition" and node.parent is not None:
             node = node.parent
         return node
-
-
-def _is_declared(name: Node) -> bool:
-    """Stands where a declaration gives a name, not in the value behind it."""
-    parent = name.parent
-    if parent is None or parent.type == "for_range_loop" or parent.type == "lambda_capture_initializer":
-        return parent is not None and name in (parent.child_by_field_name("declarator"), parent.child_by_field_name("left"))
-    declares = parent.type.endswith("_declarator") or parent.type in ("declaration", "parameter_declaration")
-    return declares and parent.child_by_field_name("value") != name
-
-
-def _hidden(scope: Node) -> Iterator[Node]:
-    """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range, parts of a pair."""
-    inside: list[Node] = []
-    if scope.type == "for_range_loop":
-        inside = scope.children_by_field_name("declarator")
-    elif scope.type == "lambda_expression":
-        inside = [n for n in scope.named_children if n.type != "compound_statement"]
-    elif scope.type == "catch_clause":
-        inside = scope.children_by_field_name("parameters")
-    elif scope.type in ("if_statement", "while_statement", "switch_statement"):
-        inside = [n for n in walk(scope.child_by_field_name("condition")) if n.type == "declaration"]
-    elif scope.type == "compound_statement":
-        inside = [d for n in scope.named_children if n.type == "declaration" for d in walk(n) if d.type == "structured_binding_declarator"]
-    return (n for one in inside for n in walk(one) if n.type == "identifier" and _is_declared(n))
-
-
-def _named_within(declarator: Node) -> Node | None:
-    return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
 
 
 @lru_cache(maxsize=1)
@@ -377,53 +213,6 @@ def _language() -> Language:
 def parsed(source: str) -> Unit:
     """The unit of a source text: one plan asks every recipe about the same text, and drafts share their first steps."""
     return Unit(source)
-
-
-def walk(node: Node | None, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
-    """`node` and all named nodes below it in document order, not entering types in `skip`."""
-    if node is None:
-        return iter(())
-    return iter(_below(node)) if not skip else _outside(_below(node), skip)
-
-
-def _outside(nodes: tuple[Node, ...], skip: frozenset[str]) -> Iterator[Node]:
-    end = 0
-    for node in nodes:
-        if node.start_byte < end:
-            continue
-        if node.type in skip:
-            end = node.end_byte
-        else:
-            yield node
-
-
-@lru_cache(maxsize=4096)
-def _below(node: Node) -> tuple[Node, ...]:
-    """Making a node's Python object costs more than all that is asked of it, so that each is made once."""
-    found: list[Node] = []
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        found.append(current)
-        stack.extend(reversed(current.named_children))
-    return tuple(found)
-
-
-def strip(node: Node) -> Node:
-    """Without enclosing parentheses."""
-    while node.type in ("parenthesized_expression", "condition_clause") and node.named_child_count == 1:
-        node = node.named_children[0]
-    return node
-
-
-def statements(body: Node) -> list[Node]:
-    """The statements of a loop's or function's body; comments and a `;` by itself are none."""
-    inner = body.named_children if body.type == "compound_statement" else [body]
-    return [n for n in inner if n.type != "comment" and (n.type != "expression_statement" or n.named_child_count)]
-
-
-def contains(outer: Node, inner: Node) -> bool:
-    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
 
 
 def fresh(unit: Unit, stem: str) -> str:

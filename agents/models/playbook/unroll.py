@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import independence, is_innermost
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.dependence import independence
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.fusion import renamed
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.reductions import Reduction, as_reduction
 from agents.models.playbook.simd import unit_stride
-from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, statements, walk
+from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
 from agents.models.playbook.tile import counter_type
+from agents.models.playbook.tree import statements, walk
 
 COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
 

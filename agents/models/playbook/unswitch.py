@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import is_innermost, single
+from agents.models.playbook.counted_loops import Loop
+from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.select import IMPURE, settled_before
-from agents.models.playbook.syntax import Edit, Loop, Unit, pragma_before, walk
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
+from agents.models.playbook.tree import single, walk
 
 
 class UnswitchLoops(Recipe):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit, strip, walk
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -11,7 +11,8 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.dependence import independence
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit, strip, walk
+from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.tree import strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.syntax import Declaration, Edit, Unit, contains, fresh, statements, strip, walk
+from agents.models.playbook.scopes import Declaration, declared_in
+from agents.models.playbook.syntax import Edit, Unit, fresh
+from agents.models.playbook.tree import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -167,7 +169,7 @@ def _while_less(unit: Unit, function: Node, loop: Node, body: Node) -> list[Edit
         return []
     if unit.assigned(body).count(name) != 1 or _mentioned_after(unit, function, loop, name) or any(n.type in JUMPS for n in walk(body)):
         return []
-    own = {d.name for d in unit.declared_in(body)}
+    own = {d.name for d in declared_in(unit, body)}
     if any(n.type == "identifier" and unit.text(n) in own for n in walk(last)):
         return []
     step = unit.text(last).rstrip(" ;")

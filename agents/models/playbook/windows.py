@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.polynomial import Poly, loaded
-from agents.models.playbook.syntax import Edit, Loop, Unit, fresh, pragma_before, walk
+from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
+from agents.models.playbook.tree import walk
 from agents.models.playbook.values import Values
 
 if TYPE_CHECKING:

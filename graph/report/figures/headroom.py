@@ -7,7 +7,7 @@ from graph.report.figures.links import Links
 from graph.report.figures.svg import Mark, Scale, figure, legend, line, linked, mark, names_axis, path, spread, tag, y_axis
 from graph.report.render import percent
 from graph.report.view import View
-from tools.artifacts import Headroom
+from tools.hardware import Headroom
 
 IDENTITY, TITLE = "headroom", "Headroom drift"
 BOTTOM = 222.0

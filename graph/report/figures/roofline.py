@@ -29,7 +29,7 @@ from graph.report.figures.svg import text as words
 from graph.report.render import si
 from graph.report.rows import Point
 from graph.report.view import View
-from tools.artifacts import Roof
+from tools.hardware import Roof
 
 IDENTITY, TITLE = "roofline", "Roofline"
 BOTTOM = 262.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Finished, Job, Limits, Needs
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, StorageError
+from tools.executors.base import Finished, Job, Limits, Needs
 from tools.executors.exclusive import device_lock
 from tools.executors.local import Local
 from tools.jobs import answer, harness_job
@@ -189,7 +189,7 @@ def test_the_real_harness_cold_and_warm(local: Local) -> None:
 ORPHANED = """
 import json, sys, threading, time
 from pathlib import Path
-from tools.artifacts import Job
+from tools.executors.base import Job
 from tools.executors.local import Local
 from tools.jobs import harness_job
 from tools.protocol import ProbeRequest

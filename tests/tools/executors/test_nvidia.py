@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Device, Job, Needs
 from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
-from tools.executors.base import pick
+from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.local import Local
 from tools.executors.machine import describe_cpu
 from tools.executors.nvidia import Driver, descends_from, visible

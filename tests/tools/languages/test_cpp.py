@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Argument, Candidate, Finished, Job, Task, Usage, Workload
+from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import InfrastructureError, SettingsError
+from tools.executors.base import Finished, Job, Usage
 from tools.languages import cpp
 from tools.languages.cpp import Cpp
 from tools.records import Blobs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agents.models.playbook.base import recipe
-from agents.models.playbook.dependence import independence, outermost
+from agents.models.playbook.dependence import independence
+from agents.models.playbook.nests import outermost
 from agents.models.playbook.normal_form import normal
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.syntax import Unit

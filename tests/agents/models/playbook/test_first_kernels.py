@@ -66,7 +66,7 @@ def test_first_kernel_passes_the_judge(name: str, tmp_path: Path, stage: tuple[L
     )
     refused = judge.screened(kernel)
     assert refused is None, f"{refused}\n{text}"
-    failed = evidence.build_failure(judge.build(kernel)) or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+    failed = evidence.build_failure(judge.builds.build(kernel)) or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
     assert failed is None, f"{failed.reason}\n{failed.log}\n{text}"
 
 

@@ -34,8 +34,9 @@ from agents.models.playbook.base import RECIPES, recipe
 from agents.models.playbook.model import Playbook
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
-from tools.artifacts import Argument, Finding, Headroom, Quantity, Task, Workload
+from tools.artifacts import Argument, Finding, Quantity, Task, Workload
 from tools.errors import SettingsError
+from tools.hardware import Headroom
 from tools.registry import load
 from tools.rules import evaluate
 from tools.rules import load as load_rules

@@ -1,0 +1,95 @@
+"""Counted loops: a `for` whose variable starts somewhere, goes up by a step and ends at a bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agents.models.playbook.tree import walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from agents.models.playbook.scopes import Declaration
+    from agents.models.playbook.syntax import Unit
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """`for (v = lower; v < upper; v += step) body`, counting up. Equal is the same object: a unit reads a loop once."""
+
+    node: Node
+    variable: str
+    declaration: Declaration | None
+    """Of the variable, where it can be found."""
+    declared_here: bool
+    lower: Node
+    upper: Node
+    inclusive: bool
+    """`<=` instead of `<` or `!=`."""
+    step: Node | None
+    """None: one."""
+    body: Node
+
+    @property
+    def symbol(self) -> str:
+        """Names this loop's variable in index polynomials; the same C variable counts anew in each loop."""
+        return f"{self.variable}@{self.node.start_byte}"
+
+
+def read_loop(unit: Unit, node: Node) -> Loop | None:
+    """`node` as a counted loop, or None when it is not one. `Unit.loop` asks once and remembers."""
+    start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
+    if start is None or condition is None or update is None or body is None:
+        return None
+    first = _initial(unit, start)
+    if first is None or condition.type != "binary_expression":
+        return None
+    variable, lower, declared = first
+    operator, left, right = unit.binary(condition)
+    if operator not in ("<", "<=", "!=") or unit.text(left) != variable:
+        return None
+    step = _step(unit, update, variable)
+    if step is False or variable in unit.assigned(body):
+        return None
+    name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
+    return Loop(node, variable, unit.declaration(name), declared, lower, right, operator == "<=", step, body)
+
+
+def _initial(unit: Unit, start: Node) -> tuple[str, Node, bool] | None:
+    """Variable, first value, and whether it is declared here."""
+    if start.type == "declaration":
+        declarators = start.children_by_field_name("declarator")
+        if len(declarators) != 1 or declarators[0].type != "init_declarator":
+            return None
+        name, value = declarators[0].child_by_field_name("declarator"), declarators[0].child_by_field_name("value")
+        if name is None or value is None or name.type != "identifier":
+            return None
+        if value.type == "initializer_list":
+            if value.named_child_count != 1:
+                return None
+            value = value.named_children[0]
+        return unit.text(name), value, True
+    if start.type == "assignment_expression":
+        operator, left, right = unit.binary(start)
+        if operator == "=" and left.type == "identifier":
+            return unit.text(left), right, False
+    return None
+
+
+def _step(unit: Unit, update: Node, variable: str) -> Node | Literal[False] | None:
+    if update.type == "update_expression":
+        return None if unit.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
+    if update.type != "assignment_expression":
+        return False
+    operator, left, right = unit.binary(update)
+    if unit.text(left) != variable:
+        return False
+    if operator == "=" and right.type == "binary_expression":
+        inner, a, b = unit.binary(right)
+        if inner != "+" or unit.text(a) != variable:
+            return False
+        right = b
+    elif operator != "+=":
+        return False
+    return None if unit.text(right) == "1" else right

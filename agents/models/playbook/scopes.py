@@ -1,0 +1,108 @@
+"""Declarations: which names a function, a loop or a block gives to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agents.models.playbook.tree import walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from agents.models.playbook.syntax import Unit
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A name and where it comes from."""
+
+    name: str
+    start: int
+    """Byte of the declarator: tells apart equal names of different scopes."""
+    kind: Literal["parameter", "local", "global"]
+    type: str
+    """Type text with pointer stars and array brackets dropped, e.g. "float"."""
+    form: Literal["value", "pointer", "reference", "array", "object"]
+    """object: constructed with parentheses, e.g. a std::vector."""
+    scope: Node
+    node: Node
+    """The declaration or parameter_declaration."""
+    initial: Node | None = None
+
+    @property
+    def symbol(self) -> str:
+        """Unique in the source."""
+        return f"{self.name}@{self.start}"
+
+
+def declared_in(unit: Unit, scope: Node) -> Iterator[Declaration]:
+    """What `scope` itself declares, in order; what it only encloses does not count."""
+    if scope.type == "function_definition":
+        for node in walk(scope.child_by_field_name("declarator"), skip=frozenset({"compound_statement"})):
+            if node.type == "parameter_declaration":
+                yield from _declarators(unit, node, scope, "parameter")
+    elif scope.type == "for_statement":
+        start = scope.child_by_field_name("initializer")
+        if start is not None and start.type == "declaration":
+            yield from _declarators(unit, start, scope, "local")
+    elif scope.type in ("compound_statement", "translation_unit", "declaration_list"):
+        kind: Literal["local", "global"] = "local" if scope.type == "compound_statement" else "global"
+        for node in scope.named_children:
+            if node.type == "declaration":
+                yield from _declarators(unit, node, scope, kind)
+
+
+def _declarators(unit: Unit, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
+    type_node = node.child_by_field_name("type")
+    type_text = unit.text(type_node) if type_node is not None else ""
+    for declarator in node.children_by_field_name("declarator"):
+        initial = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
+        inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
+        form: Literal["value", "pointer", "reference", "array", "object"] = "value"
+        if initial is not None and initial.type == "argument_list" and type_node is not None and type_node.type != "primitive_type":
+            form = "object"
+        if type_text.removeprefix("std::").startswith(("vector<", "array<")):
+            form = "object"
+        while inner is not None and inner.type != "identifier":
+            if inner.type == "pointer_declarator":
+                form = "pointer"
+            elif inner.type == "reference_declarator":
+                form = "reference"
+            elif inner.type == "array_declarator":
+                form = "array"
+            elif inner.type == "function_declarator" and kind == "local":
+                form = "object"
+            inner = inner.child_by_field_name("declarator") or _named_within(inner)
+        if inner is not None:
+            yield Declaration(unit.text(inner), inner.start_byte, kind, type_text, form, scope, node, initial)
+
+
+def is_declared(name: Node) -> bool:
+    """Stands where a declaration gives a name, not in the value behind it."""
+    parent = name.parent
+    if parent is None or parent.type == "for_range_loop" or parent.type == "lambda_capture_initializer":
+        return parent is not None and name in (parent.child_by_field_name("declarator"), parent.child_by_field_name("left"))
+    declares = parent.type.endswith("_declarator") or parent.type in ("declaration", "parameter_declaration")
+    return declares and parent.child_by_field_name("value") != name
+
+
+def hidden(scope: Node) -> Iterator[Node]:
+    """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range, parts of a pair."""
+    inside: list[Node] = []
+    if scope.type == "for_range_loop":
+        inside = scope.children_by_field_name("declarator")
+    elif scope.type == "lambda_expression":
+        inside = [n for n in scope.named_children if n.type != "compound_statement"]
+    elif scope.type == "catch_clause":
+        inside = scope.children_by_field_name("parameters")
+    elif scope.type in ("if_statement", "while_statement", "switch_statement"):
+        inside = [n for n in walk(scope.child_by_field_name("condition")) if n.type == "declaration"]
+    elif scope.type == "compound_statement":
+        inside = [d for n in scope.named_children if n.type == "declaration" for d in walk(n) if d.type == "structured_binding_declarator"]
+    return (n for one in inside for n in walk(one) if n.type == "identifier" and is_declared(n))
+
+
+def _named_within(declarator: Node) -> Node | None:
+    return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
