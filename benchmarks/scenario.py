@@ -15,7 +15,10 @@ from agents.artifacts import (
     CoderBrief,
     Dossier,
     GatekeeperBrief,
+    Hypothesis,
+    Movement,
     Plan,
+    PlannedMethod,
     PlannerBrief,
     Queries,
     RetrieverBrief,
@@ -78,8 +81,10 @@ class Asked(NamedTuple):
 class Scenario:
     """The story for one language."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, methods: int = 1) -> None:
+        """`methods`: fewest in a plan; where the playbook plans fewer, the first pages that were given come on top."""
         self.language = language
+        self.methods = methods
         folder, kernel = FOLDERS[language]
         self.suffix = Path(kernel).suffix
         self.task = _task(folder, kernel, language)
@@ -198,7 +203,10 @@ class Scenario:
         """The playbook's plan, or where it has nothing left the first pages that were given."""
         made = answer(brief)
         assert isinstance(made, Plan)
-        return made if made.methods else made.model_copy(update={"methods": _any(brief), "variants": 4})
+        if not made.methods:
+            made = made.model_copy(update={"methods": _others(brief, ())[:2], "variants": 4})
+        more = _others(brief, made.methods)[: max(0, self.methods - len(made.methods))]
+        return made.model_copy(update={"methods": (*made.methods, *more)})
 
     def written(self, brief: CoderBrief, iteration: int) -> str:
         """The playbook's first kernel; where it has none the incumbent with a remark."""
@@ -271,9 +279,8 @@ def _memory(task: Task, architecture: str) -> tuple[Attempt, ...]:
     )
 
 
-def _any(brief: PlannerBrief) -> tuple[object, ...]:
-    from agents.artifacts import Hypothesis, Movement, PlannedMethod
-
+def _others(brief: PlannerBrief, planned: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
+    """The methods that were given and are not planned."""
     move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
     return tuple(
         PlannedMethod(
@@ -281,5 +288,6 @@ def _any(brief: PlannerBrief) -> tuple[object, ...]:
             axis=page.head.axis or "compute",
             hypothesis=Hypothesis(change=page.head.title, rationale="Next in line.", citations=(brief.records[0],), expected=(move,)),
         )
-        for page in brief.dossier.methods[:2]
+        for page in brief.dossier.methods
+        if page.head.id not in {method.method for method in planned}
     )

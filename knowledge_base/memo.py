@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import ValidationError
 
 from knowledge_base.artifacts import Attempt
-from tools.artifacts import UNBOUNDED, Interval, Outcome, digest
+from tools.artifacts import UNBOUNDED, DType, Interval, Outcome, digest
 from tools.errors import SettingsError
 
 Result = Literal["success", "failure", "neutral", "crash"]
@@ -26,7 +26,7 @@ WORDS: tuple[tuple[Result, str], ...] = (
         "failure",
         r"reject|revert|regress|slower|avoid|no (?:gain|improvement|speed-?up)|not (?:faster|worth)|rolled back|\bfail|❌|✗",
     ),
-    ("neutral", r"neutral|inconclusive|pending|within noise|\bnoise\b|unclear|no (?:change|effect|difference)"),
+    ("neutral", r"neutral|inconclusive|informational|exploratory|pending|within noise|\bnoise\b|unclear|no (?:change|effect|difference)"),
     ("success", r"accept|\bkept\b|\bkeep\b|resolved|success|\bwin\b|\bwon\b|promoted|committed|\bfaster\b|improve|✅|✓"),
 )
 """How notes call the outcomes; of those named in one place the earliest counts, for `not faster` contains `faster`."""
@@ -63,10 +63,17 @@ FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*(?:[x×](?![\w])|times faster)
 ATTEMPT = re.compile(r"^(?:attempt|try|v|version|iteration|iter|round|step|experiment|exp)\.?\s*#?\d+\b[\s:.–—-]*", re.I)
 COLUMNS = {
     "what": ("change", "method", "methods", "what", "optimisation", "optimization", "technique", "idea", "description", "attempt"),
-    "result": ("result", "status", "verdict", "outcome", "decision"),
+    "id": ("id", "#", "no", "no.", "attempt"),
     "effect": ("speedup", "speed-up", "effect", "gain", "factor"),
     "note": ("note", "notes", "reason", "why", "comment", "lesson"),
 }
+RESULTS = ("outcome", "verdict", "decision", "status", "result", "results")
+"""Columns that may say what came of it, the likeliest first: where there is one of the others, `result` often holds figures."""
+NUMBER = re.compile(r"[A-Za-z]{0,3}[.-]?\d+")
+ELSEWHERE = re.compile(
+    r"\b(?:protocol|gates?|rules?|criteria|baseline|validation|verification|template|set-?up|environment|profile)\b", re.I
+)
+"""Headings of lists that tell how attempts are judged, or sum them up."""
 
 
 class Memo(NamedTuple):
@@ -85,12 +92,14 @@ class Found(NamedTuple):
     result: str
     """The words that say what came of it."""
     note: str = ""
+    id: str = ""
+    """What the notes number it by."""
 
 
 def read(path: Path, methods: Collection[str], said: dict[str, str]) -> Memo:
     """The attempts in the notes at `path`. `methods`: ids that the wiki knows; `said`: conditions that go before what the notes say.
 
-    SettingsError when the file cannot be read, or when neither the notes nor `said` tell operator, language or dtype.
+    SettingsError when the file cannot be read, or when neither the notes nor `said` tell operator, language or a dtype that there is.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -101,9 +110,17 @@ def read(path: Path, methods: Collection[str], said: dict[str, str]) -> Memo:
     missing = [key for key in ("operator", "language", "dtype") if not held.get(key)]
     if missing:
         raise SettingsError(f"--memo {path}: does not say {', '.join(missing)}; add {' '.join(f'--{key} …' for key in missing)}")
-    attempts = []
+    if held["dtype"] not in get_args(DType):
+        raise SettingsError(f"--memo {path}: dtype {held['dtype']!r} is unknown; add --dtype with one of {', '.join(get_args(DType))}")
+    attempts: list[Attempt] = []
+    numbered: set[str] = set()
     for found in _attempts(lines, path, left):
+        if found.id in numbered:
+            left.append(f"{path}:{found.line}: {found.id} was told above")
+            continue
         made = _attempt(found, held, methods, path)
+        if NUMBER.fullmatch(found.id) and not isinstance(made, str):
+            numbered.add(found.id)
         if isinstance(made, str):
             left.append(f"{path}:{found.line}: {made}")
         else:
@@ -160,7 +177,7 @@ def _attempts(lines: list[str], path: Path, left: list[str]) -> Iterator[Found]:
                 yield _row(number, cells, columns)
         elif opened and text:
             opened = opened._replace(result=f"{opened.result} {text}", note=f"{opened.note} {text}".strip())
-        elif (item := ITEM.match(line)) and not _condition(line):
+        elif (item := ITEM.match(line)) and not _condition(line) and not ELSEWHERE.search(section):
             said = item[1] if _result(item[1]) or not _result(section) else f"{section}: {item[1]}"
             yield Found(number, ATTEMPT.sub("", item[1]), said, item[1])
         elif text and not _condition(line):
@@ -171,14 +188,17 @@ def _attempts(lines: list[str], path: Path, left: list[str]) -> Iterator[Found]:
 
 def _columns(cells: list[str]) -> dict[str, int]:
     heads = [cell.lower().strip("*` ") for cell in cells]
-    return {key: next(heads.index(name) for name in names if name in heads) for key, names in COLUMNS.items() if set(names) & set(heads)}
+    named = {key: next(heads.index(name) for name in names if name in heads) for key, names in COLUMNS.items() if set(names) & set(heads)}
+    return named | {name: heads.index(name) for name in RESULTS if name in heads}
 
 
 def _row(number: int, cells: list[str], columns: dict[str, int]) -> Found:
     def cell(name: str) -> str:
         return cells[columns[name]] if columns.get(name, len(cells)) < len(cells) else ""
 
-    return Found(number, cell("what") or cells[0], f"{cell('result')} {cell('effect')}", cell("note"))
+    said = [cell(name) for name in RESULTS if cell(name)]
+    result = next((one for one in said if _result(one)), " ".join(said))
+    return Found(number, cell("what") or cells[0], f"{result} {cell('effect')}", cell("note"), cell("id"))
 
 
 def _condition(line: str) -> bool:

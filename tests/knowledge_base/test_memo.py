@@ -115,11 +115,49 @@ def test_words_for_outcomes(tmp_path: Path, words: str, result: str):
     assert [one.result for one in found.attempts] == [result]
 
 
-def test_a_type_that_there_is_not_is_told_with_the_line(tmp_path: Path):
+def test_a_type_that_there_is_not_is_said_once(tmp_path: Path):
     path = tmp_path / "m.md"
     path.write_text("- tile: accepted\n")
-    found = read(path, (), {"operator": "o", "language": "cpp", "dtype": "int3"})
-    assert not found.attempts and "dtype 'int3' cannot be kept" in found.left[0]
+    with pytest.raises(SettingsError, match="dtype 'int3' is unknown; add --dtype with one of float64, float32"):
+        read(path, (), {"operator": "o", "language": "cpp", "dtype": "int3"})
+
+
+def test_a_journal_with_figures_in_its_result_column(tmp_path: Path):
+    """The shape of a CUDA project's public optimisation journal: gate and validation as lists, a short table, then the whole history."""
+    path = tmp_path / "JOURNAL.md"
+    path.write_text(
+        """\
+# Journal
+
+### Acceptance gate
+- Keep only changes that improve the median without risk.
+
+## Attempted changes
+| Attempt | Date | Change | Outcome |
+| --- | --- | --- | --- |
+| A04 | 02-14 | Unroll by two | Not implemented (each block needs the one before) |
+| A03 | 02-14 | Wider loads: 16 bytes | Reverted (`-11%`; improved nothing) |
+| A02 | 02-13 | Cooperative kernel | Kept |
+| A01 | 02-13 | First version | Baseline |
+
+## Validation
+- Two reruns confirmed the improved median.
+
+## Full history
+| Attempt | Date | State | Change | Result | Outcome |
+| --- | --- | --- | --- | --- | --- |
+| A03 | 02-14 | tree | Wider loads: 16 bytes | 8.5 against 9.5 | Reverted |
+| A02 | 02-13 | tree | Cooperative kernel | faster, 0.98 | Kept |
+| A00 | 02-13 | tree | Cache hint | faster in one run | Reverted (slower in the mean) |
+"""
+    )
+    found = read(path, (), {"operator": "hash", "language": "cuda", "dtype": "int64"})
+    assert [(one.methods[0], one.result) for one in found.attempts] == [
+        ("wider-loads", "failure"),
+        ("cooperative-kernel", "success"),
+        ("cache-hint", "failure"),
+    ]
+    assert sum("was told above" in one for one in found.left) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
+from agents.models.playbook.contraction import contracted
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import independence
 from agents.models.playbook.effects import Access, read
@@ -24,7 +25,8 @@ BETWEEN = frozenset({"declaration", "expression_statement", "comment", "preproc_
 
 
 class FusePasses(Recipe):
-    """A value that two loops compute is stored by the first and loaded by the second; adjacent loops over the same range are merged."""
+    """A value that two loops compute is stored by the first and loaded by the second; adjacent loops over the same range are merged; a work
+    array that only carried values from one to the next becomes a scalar."""
 
     name = "fuse_passes"
 
@@ -39,6 +41,8 @@ class FusePasses(Recipe):
                     if all(n.type in BETWEEN for n in between) and _same_range(unit, first, second):
                         yield _shared_value(unit, first, second, between)
                         yield _merged(unit, first, second, between)
+                for loop in loops:
+                    yield from contracted(unit, loop)
 
 
 def renamed(unit: Unit, node: Node, names: Mapping[str, str]) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from agents.models.playbook.accumulators import guarded, in_scalar
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import COMPARISONS
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import PURE, read
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import OPAQUE, Edit, Unit, fresh, pragma_before
-from agents.models.playbook.tree import contains, strip, walk
+from agents.models.playbook.tree import strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -36,7 +36,7 @@ class HoistInvariants(Recipe):
             body = function.child_by_field_name("body")
             for loop in reversed(unit.loops(body)) if body is not None else []:
                 if is_innermost(unit, loop):
-                    yield from _accumulators(unit, loop)
+                    yield from in_scalar(unit, loop)
                     yield from _divisions(unit, loop)
                     yield from _calls(unit, loop)
 
@@ -75,22 +75,6 @@ def _may_change(unit: Unit, loop: Loop, node: Node) -> bool:
     return False
 
 
-def _guarded(unit: Unit, loop: Loop, node: Node) -> bool:
-    """Whether a condition inside the loop asks about an index in `node`: the element may not be there where it does not hold."""
-    places = [n for n in walk(node) if n.type == "subscript_argument_list"]
-    names = {unit.text(n) for place in places for n in walk(place) if n.type == "identifier"}
-    while names and node.parent is not None and node != loop.body:
-        above, asked = node.parent, None
-        if above.type in ("if_statement", "conditional_expression"):
-            asked = above.child_by_field_name("condition")
-        elif above.type == "binary_expression" and unit.binary(above)[0] in ("&&", "||"):
-            asked = unit.binary(above)[1]
-        if asked is not None and asked != node and any(n.type == "identifier" and unit.text(n) in names for n in walk(asked)):
-            return True
-        node = above
-    return False
-
-
 def _before(unit: Unit, loop: Loop, declarations: str, within: list[Edit]) -> list[Edit]:
     """Put `declarations` in front of the loop (and its pragma) and carry out the edits inside it."""
     parent = loop.node.parent
@@ -126,7 +110,7 @@ def _divisions(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
             or (kind == "double" and floating(unit, left) == "")
         ):
             continue
-        if _made_whole(unit, loop, node) or _guarded(unit, loop, right):
+        if _made_whole(unit, loop, node) or guarded(unit, loop, right):
             continue
         name = fresh(unit, "kw_reciprocal")
         one = "1.0f" if kind == "float" else "1.0"
@@ -170,47 +154,7 @@ def _calls(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
             and call_name(unit, node) in PURE
             and unit.arguments(node)
             and _invariant(unit, loop, node)
-            and not _guarded(unit, loop, node)
+            and not guarded(unit, loop, node)
         ):
             name = fresh(unit, "kw_invariant")
             yield _before(unit, loop, f"const auto {name} = {unit.text(node)};", [Edit(node.start_byte, node.end_byte, name)])
-
-
-def _accumulators(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
-    """An element that the loop reads and writes again and again, always the same one, is kept in a scalar while the loop runs."""
-    reader = read(unit, loop.body)
-    parent, first = loop.node.parent, pragma_before(unit, loop.node)
-    if reader.effects.problem or parent is None or (first is not None and "omp" in unit.text(first)):
-        return
-    if any(n.type in ("break_statement", "return_statement", "goto_statement") for n in walk(loop.body)):
-        return
-    elements = [n for n in walk(loop.body, skip=OPAQUE) if n.type in ("subscript_expression", "pointer_expression")]
-    for root in dict.fromkeys(a.root for a in reader.effects.accesses if a.write):
-        mine = [a for a in reader.effects.accesses if a.root == root]
-        index = mine[0].index
-        same = [n for n in elements if (found := reader.element(n, {})) is not None and found == (root, index)]
-        moves = any(n == loop.symbol or loaded(n, loop.symbol) for p in index or () for n in p.symbols)
-        if (
-            index is None
-            or moves
-            or any(a.index != index for a in mine)
-            or not all(_fixed(unit, loop, n) and not _guarded(unit, loop, n) for n in same)
-        ):
-            continue
-        kind = floating(unit, same[0]) if same else ""
-        # All accesses are written in this loop, none in a helper; one that only writes gains nothing.
-        if len(same) < len({a.node.id for a in mine}) or not any(not a.write or not a.plain for a in mine) or not kind:
-            continue
-        name, indent, target = fresh(unit, "kw_sum"), unit.indent(loop.node), unit.text(same[0])
-        yield [
-            Edit(loop.node.start_byte, loop.node.start_byte, f"{{\n{indent}  auto {name} = {target};\n{indent}  "),
-            *(Edit(n.start_byte, n.end_byte, name) for n in same),
-            Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}  {target} = {name};\n{indent}}}"),
-        ]
-
-
-def _fixed(unit: Unit, loop: Loop, element: Node) -> bool:
-    """The same element, under the same name, before and after the loop."""
-    inside = [n for n in walk(element) if n.type == "identifier" and (d := unit.declaration(n)) is not None and contains(loop.node, d.node)]
-    assigned = unit.assigned(loop.body)
-    return not inside and not any(n.type == "identifier" and unit.text(n) in assigned for n in walk(element))

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import Recipe
+from agents.models.playbook.base import PREFIX, Recipe
 from agents.models.playbook.carried import read_later
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.nests import outermost
 from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
+from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
 from agents.models.playbook.tile import nested, stores_along
 from agents.models.playbook.tree import contains, strip, walk
@@ -21,12 +22,16 @@ from agents.models.playbook.values import INTEGERS, Values
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MIN_WORK = 1 << 14
-"""Loop iterations below which waking the threads costs more than it gives."""
-MIN_WORK_INSIDE = 1 << 18
-"""The same where the threads are woken in every turn of a loop around."""
-TYPICAL_LENGTH = "64"
+MIN_WORK = 1 << 18
+"""Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which one core makes as
+many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate; on a middling one they can wait."""
+MIN_WORK_HEAVY = 1 << 16
+"""The same where an iteration calls a transcendental function."""
+TYPICAL_LENGTH = "8"
 """Stands for the length of a loop whose bound cannot be named outside."""
+HEAVY = re.compile(
+    r"(?:exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|asin|acos|atan|atan2|sinh|cosh|tanh|erf|erfc|cbrt|hypot|tgamma|lgamma)f?$"
+)
 MAX_HELPERS = 4
 
 
@@ -75,7 +80,7 @@ class ParallelOuter(Recipe):
         clauses.append("schedule(nonmonotonic: dynamic, 4)" if _uneven(unit, loop) else f"schedule({schedule})")
         amount = work(unit, loop)
         if amount:
-            least = MIN_WORK if _depth(loop.node) == 0 else MIN_WORK_INSIDE
+            least = MIN_WORK_HEAVY if _depth(loop.node) == 0 and _heavy(unit, loop.body) else MIN_WORK
             clauses.append(f"if({'parallel: ' if simd else ''}{amount} >= {least})")
         return [*insert_pragma(unit, loop.node, " ".join(clauses), previous), *_counts_up_from_zero(unit, loop)]
 
@@ -170,6 +175,20 @@ def _long(unit: Unit, loop: Loop) -> bool:
 def work(unit: Unit, loop: Loop) -> str:
     """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own is not."""
     return " * ".join(["1LL", *_factors(unit, loop, loop.node, {})]) if _visible(unit, strip(loop.upper), loop.node) else ""
+
+
+def _heavy(unit: Unit, region: Node, depth: int = 0) -> bool:
+    """Whether iterations call transcendental functions, in helpers too."""
+    for call in walk(region):
+        if call.type != "call_expression":
+            continue
+        if HEAVY.match(call_name(unit, call).removeprefix(PREFIX)):
+            return True
+        function = unit.functions.get(unit.callee(call) or "") if depth < MAX_HELPERS else None
+        body = function.child_by_field_name("body") if function is not None else None
+        if body is not None and (HEAVY.match((unit.callee(call) or "").removeprefix(PREFIX)) or _heavy(unit, body, depth + 1)):
+            return True
+    return False
 
 
 def _factors(unit: Unit, loop: Loop, at: Node, values: Mapping[str, Node], depth: int = 0) -> list[str]:

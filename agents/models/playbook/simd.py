@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from agents.models.playbook.accumulators import in_scalar
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.borders import is_border
 from agents.models.playbook.counted_loops import Loop
@@ -11,7 +12,7 @@ from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.effects import read
 from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
+from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
 from agents.models.playbook.tree import strip, walk
 
 NEAR = 4
@@ -28,10 +29,12 @@ class SimdReduction(Recipe):
     apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for loop, found in _candidates(unit):
-            if found.reductions and not is_short(unit, loop):
-                clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
-                yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)} {clauses}")
+        for loop in _innermost(unit):
+            found = _suited(unit, loop)
+            if found is not None and found.reductions and not is_short(unit, loop):
+                yield insert_pragma(unit, loop.node, _summing(found))
+            elif found is None:
+                yield from _through_memory(unit, loop)
 
 
 class SimdLoop(Recipe):
@@ -41,8 +44,9 @@ class SimdLoop(Recipe):
     apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for loop, found in _candidates(unit):
-            if not found.reductions and not _edge_cases(unit, loop):
+        for loop in _innermost(unit):
+            found = _suited(unit, loop)
+            if found is not None and not found.reductions and not _edge_cases(unit, loop):
                 yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
 
 
@@ -68,15 +72,44 @@ def _private(found: Independence) -> str:
     return f" private({', '.join(found.private)})" if found.private else ""
 
 
-def _candidates(unit: Unit) -> Iterator[tuple[Loop, Independence]]:
+def _summing(found: Independence) -> str:
+    clauses = " ".join(f"reduction({r.operator}:{r.name})" for r in found.reductions)
+    return f"#pragma omp simd{_private(found)} {clauses}"
+
+
+def _through_memory(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
+    """`y[i] += a[j]`: the scalars that sums are kept in and the permission to reorder them, which give nothing one without the other."""
+    place, changed, inner = unit.loops(unit.root).index(loop), unit, loop
+    while (edits := next(in_scalar(changed, inner), None)) is not None:
+        changed = parsed(changed.apply(edits))
+        if changed.broken:
+            return
+        inner = changed.loops(changed.root)[place]
+        found = _suited(changed, inner)
+        if found is not None and found.reductions and not is_short(changed, inner):
+            after = changed.apply(insert_pragma(changed, inner.node, _summing(found))).encode()
+            end = len(after) - (len(unit.code) - loop.node.end_byte)
+            yield [Edit(loop.node.start_byte, loop.node.end_byte, after[loop.node.start_byte : end].decode())]
+            return
+
+
+def _innermost(unit: Unit) -> Iterator[Loop]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
         for loop in unit.loops(body) if body is not None else []:
-            left = is_border(unit, loop) or _unrolled(unit, loop)
-            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not left:
-                found = independence(unit, loop)
-                if found and found.accesses and unit_stride(loop, found):
-                    yield loop, found
+            if (
+                is_innermost(unit, loop)
+                and pragma_before(unit, loop.node) is None
+                and not is_border(unit, loop)
+                and not _unrolled(unit, loop)
+            ):
+                yield loop
+
+
+def _suited(unit: Unit, loop: Loop) -> Independence | None:
+    """The loop's independence, where its lanes would touch elements close by."""
+    found = independence(unit, loop)
+    return found if found and found.accesses and unit_stride(loop, found) else None
 
 
 def _unrolled(unit: Unit, loop: Loop) -> bool:

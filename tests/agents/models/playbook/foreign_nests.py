@@ -475,4 +475,46 @@ extern "C" void solve(const float* x, float* y, int n) {
     ("in:301", "out:301", 301),
 )
 
+WORK_ARRAY = Foreign(
+    """
+#include <vector>
+extern "C" void solve(const float* x, const float* y, float* z, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; i++) w[i] = 3 * x[i];
+  for (int i = 0; i < n; i++) w[i] += y[i];
+  for (int i = 0; i < n; i++) z[i] = w[i] * w[i];
+}
+""",
+    ("in:20011", "in:20011", "out:20011", 20011),
+)
+WORK_ARRAY_IN_ROWS = Foreign(
+    """
+extern "C" void solve(const float* x, float* z, int rows) {
+  for (int r = 0; r < rows; ++r) {
+    double t[64];
+    for (int c = 0; c < 64; ++c) {
+      t[c] = 2.0 * x[r * 64 + c];
+    }
+    for (int c = 0; c < 64; ++c) {
+      z[r * 64 + c] = t[c] > 0 ? (float)t[c] : 0.5f * (float)t[c];
+    }
+  }
+}
+""",
+    ("in:31x64", "out:31x64", 31),
+)
+MOMENTS = Foreign(
+    """
+extern "C" void solve(const float* x, float* mean, float* square, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    mean[r] = square[r] = 0.0f;
+    for (int c = 0; c < cols; ++c) {
+      mean[r] += x[r * cols + c] / cols;
+      square[r] += x[r * cols + c] * x[r * cols + c] / cols;
+    }
+  }
+}
+""",
+    ("in:41x203", "out:41", "out:41", 41, 203),
+)
 KERNELS = {name: value for name, value in dict(globals()).items() if isinstance(value, Foreign)}

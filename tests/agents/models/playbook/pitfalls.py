@@ -1584,4 +1584,149 @@ extern "C" void solve(const float* x, float* y, int n, int m, int h) {
             4,
         ),
     ),
+    # what the work array held before the first loop wrote it is read
+    "WORK_ARRAY_READ_FIRST": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n, 1.0f);
+  for (int i = 0; i < n; ++i) { w[i] += x[i]; }
+  for (int i = 0; i < n; ++i) { y[i] = w[i] * 2.0f; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # and where the vector starts from zeros without saying so
+    "WORK_ARRAY_FROM_ZERO": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; ++i) { if (x[i] > 0.0f) w[i] = x[i]; y[i] = w[i] + 1.0f; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # the store comes after a load in its own statement
+    "WORK_ARRAY_SAME_STATEMENT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; ++i) { y[i] = w[i] + (w[i] = x[i]); w[i] = 0.0f; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # read after the loop
+    "WORK_ARRAY_READ_LATER": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; ++i) { w[i] = x[i] * 3.0f; y[i] = w[i]; }
+  y[0] += w[n - 1];
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # through a name of its own
+    "WORK_ARRAY_BY_POINTER": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n);
+  float* p = w.data();
+  for (int i = 0; i < n; ++i) { w[i] = x[i] * 3.0f; p[i] += 1.0f; y[i] = w[i]; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # the subscript changes between store and load
+    "WORK_ARRAY_MOVING": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n + 2, 0.25f);
+  std::vector<float> v(n + 2);
+  for (int i = 0; i < n; ++i) { int k = i; v[k] = x[i]; k++; y[i] = v[k] + w[k]; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # an element of the iteration before
+    "WORK_ARRAY_CARRIED": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n + 1);
+  for (int i = 0; i < n; ++i) { w[i + 1] = x[i]; y[i] = w[i + 1] - w[i]; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # skipped in some iterations, read in the next
+    "WORK_ARRAY_SKIPPED": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  float w[4] = {0, 0, 0, 0};
+  for (int i = 0; i < n; ++i) { if (x[i] < 0) { y[i] = 0; continue; } w[0] = x[i]; y[i] = w[0]; }
+  float v[4];
+  v[1] = 7.0f;
+  for (int i = 0; i < n; ++i) { if (x[i] < 0) continue; v[1] = x[i]; y[i] += v[1]; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # rounds to half of the type between the passes
+    "WORK_ARRAY_NARROW": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<int16_t> w(n);
+  for (int i = 0; i < n; ++i) { w[i] = (int16_t)(x[i] * 100000.0f); }
+  for (int i = 0; i < n; ++i) { y[i] = w[i] / 7; }
+}
+""",
+        ("in:4001", "out:4001", 4001),
+    ),
+    # the sum in memory is an input of the next element of the same loop
+    "SUM_READ_INSIDE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int m, int n) {
+  for (int i = 0; i < m; ++i) {
+    y[i] = 0.0f;
+    for (int j = 0; j < n; ++j) { y[i] += x[i * n + j] * 0.01f; z[i * n + j] = y[i]; }
+  }
+}
+""",
+        ("in:13x211", "out:13", "out:13x211", 13, 211),
+    ),
+    # two sums, one fed by the other
+    "SUM_OF_SUMS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, float* z, int m, int n) {
+  for (int i = 0; i < m; ++i) {
+    y[i] = z[i] = 0.0f;
+    for (int j = 0; j < n; ++j) { y[i] += x[i * n + j] * 0.01f; z[i] += y[i] * 0.01f; }
+  }
+}
+""",
+        ("in:13x211", "out:13", "out:13", 13, 211),
+    ),
+    # the matrix is read from where the sum goes
+    "SUM_INTO_ITS_INPUT": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i] * 0.01f;
+  for (int i = 1; i < n; ++i)
+    for (int j = 0; j <= i; ++j) y[i] += y[j] * 0.001f;
+}
+""",
+        ("in:301", "out:301", 301),
+    ),
 }

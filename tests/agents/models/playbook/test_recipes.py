@@ -25,7 +25,7 @@ SITES = {
     "split_argmax": ("ARGMAX", "ARGMIN_VALUE", "ARGMAX_ELEMENT"),
     "simd_scan": ("ROW_SCAN", "PREFIX_SUM", "RUNNING_TOTAL", "EXCLUSIVE_SCAN"),
     "private_histogram": ("COUNTS", "SEGMENT_ADD"),
-    "fuse_passes": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN"),
+    "fuse_passes": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN", "WORK_ARRAY", "WORK_ARRAY_IN_ROWS"),
     "hoist_invariants": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "ROW_SUM", "LOG_SOFTMAX", "MATMUL_MACROS"),
     "interchange": ("MATMUL", "MATMUL_BIAS_DOUBLE", "COLUMN_SUM", "COLUMN_MAX", "COLUMN_WALK", "MATMUL_IN_PLACE_SUM",
                     "MATMUL_MACROS", "COLUMN_SUM_OLD_C", "CONVOLUTION_NCHW", "TRIANGULAR_SOLVE", "EMBEDDING_BAG"),
@@ -36,7 +36,7 @@ SITES = {
     "register_tile": ("PRODUCT_TRANSPOSED", "DISTANCES", "SYRK", "ATTENTION", "LINEAR_RELU"),
     "unswitch_loops": ("JACOBI_ROWS", "SWITCHED", "SWITCHED_OLD_C"),
     "unroll_accumulators": ("SOFTMAX_INT", "RMSNORM", "DOT"),
-    "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX"),
+    "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX", "ROW_SUM", "MOMENTS"),
     "simd_loop": ("SOFTMAX_INT", "CHAIN", "GELU", "STENCIL", "CLAMP"),
     "parallel_outer": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "LAYERNORM", "RMSNORM", "CHAIN", "GELU", "CLAMP", "ROW_SUM",
                        "COLUMN_SUM", "COLUMN_MAX", "TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE", "MATMUL", "MATMUL_BIAS_DOUBLE",
@@ -144,10 +144,25 @@ def test_the_guard_of_threads_counts_the_loops_of_helpers(kernel: str, work: str
     assert f"if({work} >= " in recipe("parallel_outer").edit(KERNELS[kernel].source, {})
 
 
+def test_threads_are_woken_for_less_where_iterations_are_heavy() -> None:
+    head = 'float heavy(float v) { return std::log(v) + 1; } extern "C" void solve(const float* x, float* y, int n) { '
+    for value, least in (("x[i] * 2", 1 << 18), ("std::sqrt(x[i])", 1 << 18), ("expf(x[i])", 1 << 16), ("heavy(x[i])", 1 << 16)):
+        source = f"#include <cmath>\n{head}for (int i = 0; i < n; ++i) y[i] = {value}; }}"
+        assert f"if(1LL * n >= {least})" in recipe("parallel_outer").edit(source, {}), value
+    source = f"#include <cmath>\n{head}for (int i = 0; i < n; ++i) y[i] = std::exp(x[i]); }}"
+    assert f" >= {1 << 16})" in recipe("parallel_outer").edit(recipe("vector_exp").edit(source, {}), {})
+
+
+def test_a_work_array_is_gone_where_each_iteration_fills_its_own_element() -> None:
+    for kernel in ("WORK_ARRAY", "WORK_ARRAY_IN_ROWS"):
+        edited = recipe("fuse_passes").edit(KERNELS[kernel].source, {})
+        assert "vector<float>" not in edited and "[64]" not in edited, edited
+
+
 def test_a_length_that_cannot_be_named_outside_counts_as_typical() -> None:
     source = 'extern "C" void solve(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) { const int width = n / 2; '
     source += "float s = 0; for (int k = 0; k < width; ++k) s += x[k]; y[i] = s; } }"
-    assert "if(1LL * n * 64 >= " in recipe("parallel_outer").edit(source, {})
+    assert "if(1LL * n * 8 >= " in recipe("parallel_outer").edit(source, {})
 
 
 def test_a_loop_that_branches_on_its_border_gets_no_lanes() -> None:
