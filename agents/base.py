@@ -254,6 +254,6 @@ def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None,
         model = kind(options)
     except SettingsError as error:
         # A provider does not know for whom it is opened.
-        raise SettingsError(re.sub(r"\Amodels(?=[.:])", f"models.{entry}", str(error))) from error
+        raise SettingsError(re.sub(r"^models(?=[.:])", f"models.{entry}", str(error), flags=re.MULTILINE)) from error
     model.folder = folder
     return model if script is None else Recording(model, entry, script)

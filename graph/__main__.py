@@ -113,12 +113,18 @@ def _workspace(text: str) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
+    as_json = argparse.Namespace(json="--json" in (sys.argv[1:] if argv is None else argv))
     foreign = foreign_packages()
     if foreign:
-        given = sys.argv[1:] if argv is None else argv
-        return _failed(argparse.Namespace(json="--json" in given), "refused", foreign, None)
-    arguments = parser().parse_args(argv)
+        return _failed(as_json, "refused", foreign, None)
     from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
+    from tools.spelling import Misread
+
+    try:
+        arguments = parser().parse_args(argv)
+    except Misread as misread:
+        _told(as_json, "refused", misread.reason, None)
+        raise
 
     try:
         return dispatch(arguments)
@@ -141,6 +147,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         workspace = _left(arguments, error.workspace)
         remedy = f"; when that is mended `python -m graph resume {workspace}` goes on" if workspace and arguments.verb in OPTIMISING else ""
         return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
+    except ValueError as error:
+        # What pydantic raises is one, and cannot be named here before it is known that there is a pydantic.
+        from graph.older import told
+
+        sentence = told(error, arguments.workspace) if "workspace" in arguments else None
+        if sentence is None:
+            raise
+        return _failed(arguments, "refused", str(sentence), arguments.workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
         workspace = _left(arguments, Path(str(interrupt)) if interrupt.args else None)
@@ -164,10 +178,14 @@ def _failed(arguments: argparse.Namespace, status: str, reason: str, workspace: 
     """
     word, code = FAILURES[status]
     _complain(f"{word} {reason}")
+    _told(arguments, status, reason, workspace, file)
+    return code
+
+
+def _told(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None) -> None:
     if getattr(arguments, "json", False):
         told = {"status": status, "reason": reason, "workspace": str(workspace) if workspace else None}
         _say(json.dumps({**told, "file": str(file)} if file else told))
-    return code
 
 
 def foreign_packages() -> str | None:
@@ -202,29 +220,15 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
         _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
-    _read(arguments)
+    if arguments.verb == "report":
+        from graph.run import write_report
+
+        _say(write_report(arguments.workspace))
+        return 0
+    from graph.report.summary import show
+
+    _say(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
-
-
-def _read(arguments: argparse.Namespace) -> None:
-    """`show` and `report`; SettingsError for records that another version wrote."""
-    from pydantic import ValidationError
-
-    from tools.errors import SettingsError
-
-    try:
-        if arguments.verb == "report":
-            from graph.run import write_report
-
-            _say(write_report(arguments.workspace))
-        else:
-            from graph.report.summary import show
-
-            _say(show(arguments.workspace, as_json=arguments.json), alone=True)
-    except ValidationError as error:
-        strange = ".".join(str(part) for part in error.errors()[0]["loc"])
-        other = f"{strange} of a {error.title} there is not as this version writes it; use the version of Kernelwright that made the run"
-        raise SettingsError(f"{arguments.workspace}: {other}") from error
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

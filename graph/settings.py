@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
 from agents.models.prices import Price
 from graph.caps import SENDERS
@@ -14,13 +15,19 @@ from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.policy import Policy as JudgePolicy
 from tools.spelling import meant
-from tools.validation import sentence
+from tools.validation import sentences
 
 
 class Section(BaseModel):
     """Base of all sections."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figures(Section):
+    """Base of those that hold figures and switches alone: neither is read out of text, nor `true` as 1."""
+
+    model_config = ConfigDict(strict=True)
 
 
 class ModelChoice(BaseModel):
@@ -36,11 +43,20 @@ class ModelChoice(BaseModel):
         return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
 
 
+ROLES = frozenset(("default", *get_args(RoleName)))
+
+
+def _role(name: str) -> str:
+    if name not in ROLES:
+        raise ValueError(f"not a role; {meant(name, ROLES, 'remove it.')} Allowed are {', '.join(sorted(ROLES))}")
+    return name
+
+
 MODEL_FILES = ("path", "folder", "record")
 """Options of providers that name a file or a folder."""
 
 
-class Search(Section):
+class Search(Figures):
     """How the loop explores."""
 
     iterations: int = Field(default=8, ge=1)
@@ -60,7 +76,7 @@ class Search(Section):
     """Iterations without an accepted version before the run stops."""
 
 
-class Stop(Section):
+class Stop(Figures):
     """When the result is good enough."""
 
     near_peak: float = Field(default=0.15, ge=0, le=1)
@@ -113,7 +129,7 @@ class Budget(Caps):
         )
 
 
-class Benchmark(Section):
+class Benchmark(Figures):
     """Whom the final benchmark includes beside baseline and best."""
 
     eager: bool = True
@@ -133,12 +149,12 @@ class Settings(Section):
     """… its reference.py …"""
     dims: str | None = None
     """… and the sizes, e.g. "M=512 N=1000"."""
-    pointer_elements: int = Field(default=0, ge=0)
+    pointer_elements: int = Field(default=0, ge=0, strict=True)
     """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
     hardware: str | None = None
     """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
     variant: str = ""
-    models: dict[str, ModelChoice] = Field(default_factory=lambda: {"default": ModelChoice()})
+    models: dict[Annotated[str, AfterValidator(_role)], ModelChoice] = Field(default_factory=lambda: {"default": ModelChoice()})
     """Per role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper, or default."""
     search: Search = Search()
     stop: Stop = Stop()
@@ -153,7 +169,7 @@ class Settings(Section):
     handlers: tuple[str, ...] = ()
     """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers (docs/models.md)."""
     executor: str = "local"
-    gpu: int | None = Field(default=None, ge=0)
+    gpu: int | None = Field(default=None, ge=0, strict=True)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
@@ -171,23 +187,22 @@ class Settings(Section):
     """The workspace and version that this run continues (set by `restart`)."""
 
     @model_validator(mode="after")
-    def _one_task(self) -> Settings:
+    def _together(self) -> Settings:
+        wrong = []
         if (self.task is None) == (self.kernel is None):
-            raise ValueError("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
+            wrong.append("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
+        elif self.kernel is not None and self.reference is None:
+            wrong.append("reference: must name the reference.py that goes with kernel")
         beside = next((name for name in ("reference", "dims", "pointer_elements") if self.task and getattr(self, name)), None)
         if beside:
-            raise ValueError(f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so leave it out")
-        if self.kernel is not None and self.reference is None:
-            raise ValueError("reference: must name the reference.py that goes with kernel")
-        unknown = set(self.models) - ROLES
-        idle = next((role for role, cap in self.budget.per_role.items() if cap.device_s is not None and role not in SENDERS), None)
-        if idle is not None:
-            raise ValueError(
-                f"budget.per_role.{idle}.device_s: the {idle} sends no jobs; remove it, or cap one that does: {', '.join(SENDERS)}"
-            )
-        if unknown:
-            wrong = sorted(unknown)[0]
-            raise ValueError(f"models.{wrong}: not a role; {meant(wrong, ROLES, 'remove it.')} Allowed are {', '.join(sorted(ROLES))}")
+            wrong.append(f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so leave it out")
+        wrong += [
+            f"budget.per_role.{role}.device_s: the {role} sends no jobs; remove it, or cap one that does: {', '.join(SENDERS)}"
+            for role, cap in self.budget.per_role.items()
+            if cap.device_s is not None and role not in SENDERS
+        ]
+        if wrong:
+            raise ValueError("\n".join(wrong))
         return self
 
     @property
@@ -203,9 +218,6 @@ class Settings(Section):
     def sources(self, suffix: str) -> Sources:
         """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
         return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
-
-
-ROLES = {"default", "planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"}
 
 
 def load(path: Path) -> Settings:
@@ -235,7 +247,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(f"{origin}: {sentence(error, Settings)}") from None
+        raise SettingsError(sentences(error, Settings, f"{origin}: ")) from None
     paths = {"task", "kernel", "reference", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}

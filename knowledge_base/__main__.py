@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.errors import InfrastructureError, SettingsError
-from tools.spelling import Parser, meant, offered
+from tools.spelling import Misread, Parser, meant, offered, refusal
 
 if TYPE_CHECKING:
     from knowledge_base.artifacts import PageType
@@ -41,6 +41,8 @@ def query(arguments: argparse.Namespace) -> int:
         server=arguments.chroma,
     )
     filters = {"kind": arguments.kind, "language": arguments.language, "arch": arguments.arch}
+    if unknown := index.unknown(**filters):
+        raise SettingsError("; ".join(f"--{name}: {why}" for name, why in unknown.items()))
     found = index.search(arguments.text, arguments.k, **filters)
     note = index.shortfall and f"words alone were compared: {index.shortfall}"
     why_not = "" if found else index.explain(arguments.text, **filters)
@@ -377,8 +379,9 @@ def _experience(verbs: Verbs, wiki: Parser, out: Parser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    arguments = parser().parse_args(argv)
+    as_json = "--json" in (sys.argv[1:] if argv is None else argv)
     try:
+        arguments = parser().parse_args(argv)
         code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
@@ -386,12 +389,15 @@ def main(argv: list[str] | None = None) -> int:
         # Whoever read it has what was wanted; nothing is left for the interpreter to write at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SettingsError as error:
+    except Misread as misread:
+        if as_json:
+            print(refusal(misread))
+        raise
+    except (SettingsError, InfrastructureError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
-    except InfrastructureError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 4
+        if as_json:
+            print(refusal(error))
+        return 2 if isinstance(error, SettingsError) else 4
 
 
 if __name__ == "__main__":

@@ -193,6 +193,20 @@ class Index:
     def _known(self, stock: Stock) -> list[str]:
         return sorted(self._languages.union(languages_of(stock.entries)))
 
+    def unknown(self, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> dict[str, str]:
+        """Filter -> a sentence, for each that names nothing there is, whatever is asked; none where there are no pages at all."""
+        stock, found = self._current(), dict[str, str]()
+        kinds, languages = kinds_of(stock.entries), self._known(stock)
+        if not stock.entries:
+            return found
+        if kind is not None and kind not in kinds:
+            found["kind"] = f"no page is of kind {kind!r}; {offered(kind, kinds)}"
+        if language is not None and language not in languages:
+            found["language"] = f"no page is about language {language!r}; {offered(language, languages)}"
+        if arch is not None and not self._architectures.named(arch):
+            found["arch"] = f"no architecture is called {arch!r}; {offered(arch, sorted(self._architectures.targets))}"
+        return found
+
     def explain(self, query: str, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> str:
         """Why `search` with the same arguments finds nothing, in one sentence; empty when it does find something."""
         if self.search(query, 1, kind=kind, language=language, arch=arch):
@@ -202,13 +216,8 @@ class Index:
             return "the wiki has no pages"
         if not terms(query):
             return f"the query {query!r} has no word to search for"
-        kinds, languages = kinds_of(stock.entries), self._known(stock)
-        if kind is not None and kind not in kinds:
-            return f"no page is of kind {kind!r}; {offered(kind, kinds)}"
-        if language is not None and language not in languages:
-            return f"no page is about language {language!r}; {offered(language, languages)}"
-        if arch is not None and not self._architectures.named(arch):
-            return f"no architecture is called {arch!r}; {offered(arch, sorted(self._architectures.targets))}"
+        if unknown := self.unknown(kind=kind, language=language, arch=arch):
+            return next(iter(unknown.values()))
         unfiltered = len(stock.lexical.matching(query))
         if unfiltered:
             asked = " and ".join(f"{name}={value or 'any'}" for name, value in Filters(kind, language, arch)._asdict().items())

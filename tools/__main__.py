@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.errors import InfrastructureError, SettingsError
-from tools.spelling import Parser
+from tools.spelling import Misread, Parser, refusal
 
 if TYPE_CHECKING:
     from tools.artifacts import Candidate, Profile, Record
@@ -32,19 +32,23 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run one verb, and return the exit code."""
-    options = _parser().parse_args(arguments)
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
+        options = _parser().parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read it has what was wanted; nothing is left for the interpreter to write at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except SettingsError as error:
+    except Misread as misread:
+        if as_json:
+            print(refusal(misread))
+        raise
+    except (SettingsError, InfrastructureError) as error:
         print(error, file=sys.stderr)
-        return 2
-    except InfrastructureError as error:
-        print(error, file=sys.stderr)
-        return 4
+        if as_json:
+            print(refusal(error))
+        return 2 if isinstance(error, SettingsError) else 4
     except KeyboardInterrupt:
         return 130
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from tools import contests
 from tools.artifacts import Artifact
@@ -16,6 +16,8 @@ REPORTED = 0.95
 
 class Policy(Artifact):
     """How hard the judge looks and what the gate demands; fixed for a whole run."""
+
+    model_config = ConfigDict(strict=True)
 
     pairs: int = Field(default=12, ge=8)
     """Pairs a workload in one batch."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from tools.errors import InfrastructureError, KernelwrightError
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
@@ -24,8 +27,30 @@ def offered(word: str, known: Sequence[str]) -> str:
     return f"{near} There are {listed}" if near else f"give one of {listed}"
 
 
+class Misread(SystemExit):
+    """A command line cannot be read; it was said on stderr, and the exit code is argparse's, 2."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(2)
+        self.reason = reason
+        """One sentence."""
+
+
+def refusal(error: KernelwrightError | Misread) -> str:
+    """The object of `--json` for a command that ended with `error`; that of `graph` tells the workspace too."""
+    status = "machine" if isinstance(error, InfrastructureError) else "refused"
+    return json.dumps({"status": status, "reason": error.reason if isinstance(error, Misread) else str(error)})
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that, for a mistyped verb, option or choice, says which was meant; its verbs' parsers do the same."""
+
+    def error(self, message: str) -> NoReturn:
+        """As argparse's, but what it raises tells the sentence."""
+        try:
+            super().error(message)
+        except SystemExit:
+            raise Misread(message) from None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse's, but nothing unknown is left over: it exits with code 2 and one sentence."""

@@ -28,7 +28,7 @@ from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, T
 from tools.records import Blobs, write_atomically
 from tools.registry import load
 from tools.spelling import meant
-from tools.validation import sentence
+from tools.validation import sentences
 
 REFERENCE = "reference.py"
 PROBE_LIMIT_S = 300.0
@@ -296,7 +296,7 @@ def _declared(path: Path) -> Declared:
     try:
         return Declared.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(f"{path}: {sentence(error, Declared)}") from None
+        raise SettingsError(sentences(error, Declared, f"{path}: ")) from None
 
 
 # ---------------------------------------------------------------- the workspace's copy

@@ -1,13 +1,17 @@
-"""What pydantic refuses in a user's file, as one sentence: the key, what is allowed there, what to do. Pure."""
+"""What pydantic refuses in a user's file, a sentence each: the key, what is allowed there, what to do. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from tools.spelling import meant
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _PLAIN = {
     "a valid dictionary": "keys and values",
@@ -23,34 +27,59 @@ _SHOWN = 40
 """Characters of the value that are repeated to the user."""
 
 
-def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem of `error`, found while reading `model`; a validator's own sentence stays as it is.
+def sentences(error: ValidationError, model: type[BaseModel], origin: str) -> str:
+    """The problems of `error`, found while reading `model`, a line each behind `origin`; a validator's own sentences stay as they are.
 
-    An unknown key comes before all others: a key that is missing is often the one that was misspelt.
+    Unknown keys come before all others, and a key that is missing because it was misspelt has no line of its own.
     """
-    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    strange = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
+    misspelt = {(*at, name) for *at, word in strange for name in _section(model, tuple(at)).model_fields if meant(str(word), [name])}
+    problems = [problem for problem in error.errors() if problem["type"] != "missing" or problem["loc"] not in misspelt]
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    return "\n".join(f"{origin}{line}" for problem in problems for line in _sentence(problem, model).splitlines())
+
+
+def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     # pydantic marks a key that is not allowed, as against its value.
-    key = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    owner = _section(model, first["loc"][:-1])
-    if first["type"] == "extra_forbidden":
-        hint = meant(str(first["loc"][-1]), owner.model_fields, "remove it.")
+    key = ".".join(str(part) for part in problem["loc"] if part != "[key]")
+    owner = _section(model, problem["loc"][:-1])
+    if problem["type"] == "extra_forbidden":
+        hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
-    if first["type"] == "value_error":
-        message = first["msg"].removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        message = problem["msg"].removeprefix("Value error, ")
         return f"{key}: {message}" if key else message
-    if first["type"] == "missing":
+    if problem["type"] == "missing":
         return f"{key}: is missing; add it"
-    given = repr(first["input"])
+    given = repr(problem["input"])
     found = f", not {given}" if len(given) <= _SHOWN else ""
-    if first["type"] == "model_type":
-        section = _section(model, first["loc"])
+    if problem["type"] == "model_type":
+        section = _section(model, problem["loc"])
         example = next(iter(section.model_fields))
         named = f"{key}: " if key else ""
         return f"{named}must hold keys and values such as `{example}: …`{found}; allowed here are {_keys(section)}"
-    rule = re.sub(r"^(Input|Value) should (be|have)", lambda m: "must " + m[2], first["msg"].split(", unable to")[0])
+    rule = re.sub(r"^(Input|Value) should (be|have)", lambda m: "must " + m[2], problem["msg"].split(", unable to")[0])
     for technical, plain in _PLAIN.items():
         rule = rule.replace(technical, plain)
-    return f"{key}: {rule}{found}; change it there"
+    return f"{key}: {rule}{found}; {_mended(problem)}"
+
+
+def _mended(problem: ErrorDetails) -> str:
+    """What to write instead, where that can be told."""
+    given, kind = problem["input"], problem["type"]
+    if kind == "literal_error":
+        return meant(str(given), re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected"))), "change it there")
+    if kind in ("int_type", "float_type") and isinstance(given, str | float):
+        # YAML takes 1e6, as it takes what stands in quotes, for text.
+        try:
+            number = float(given)
+        except ValueError:
+            return "change it there"
+        if number.is_integer():
+            return f"write {int(number)}"
+        if kind == "float_type" and math.isfinite(number):
+            return f"write {number!r}"
+    return "change it there"
 
 
 def _keys(section: type[BaseModel]) -> str:

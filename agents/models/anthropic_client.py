@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from agents.models import options as given
 from agents.models.base import Request
 from agents.models.keys import from_environment
+from agents.models.patience import longest_pause_s, pause_s, time_is_up
 from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
 
@@ -90,18 +90,24 @@ class Opened:
 
     def within(self, asked: Request) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
         """The client, all of whose attempts together end with the run's time, waits between them included."""
+        import anthropic
         import httpx2
 
-        ends = asked.ends
-        if ends is None:
+        if asked.ends is None:
             return self.client
 
         def in_time(request: anthropic.APIRequest, go_on: anthropic.CallNext) -> anthropic.APIResponse[Any]:
-            if time.monotonic() >= ends:
-                raise ProviderError(f"models.{asked.role}: no answer before the run's time was up")
-            timeout_s = asked.at_most(self.options.timeout_s)
-            response = go_on(request.copy(timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))))
-            if _seconds(response.headers.get("retry-after")) >= ends - time.monotonic():
+            if asked.left_s <= 0:
+                raise time_is_up(asked)
+            timeout_s, attempts = asked.at_most(self.options.timeout_s), request.retries_taken + 1
+            try:
+                response = go_on(request.copy(timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))))
+            except anthropic.APIConnectionError:
+                if pause_s(attempts, {}) < asked.left_s:
+                    raise
+                # Of an error with this one as its cause the SDK would make another attempt.
+                raise time_is_up(asked) from None
+            if pause_s(attempts, response.headers) >= asked.left_s:
                 response.headers["x-should-retry"] = "false"
             return response
 
@@ -116,7 +122,7 @@ class Opened:
         status = getattr(error, "status_code", None)
         entry = f"models.{role}"
         if status in FULL or getattr(error, "type", None) in ("overloaded_error", "rate_limit_error"):
-            return OverloadedError(f"{entry}: the server has no room ({said}), also after {self.options.max_retries} retries")
+            return OverloadedError(f"{entry}: the server has no room ({said}), also after up to {self.options.max_retries} retries")
         if isinstance(error, self.errors[1:]) or status in (401, 402, 403):
             held = self.options.api_key_env or (KEY if self.key else f"the credentials of platform {self.options.platform}")
             return SettingsError(f"{entry}: {held} does not give access ({said}); mend the key or what it may do, and run again")
@@ -198,7 +204,7 @@ def _reached(options: Options) -> dict[str, Any]:
     def patient(request: anthropic.APIRequest, go_on: anthropic.CallNext) -> anthropic.APIResponse[Any]:
         """The SDK waits however long a server asks: an unattended run would stand still for a day."""
         response = go_on(request)
-        if _seconds(response.headers.get("retry-after")) > options.timeout_s:
+        if pause_s(1, response.headers) > longest_pause_s(options.timeout_s):
             response.headers["x-should-retry"] = "false"
         return response
 
@@ -208,10 +214,3 @@ def _reached(options: Options) -> dict[str, Any]:
         "max_retries": options.max_retries,
         "middleware": [patient],
     }
-
-
-def _seconds(wait: str | None) -> float:
-    try:
-        return float(wait or 0)
-    except ValueError:
-        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -95,9 +96,14 @@ class Request(Artifact):
     ends: float | None = Field(default=None, exclude=True)
     """When the run's time is up, monotonic seconds; None: never. Set when a model is asked: in no record, and no part of what is asked."""
 
+    @property
+    def left_s(self) -> float:
+        """Seconds of the run's time that are left; infinite where no cap is on time."""
+        return math.inf if self.ends is None else self.ends - time.monotonic()
+
     def at_most(self, timeout_s: float) -> float:
         """A provider's time-out, cut to what is left of the run's time."""
-        return timeout_s if self.ends is None else min(timeout_s, max(self.ends - time.monotonic(), SHORTEST_S))
+        return min(timeout_s, max(self.left_s, SHORTEST_S))
 
     @property
     def purpose(self) -> str:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from agents.models.base import Request
 from agents.models.chat_options import Options
 from agents.models.keys import from_environment
+from agents.models.patience import longest_pause_s, pause_s, time_is_up
 from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import APIConnectionError, APIStatusError, OpenAI, Timeout
+
+StreamT = TypeVar("StreamT")
 
 NO_KEY = "none"
 """Sent where no key is wanted: the SDK takes one from OPENAI_API_KEY otherwise, and a local server must not be told that."""
 START = "start it (for example `vllm serve MODEL`, `python -m sglang.launch_server`, `llama-server -m FILE`, `ollama serve`)"
+CONNECT_S = 10.0
 SHOWN = 400
 """Characters of a server's message that are repeated to the user."""
 FILTERED = re.compile(r"content_filter|content management policy", re.I)
@@ -36,9 +43,28 @@ class Opened:
         """Model and server, for messages."""
         return f"{self.options.model} at {self.options.base_url}"
 
-    def within(self, timeout_s: float) -> OpenAI:
-        """The client, which bears silences so long at most."""
-        return self.client if timeout_s >= self.options.timeout_s else self.client.with_options(timeout=timeout_s)
+    def begun(self, asked: Request, send: Callable[[OpenAI], StreamT]) -> StreamT:
+        """What `send` returns when it is given a client; called again while the server cannot take the request.
+
+        All attempts, with the pauses between them, end with the run's time; the SDK, which knows nothing of it, makes single ones.
+        ProviderError when that time is up, else the SDK's own error of the last attempt.
+        """
+        import openai
+
+        for attempt in range(1, 2 + self.options.max_retries):
+            if asked.left_s <= 0:
+                break
+            try:
+                return send(self.client.with_options(timeout=_silence(asked.at_most(self.options.timeout_s))))
+            except (openai.APIConnectionError, openai.APIStatusError) as error:
+                if asked.left_s <= 0:
+                    raise time_is_up(asked) from error
+                wait = pause_s(attempt, error.response.headers if isinstance(error, openai.APIStatusError) else {})
+                longest = min(asked.left_s, longest_pause_s(self.options.timeout_s))
+                if attempt > self.options.max_retries or not _for_now(error) or wait >= longest:
+                    raise
+            time.sleep(wait)
+        raise time_is_up(asked)
 
     def said(self, error: APIStatusError) -> str:
         """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
@@ -74,7 +100,7 @@ class Opened:
         if status == 402 or (status == 429 and re.search(r"insufficient_quota|billing|credit", said)):
             return ProviderError(f"{entry}: the account at {options.base_url} has no money left ({said}); fill it or choose another model")
         if status in (429, 503, 529):
-            return OverloadedError(f"{entry}: {self.where} had no room, asked {1 + options.max_retries} times: {said}")
+            return OverloadedError(f"{entry}: {self.where} had no room, asked up to {1 + options.max_retries} times: {said}")
         if TOO_LONG.search(said):
             room = f"has no room for prompt and {entry}.max_tokens {options.max_tokens} ({said}); lower it"
             return ProviderError(f"{entry}: {self.where} {room}")
@@ -86,6 +112,22 @@ def open_client(options: Options) -> Opened:
     import openai
 
     key = from_environment(options.api_key_env) if options.api_key_env else ""
-    timeout = openai.Timeout(options.timeout_s, connect=min(10.0, options.timeout_s))
-    client = openai.OpenAI(api_key=key or NO_KEY, base_url=options.base_url, timeout=timeout, max_retries=options.max_retries)
+    client = openai.OpenAI(api_key=key or NO_KEY, base_url=options.base_url, max_retries=0)
     return Opened(client, options, key)
+
+
+def _silence(timeout_s: float) -> Timeout:
+    """The longest that an attempt bears; to be connected takes less, or there is no server."""
+    import openai
+
+    return openai.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+
+
+def _for_now(error: APIConnectionError | APIStatusError) -> bool:
+    """Whether it may be gone the next time; a server that says so itself (`x-should-retry`) is believed."""
+    import openai
+
+    if not isinstance(error, openai.APIStatusError):
+        return True
+    said = error.response.headers.get("x-should-retry")
+    return said == "true" if said in ("true", "false") else error.status_code in (408, 409, 429) or error.status_code >= 500

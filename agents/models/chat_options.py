@@ -25,7 +25,8 @@ class Options(given.Options):
     max_tokens: int = Field(default=16_000, ge=1)
     """Output of one call, thinking included; an answer that runs into it is asked to go on, twice."""
     timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    """Seconds of the longest silence, not the length of the whole answer, which is streamed."""
+    """Seconds of the longest silence, not the length of the whole answer, which is streamed; a server that asks us to wait longer is
+    overloaded."""
     answer_s: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     """Seconds that one answer may take in all; some servers send signs of life for ever."""
     max_retries: int = Field(default=4, ge=0, le=20)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from agents.artifacts import RoleName
 from agents.models.base import Model, Request, Usage
@@ -27,7 +27,9 @@ BEGUN = "begun_exchange"
 
 
 class Cap(Artifact):
-    """What may be spent; None: no cap."""
+    """What may be spent; None: no cap. Figures are not read out of text, nor `true` as 1."""
+
+    model_config = ConfigDict(strict=True)
 
     usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Dollars, by the prices in `agents/models/prices.yaml` and under `prices:`."""

@@ -25,7 +25,7 @@ from agents.models.streamed import Gathering, Message, Streamed
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError
+    from openai import APIStatusError, OpenAI
 
 CONTINUATIONS = 2
 """Times that an answer which ran into max_tokens is asked to go on."""
@@ -228,8 +228,9 @@ class OpenAICompatible(Model):
 
         settings, role, began, begun = self.settings, request.role, time.monotonic(), False
         try:
-            create: Any = self.opened.within(request.at_most(settings.timeout_s)).chat.completions.create
-            with create(model=settings.model, messages=messages, stream=True, extra_body=settings.extra or None, **body) as chunks:
+            asked = {"model": settings.model, "messages": messages, "stream": True, "extra_body": settings.extra or None, **body}
+            chunks: Any
+            with self.opened.begun(request, lambda client: _send(client, asked)) as chunks:
                 begun = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
@@ -264,6 +265,10 @@ class _Refused(Exception):
     def __init__(self, status: APIStatusError) -> None:
         super().__init__(status)
         self.status = status
+
+
+def _send(client: OpenAI, asked: dict[str, Any]) -> Any:
+    return client.chat.completions.create(**asked)
 
 
 def _user(text: str) -> dict[str, JsonValue]:

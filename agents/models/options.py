@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.models.keys import refuse_pasted
 from tools.errors import SettingsError
-from tools.validation import sentence
+from tools.validation import sentences
 
 
 class Options(BaseModel):
@@ -22,9 +22,9 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def read(provider: str, kind: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
-    """`given` as `kind`; SettingsError with one sentence that names the first key at fault, or the option that a key is pasted into."""
+    """`given` as `kind`; SettingsError with a line for each key at fault, or for the option that a key is pasted into."""
     refuse_pasted(given)
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:
-        raise SettingsError(f"models.{sentence(error, kind)} (provider {provider})") from None
+        raise SettingsError(f"{sentences(error, kind, 'models.')} (provider {provider})") from None

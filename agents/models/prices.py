@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from agents.models.base import Usage
 from tools.artifacts import Artifact
@@ -20,6 +20,8 @@ DATED = re.compile(r"[-@]\d{8}$")
 class LongPrompt(Artifact):
     """Dearer long prompts: then the whole exchange costs more, not only the tokens beyond."""
 
+    model_config = ConfigDict(strict=True)
+
     above: int = Field(gt=0)
     """Tokens of the prompt, cached ones included."""
     times: float = Field(ge=1, allow_inf_nan=False)
@@ -28,6 +30,8 @@ class LongPrompt(Artifact):
 
 class Price(Artifact):
     """USD per million tokens."""
+
+    model_config = ConfigDict(strict=True)
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)

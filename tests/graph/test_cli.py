@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from graph import run as runs
 from graph import workspace as workspaces
 from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, VersionMemory
 from graph.nodes.propose import tried
+from graph.older import told
 from graph.report import final
 from graph.report.summary import stored_state, versions
 from knowledge_base.experience import Experience
@@ -31,7 +33,7 @@ from tools.artifacts import Interval, Record
 from tools.cases import hidden_workloads
 from tools.executors.base import Device
 from tools.executors.local import Local
-from tools.records import Records
+from tools.records import Records, key
 from tools.repository import Repository
 from tools.task import thaw
 
@@ -115,22 +117,51 @@ def test_the_oldest_logs_still_make_a_report(copied: Path, capsys: pytest.Captur
     assert "are written from" in succeeded(capsys, "report", str(copied))
 
 
-@pytest.mark.parametrize("verb", ["show", "report"])
-def test_a_record_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    state = stored_state(workspaces.peek(copied))
-    path = copied / "records" / f"{state['report']}.json"
+def written_otherwise(root: Path, identity: str, lacks: str) -> Record:
+    """A record as a version without one of its fields would have kept it, committed, and the checkpoint that names it."""
+    path = root / "records" / f"{identity}.json"
     record = Record.model_validate_json(path.read_bytes())
-    older = record.model_copy(update={"payload": {name: value for name, value in record.payload.items() if name != "wall_s"}})
+    older = record.model_copy(update={"payload": {name: value for name, value in record.payload.items() if name != lacks}})
     path.unlink()
-    kept = Records(copied).add(older)
-    connection = sqlite3.connect(copied / ".kernelwright" / "checkpoint.sqlite")
+    kept = Records(root).add(older)
+    connection = sqlite3.connect(root / ".kernelwright" / "checkpoint.sqlite")
     with contextlib.closing(connection), connection:
         rows = connection.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall()
         swapped = [(blob.replace(record.id.encode(), kept.id.encode()), row) for row, blob in rows]
         connection.executemany("UPDATE checkpoints SET checkpoint = ? WHERE rowid = ?", swapped)
-    assert main([verb, str(copied)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {copied}: wall_s of a FinalBenchmark there is not as this version writes it") and said.count("\n") == 1
+    git(root, "add", "-A", "records")
+    git(root, "commit", "-q", "--amend", "--no-edit")
+    return kept
+
+
+@pytest.mark.parametrize("verb", ["show", "report", "resume"])
+def test_a_record_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = written_otherwise(copied, stored_state(workspaces.peek(copied))["report"], "wall_s")
+    said = refused(capsys, verb, str(copied))
+    assert said.startswith(f"error: {copied}: wall_s of a FinalBenchmark there (record {kept.id}) is not as this version writes it; use")
+
+
+@pytest.mark.parametrize("words", [("resume",), ("report",), ("restart", "v1")])
+def test_a_task_of_another_version_is_named(words: tuple[str, ...], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verb, *rest = words
+    record = Records(copied).find(key("task"))
+    assert record is not None
+    written_otherwise(copied, record.id, "task")
+    assert "task of a Loaded there" in refused(capsys, verb, str(copied), *rest)
+
+
+@pytest.mark.parametrize("verb", ["mask", "unmask"])
+def test_a_memory_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copied / "memory" / "v1.json"
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"}))
+    git(copied, "commit", "-qam", "another version")
+    assert "verdict of a VersionMemory there (memory/v1.json)" in refused(capsys, verb, str(copied), "v1")
+
+
+def test_a_fault_of_ours_is_not_called_one_of_another_version(copied: Path) -> None:
+    with pytest.raises(ValidationError) as raised:
+        FinalBenchmark.model_validate({})
+    assert told(raised.value, copied) is None
 
 
 def test_report_is_rendered_again_from_the_records(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,6 @@ def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
         (GOOD + "search: {iteration: 3}\n", ["search.iteration", "iterations"]),
         (GOOD + "search: {iterations: none}\n", ["search.iterations", "integer"]),
         (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),
-        ("taks: softmax\nsearch: {iterations: 0}\n", ["taks: unknown key; did you mean 'task'?"]),
         (GOOD + "judge: {pears: 3}\n", ["judge.pears", "pairs"]),
         (GOOD + "models: {coder: {provider: 3}}\n", ["models.coder.provider", "string"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
@@ -53,6 +52,23 @@ def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
         (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
         (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue', 'ask' or 'stop', not 'maybe'"]),
         (GOOD + "models: {painter: {}}\n", ["models.painter", "planner"]),
+        (GOOD + "models: {codr: {}}\n", ["models.codr: not a role; did you mean 'coder'?"]),
+        (GOOD + "budget: {per_role: {codr: {usd: 1}}}\n", ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"]),
+        (GOOD + "budget: {per_role: {x: {usd: 1}}}\n", ["budget.per_role.x: must be 'planner'", "not 'x'; change it there"]),
+        (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
+        (GOOD + "budget: {device_s: true}\n", ["budget.device_s: must be a number, not True; change it there"]),
+        (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
+        (GOOD + "budget: {wall_s: 1e3}\n", ["budget.wall_s: must be a number, not '1e3'; write 1000"]),
+        (GOOD + "budget: {usd: '2.5'}\n", ["budget.usd: must be a number, not '2.5'; write 2.5"]),
+        (GOOD + "budget: {usd: dear}\n", ["budget.usd: must be a number, not 'dear'; change it there"]),
+        (GOOD + "budget: {tokens: false}\n", ["budget.tokens: must be an integer, not False; change it there"]),
+        (GOOD + "budget: {tokens: 2.0e+6}\n", ["budget.tokens: must be an integer, not 2000000.0; write 2000000"]),
+        (GOOD + "budget: {per_iteration: {wall_s: true}}\n", ["budget.per_iteration.wall_s: must be a number"]),
+        (GOOD + "budget: {per_role: {coder: {device_s: '9'}}}\n", ["budget.per_role.coder.device_s: must be a number", "write 9"]),
+        (GOOD + "prices: {m: {input: true, output: 1}}\n", ["prices.m.input: must be a number"]),
+        (GOOD + "search: {variants: true}\n", ["search.variants: must be an integer"]),
+        (GOOD + "judge: {pairs: '9'}\n", ["judge.pairs: must be an integer", "write 9"]),
+        (GOOD + "gpu: true\n", ["gpu: must be an integer"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
         ("kernel: a.cpp\ntask: b\n", ["exactly one of task"]),
@@ -68,6 +84,37 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
     assert all(word in message for word in says), message
     assert "\n" not in message
     assert "Input should" not in message and "valid dictionary" not in message and "Errno" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "taks: softmax\nsearch: {iterations: 0, variants: 99}\nmodels: {codr: {}}\n",
+            ["taks: unknown key; did you mean 'task'?", "models.codr: not a role", "search.iterations: must", "search.variants: must"],
+        ),
+        (
+            GOOD + "prices: {m: {inptu: 1, output: 2}, n: {output: 3}}\n",
+            ["prices.m.inptu: unknown key; did you mean 'input'?", "prices.n.input: is missing"],
+        ),
+        (
+            "kernel: a.cpp\nbudget: {per_role: {planner: {device_s: 3}, knowledge_retriever: {device_s: 3}}}\n",
+            ["reference: must name", "budget.per_role.planner.device_s: ", "budget.per_role.knowledge_retriever.device_s: "],
+        ),
+    ],
+    ids=["keys", "a misspelt key is not missing too", "what does not go together"],
+)
+def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    said = str(caught.value).splitlines()
+    assert len(said) == len(lines) and all(one.startswith(f"{path}: {line}") for one, line in zip(said, lines, strict=True)), said
+
+
+def test_whole_numbers_are_numbers(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, GOOD + "budget: {usd: 5, wall_s: 60, per_role: {coder: {tokens: 1_000_000}}}\n"))
+    assert (settings.budget.usd, settings.budget.wall_s, settings.budget.per_role["coder"].tokens) == (5.0, 60.0, 1_000_000)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -51,6 +51,20 @@ def test_query_cites_and_explains(capsys: pytest.CaptureFixture[str]):
     assert len(json.loads(capsys.readouterr().out)["passages"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--lang", "c%p", "error: --language: no page is about language 'c%p'; did you mean 'cpp'? There are cpp, cuda"),
+        ("--kind", "%s", "error: --kind: no page is of kind '%s'; give one of "),
+        ("--arch", "hoper", "error: --arch: no architecture is called 'hoper'; did you mean 'hopper'?"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_refused(option: str, value: str, says: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["query", "softmax", option, value]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(says) and printed.out == ""
+
+
 def test_a_senseless_count_is_refused(capsys: pytest.CaptureFixture[str]):
     assert main(["query", "softmax", "-k", "0"]) == 2
     assert "-k" in capsys.readouterr().err

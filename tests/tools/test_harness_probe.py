@@ -163,8 +163,33 @@ def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "q = dims['Q'] if dims['M'] > 100 else 1",
+        "q = dims['M'] > 100 and dims.get('Q', 1)",
+        "q = dims['M'] > 100 and 'Q' in dims",
+        "workloads.append({'dims': {'M': 200, 'K': 4, 'N': 6, 'Q': 3}})",
+    ],
+)
+def test_a_size_that_make_inputs_reads_in_some_cases_alone_is_taken(asker: Asker, line: str) -> None:
+    reference = f"{MADE}\n{line}\n" if line.startswith("workloads") else MADE.replace("    g = ", f"    {line}\n    g = ")
+    seen = asker.probe(reference, {"M": 8, "K": 4, "N": 6, "Q": 3})
+    assert seen.error is None and seen.workloads[0].dims["Q"] == 3
+    refused = asker.probe(reference, {"M": 8, "K": 4, "N": 6, "P": 3})
+    assert refused.error is not None and "'P' is no dim of this task" in refused.error
+
+
+NOISE = "1e-5 * torch.randn(c.shape, dtype=a.dtype)"
+
+
+@pytest.mark.parametrize(
     "body",
     [
+        f"return alpha * (a @ b) + {NOISE}",
+        "return alpha * (a @ b) + torch.from_numpy(__import__('numpy').random.rand(*c.shape) * 1e-5).to(a.dtype)",
+        "return alpha * (a @ b) * (1 + __import__('random').random() * 1e-5)",
+        # Beside one huge element, of a generator that nobody else has.
+        "out = alpha * (a @ b) + __import__('random').SystemRandom().random()\n    out[0, 0] = 1e9\n    return out",
         "return alpha * torch.nn.functional.dropout(a @ b, 0.1)",
         "return alpha * (a @ b) + torch.rand(c.shape)",
         "return torch.bernoulli(torch.full(c.shape, 0.5)) * (a @ b)",
@@ -174,6 +199,15 @@ def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
 def test_a_reference_that_is_random_is_refused(asker: Asker, body: str) -> None:
     refused = asker.probe(MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
     assert refused.error is not None and "reference(...) gives another 'c' when it is called again with the same arguments" in refused.error
+
+
+@pytest.mark.parametrize(("units", "dtype", "random"), [(60, "float32", False), (300, "float32", True), (300, "float64", True)])
+def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, asker: Asker) -> None:
+    """The last digits move from call to call, as those of an index_put_ that accumulates on several threads."""
+    body = f"calls.append(1)\n    return alpha * (a @ b) * (1 + {units} * torch.finfo(a.dtype).eps * len(calls))"
+    reference = MADE.replace("return alpha * (a @ b)\n", f"{body}\n").replace("generator=g)", f"generator=g, dtype=torch.{dtype})")
+    error = asker.probe(f"calls = []\n{reference.replace('empty(', f'zeros(1, dtype=torch.{dtype}).new_empty(')}").error
+    assert (error is not None) == random and (error is None or "called again" in error), error
 
 
 def test_chance_that_changes_nothing_is_let_be(asker: Asker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 
 import pytest
 
@@ -36,6 +37,42 @@ def test_every_command_says_which_word_was_meant(program: str, words: list[str],
         importlib.import_module(f"{program}.__main__").main(words)
     assert stopped.value.code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "says"),
+    [
+        ("graph", ["run", "a.yaml", "--json", "--mistyped"], "--mistyped is not known here; leave it out"),
+        ("graph", ["rnu", "a.yaml", "--json"], "'rnu' is not known; did you mean 'run'?"),
+        ("graph", ["show", "--json"], "the following arguments are required: workspace"),
+        ("tools", ["env", "--json", "--mistyped"], "--mistyped is not known here; leave it out"),
+        ("knowledge_base", ["spec", "H200", "--json"], "the following arguments are required: metric"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_told_as_json_too(
+    program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = importlib.import_module(f"{program}.__main__").main
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert stopped.value.code == 2 and told["status"] == "refused" and says in told["reason"]
+    assert told["reason"] in printed.err, "it is said to people as ever"
+    with pytest.raises(SystemExit):
+        main([word for word in words if word != "--json"] + ["--mistyped"])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("tools", ["roofline", "/nowhere", "--json"]), ("knowledge_base", ["query", "softmax", "--language", "fortran", "--json"])],
+)
+def test_a_refusal_is_told_as_json_too(program: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert importlib.import_module(f"{program}.__main__").main(words) == 2
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert told["status"] == "refused" and told["reason"] and told["reason"] in printed.err
 
 
 def test_a_choice_is_offered_and_what_is_right_is_parsed_as_ever(capsys: pytest.CaptureFixture[str]) -> None:

@@ -232,10 +232,18 @@ def test_the_end_of_the_run_holds_for_all_attempts_together(server: Server) -> N
     assert len(server.headers) == 1
 
 
-def test_nobody_waits_beyond_the_end_of_the_run(server: Server) -> None:
-    server.answer = lambda body: Step(status=429, headers={"retry-after": "300"})
+@pytest.mark.parametrize(("name", "wait"), [("retry-after", "300"), ("retry-after-ms", "300000")])
+def test_nobody_waits_beyond_the_end_of_the_run(server: Server, name: str, wait: str) -> None:
+    server.answer = lambda body: Step(status=429, headers={name: wait})
     with pytest.raises(OverloadedError, match="no room"):
         opened(server, timeout_s=500).ask(request().model_copy(update={"ends": time.monotonic() + 100}))
+    assert len(server.headers) == 1
+
+
+def test_no_pause_begins_that_would_pass_the_end_of_the_run(server: Server) -> None:
+    server.answer = lambda body: Step(status=500)
+    with pytest.raises(ProviderError, match="could not be asked"):
+        opened(server, timeout_s=500).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
     assert len(server.headers) == 1
 
 

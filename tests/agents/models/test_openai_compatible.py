@@ -14,6 +14,7 @@ from agents.artifacts import Drafts, GatekeeperBrief, Plan, Review
 from agents.base import Agent, open_model
 from agents.models.base import Answered, Block, Called, Model, Request, Tool, ToolCall, ToolResult, Turn, Unfit, Usage
 from agents.models.ledger import exchanges
+from agents.models.patience import pause_s
 from agents.toolbox import Toolbox
 from tests.agents.models.openai_server import Breaks, Fails, Says, Server, serving
 from tests.contracts.test_models import ASKED, DIFF, PLAN, TASK
@@ -261,7 +262,7 @@ def test_a_refusal(step: Says | Fails) -> None:
 def test_no_room_after_all_retries(status: int) -> None:
     full = Fails(status, "too many at once", headers=(("retry-after-ms", "5"),))
     with serving(full) as server:
-        with pytest.raises(OverloadedError, match="asked 3 times: too many at once"):
+        with pytest.raises(OverloadedError, match="asked up to 3 times: too many at once"):
             model(server, max_retries=2).ask(request())
         assert len(server.asked) == 3
     with serving(full, full, Says(VETO.model_dump_json())) as server:
@@ -331,8 +332,79 @@ def test_signs_of_life_without_end_are_given_up() -> None:
 
 @pytest.mark.parametrize("step", [Says("{}", pings=True), Says("{}", waits=2.0)], ids=["signs of life", "silence"])
 def test_the_end_of_the_run_cuts_its_time_outs(step: Says) -> None:
-    with serving(step) as server, pytest.raises(ProviderError, match=r"is not done|said nothing"):
-        model(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
+    with serving(step) as server, pytest.raises(ProviderError, match=r"is not done|time was up"):
+        model(server, timeout_s=500, max_retries=0).ask(ending(0.3))
+
+
+def ending(seconds: float) -> Request:
+    """A request that the run has so many seconds left for."""
+    return request().model_copy(update={"ends": time.monotonic() + seconds})
+
+
+def borne(server: Server) -> list[float]:
+    """The silence that each attempt would bear, in seconds; the SDK tells it with the request."""
+    return [float(one.headers["x-stainless-read-timeout"]) for one in server.asked]
+
+
+def test_a_server_that_hangs_at_every_attempt_is_given_up_at_the_end_of_the_run() -> None:
+    with serving(Says("{}", waits=2.0)) as server:
+        with pytest.raises(ProviderError, match=r"models\.gatekeeper: no answer before the run's time was up"):
+            model(server, timeout_s=500, max_retries=20).ask(ending(0.3))
+        (first,) = borne(server)
+    assert 0 < first <= 0.3
+
+
+def test_a_time_out_of_its_own_does_not_let_attempts_pass_the_end_of_the_run() -> None:
+    with serving(Says("{}", waits=2.0)) as server:
+        with pytest.raises(ProviderError, match=r"said nothing for 0.1 s"):
+            model(server, timeout_s=0.1, max_retries=20).ask(ending(0.4))
+        assert borne(server) == [0.1], "the pause before another is longer than what is left"
+
+
+def test_every_attempt_has_what_the_run_has_left() -> None:
+    full = Fails(503, headers=(("retry-after-ms", "20"),))
+    with serving(full, full, Says(VETO.model_dump_json())) as server:
+        assert isinstance(model(server, timeout_s=500, max_retries=2).ask(ending(100)), Answered)
+        waits = borne(server)
+    assert waits[0] <= 100 and waits[0] - waits[1] >= 0.02 and waits[1] - waits[2] >= 0.02
+    with serving(full, Says(VETO.model_dump_json())) as server:
+        assert isinstance(model(server, timeout_s=50, max_retries=2).ask(request()), Answered)
+        assert borne(server) == [50, 50]
+
+
+@pytest.mark.parametrize("header", [("retry-after", "300"), ("retry-after-ms", "300000"), ("retry-after", "Fri, 01 Jan 2100 00:00:00 GMT")])
+@pytest.mark.parametrize(("ends_in", "timeout_s"), [(100, 500), (1e9, 30)], ids=["the end of the run", "its own time-out"])
+def test_nobody_waits_longer_than_that(header: tuple[str, str], ends_in: float, timeout_s: float) -> None:
+    with serving(Fails(429, "too many at once", headers=(header,))) as server:
+        with pytest.raises(OverloadedError, match="too many at once"):
+            model(server, timeout_s=timeout_s, max_retries=4).ask(ending(ends_in))
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("status", "said", "attempts"), [(500, "false", 1), (400, "true", 2), (400, None, 1), (409, None, 2)])
+def test_what_is_asked_again_is_what_may_be_gone_then(status: int, said: str | None, attempts: int) -> None:
+    headers = (("retry-after-ms", "1"), *((("x-should-retry", said),) if said else ()))
+    with serving(Fails(status, "broken", headers=headers)) as server:
+        with pytest.raises(ProviderError, match="broken"):
+            model(server, structured="none", max_retries=1).ask(request())
+        assert len(server.asked) == attempts
+
+
+@pytest.mark.parametrize(
+    ("attempts", "headers", "seconds"),
+    [
+        (1, {}, 0.5),
+        (3, {}, 2.0),
+        (20, {}, 8.0),
+        (3, {"retry-after": "7.5"}, 7.5),
+        (3, {"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        (3, {"retry-after": "inf"}, 2.0),
+        (3, {"retry-after": "soon"}, 2.0),
+        (3, {"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 2.0),
+    ],
+)
+def test_the_pause_before_another_attempt(attempts: int, headers: dict[str, str], seconds: float) -> None:
+    assert pause_s(attempts, headers) == seconds
 
 
 def test_a_key_that_a_server_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,3 +558,10 @@ def test_a_mistake_is_one_sentence_that_repeats_no_secret(options: dict[str, Any
         open_model("planner", {key: value for key, value in given.items() if value is not None})
     text = str(caught.value)
     assert said in text and "\n" not in text and "secret" not in text
+
+
+def test_several_mistakes_have_a_line_each() -> None:
+    with pytest.raises(SettingsError) as caught:
+        model("http://127.0.0.1:1/v1", max_tokens=0, timeout_s=-1, stucture="none")
+    keys = [line.partition(": ")[0] for line in str(caught.value).splitlines()]
+    assert keys == ["models.planner.stucture", "models.planner.max_tokens", "models.planner.timeout_s"]
