@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from math import log1p
 from typing import NamedTuple
 
@@ -57,7 +58,8 @@ class Lexical:
             self._db.execute(f"CREATE VIRTUAL TABLE p USING fts5({', '.join(COLUMNS)}, tokenize=\"porter unicode61 tokenchars '_'\")")
         except sqlite3.OperationalError as error:
             raise InfrastructureError(f"this Python's SQLite has no FTS5 ({error}); use a CPython built with it") from error
-        filled = ((number, *_row(entry)) for number, entry in enumerate(entries))
+        cut = lru_cache(maxsize=None)(parts)
+        filled = ((number, *_row(entry, cut)) for number, entry in enumerate(entries))
         self._db.executemany(f"INSERT INTO p(rowid, {', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)", filled)
 
     def ranked(self, query: str) -> list[Hit]:
@@ -114,11 +116,11 @@ class Lexical:
         return dict(self._db.execute(f"SELECT rowid, -bm25(p, {weights}) FROM p WHERE p MATCH ?", (_quoted(phrase),)))
 
 
-def _row(entry: Entry) -> tuple[str, str, str, str, str]:
+def _row(entry: Entry, cut: Callable[[str], list[str]]) -> tuple[str, str, str, str, str]:
     passage = entry.passage
     if entry.asked:
         return "", "", "", entry.asked, ""
-    pieces = {part for word in WORD.findall(f"{entry.tags} {passage.text}") for part in parts(word)}
+    pieces = {part for word in WORD.findall(f"{entry.tags} {passage.text}") for part in cut(word)}
     return passage.heading[0], entry.tags, " ".join(passage.heading[1:]), passage.text, " ".join(sorted(pieces))
 
 

@@ -19,6 +19,7 @@ from knowledge_base.experience import Experience
 from knowledge_base.glossary import Glossary
 from knowledge_base.index import Index
 from knowledge_base.reference import LONG, Reference
+from knowledge_base.vectors import EXACT
 from knowledge_base.wiki import Wiki
 from tests.knowledge_base.test_vectors import written
 from tools.artifacts import Interval, digest
@@ -258,13 +259,21 @@ class Blocked:
         if name.split(".")[0] == "chromadb":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocked())
+from knowledge_base import vectors
 from knowledge_base.__main__ import main
+vectors.EXACT = int(sys.argv.pop(1))
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_without_chromadb_words_alone_answer_and_it_is_said() -> None:
-    command = [sys.executable, "-c", BLOCKED, "query", "uncoalesced loads"]
+def test_without_chromadb_few_vectors_are_compared_as_ever() -> None:
+    command = [sys.executable, "-c", BLOCKED, str(EXACT), "query", "uncoalesced loads"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "similar" in told.stdout and told.stderr == ""
+
+
+def test_without_chromadb_words_alone_answer_where_vectors_are_many_and_it_is_said() -> None:
+    command = [sys.executable, "-c", BLOCKED, "0", "query", "uncoalesced loads"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout
     assert told.stderr == "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n"
@@ -283,6 +292,18 @@ def test_what_does_not_search_imports_no_chromadb(command: str) -> None:
     assert out.splitlines()[-1] == "[]"
 
 
+def test_a_cold_query_imports_nothing_that_it_does_not_use() -> None:
+    """What it takes from a process's start to the answer is mostly imports."""
+    assert main(["query", "bank conflicts", "-k", "1"]) == 0
+    code = "import sys; from knowledge_base.__main__ import main; main(['query', 'bank conflicts', '-k', '1'])\n"
+    code += "print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    loaded = set(told.stdout.splitlines()[-1].split())
+    assert "similar" in told.stdout and "numpy" in loaded
+    others = {"chromadb", "opentelemetry", "grpc", "httpx", "torch", "rich", "jinja2", "langgraph"}
+    assert not loaded & {*others, "knowledge_base.specs", "knowledge_base.sheets"}
+
+
 @pytest.mark.parametrize(
     ("dotenv", "note"), [("ANONYMIZED_TELEMETRY=true\n", ""), ("CHROMA_SERVER_HTTP_PORT=nonsense\n", "note: words alone")]
 )
@@ -295,7 +316,9 @@ def refused(self, address):
         print("connects to", address, file=sys.stderr)
         raise OSError("no network")
 socket.socket.connect = refused
+from knowledge_base import vectors
 from knowledge_base.__main__ import main
+vectors.EXACT = 0
 sys.exit(main(["query", "bank conflicts", "-k", "1", "--embedder", "hashed"]))
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

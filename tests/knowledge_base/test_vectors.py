@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from knowledge_base import embed
+from knowledge_base import vectors as vectors_module
 from knowledge_base.entries import Architectures, Entry, of_wiki
-from knowledge_base.vectors import Unavailable, Vectors, intact
+from knowledge_base.generations import Unavailable, intact
+from knowledge_base.stores import Content, facet
+from knowledge_base.vectors import Vectors
 from knowledge_base.wiki import Wiki
 from tools.errors import SettingsError
 
@@ -33,6 +36,13 @@ TEXTS = {
     "registers": ("Registers", "A thread that needs many registers leaves room for few warps."),
     "exponentials": ("Exponentials", "The exponential of a vector is computed by a polynomial."),
 }
+
+
+@pytest.fixture(params=["exact", "chroma"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test is run with either store, as if a few entries were many."""
+    monkeypatch.setattr("knowledge_base.vectors.EXACT", 0 if request.param == "chroma" else 10_000_000)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -64,6 +74,7 @@ def asked(one: Vectors, wiki: Wiki, query: str) -> str:
     return entries[one.nearest(entries, query, 1)[0].row].passage.path
 
 
+@pytest.mark.usefixtures("store")
 def test_the_nearest_come_first_with_their_cosine(tmp_path: Path, wiki: Wiki) -> None:
     entries = entries_of(wiki)
     found = vectors(tmp_path).nearest(entries, "registers of a thread", 3)
@@ -73,6 +84,23 @@ def test_the_nearest_come_first_with_their_cosine(tmp_path: Path, wiki: Wiki) ->
     assert found[0].similarity == pytest.approx(float(told @ query), abs=1e-4)
 
 
+def test_both_stores_find_the_same_among_those_that_pass_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = entries_of(Wiki.open(types=("skill",)))[:60]
+    entries += entries[:3]
+    facets = sorted({facet(entry) for entry in entries})[1:]
+    found = []
+    for most in (10_000_000, 0):
+        monkeypatch.setattr("knowledge_base.vectors.EXACT", most)
+        one = vectors(tmp_path)
+        for wanted in (None, facets, ["no such facet"]):
+            near = one.nearest(entries, "lanes of a warp read a column of shared memory", 10, wanted)
+            assert len({entries[place.row].identity() for place in near}) == len(near)
+            found.append({(place.row, round(place.similarity, 4)) for place in near})
+        one.close()
+    assert found[:3] == found[3:] and len(found[0]) == len(found[1]) == 10 and found[0] != found[1] and not found[2]
+
+
+@pytest.mark.usefixtures("store")
 def test_readers_share_a_generation_and_change_no_file_of_it(tmp_path: Path, wiki: Wiki) -> None:
     first, second = vectors(tmp_path), vectors(tmp_path)
     assert asked(first, wiki, "registers") == asked(second, wiki, "registers") == "registers.md"
@@ -82,6 +110,7 @@ def test_readers_share_a_generation_and_change_no_file_of_it(tmp_path: Path, wik
     assert asked(second, wiki, "neighbouring addresses") == "coalescing.md"
 
 
+@pytest.mark.usefixtures("store")
 def test_a_changed_wiki_is_a_new_generation_and_nobody_waits_for_the_old(tmp_path: Path, wiki: Wiki) -> None:
     one = vectors(tmp_path)
     asked(one, wiki, "registers")
@@ -98,23 +127,22 @@ def test_another_embedder_never_reads_what_this_one_wrote(tmp_path: Path, wiki: 
     assert len(generations(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("damage", ["chroma.sqlite3", "data_level0.bin", "manifest.json"])
-def test_a_damaged_generation_is_built_anew(tmp_path: Path, wiki: Wiki, damage: str) -> None:
+@pytest.mark.usefixtures("store")
+def test_a_damaged_generation_is_built_anew(tmp_path: Path, wiki: Wiki) -> None:
     asked(vectors(tmp_path), wiki, "registers")
     (place,) = generations(tmp_path)
-    found = list(place.rglob(damage))
-    if not found:
-        pytest.skip(f"so few passages make no {damage}")
-    data = found[0].read_bytes()
-    found[0].write_bytes(data[: len(data) // 2])
-    assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
-    assert all(map(intact, generations(tmp_path))) and generations(tmp_path)
+    for name in sorted(path.name for path in place.rglob("*") if path.is_file() and path.stat().st_size):
+        file = next(place.rglob(name))
+        data = file.read_bytes()
+        file.write_bytes(data[: len(data) // 2])
+        assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
+        (place,) = generations(tmp_path)
+        assert intact(place)
 
 
-def test_a_generation_that_chroma_cannot_use_is_built_anew_in_the_same_process(tmp_path: Path, wiki: Wiki) -> None:
+def test_a_generation_that_cannot_be_used_is_built_anew_in_the_same_process(tmp_path: Path, wiki: Wiki, store: str) -> None:
     one = vectors(tmp_path)
-    key = one.key(entries_of(wiki))
-    hollow = tmp_path / "index" / f"{key}-0"
+    hollow = tmp_path / "index" / f"{Content(entries_of(wiki), one.embedder).key(store)}-0"
     hollow.mkdir(parents=True)
     (hollow / "manifest.json").write_text("{}")
     assert asked(one, wiki, "registers") == "registers.md"
@@ -122,11 +150,11 @@ def test_a_generation_that_chroma_cannot_use_is_built_anew_in_the_same_process(t
     assert place != hollow
 
 
-def test_a_generation_damaged_while_somebody_reads_it_is_built_anew(tmp_path: Path, wiki: Wiki) -> None:
+def test_a_generation_damaged_while_somebody_reads_it_is_built_anew(tmp_path: Path, wiki: Wiki, store: str) -> None:
     reader = vectors(tmp_path)
     asked(reader, wiki, "registers")
     (place,) = generations(tmp_path)
-    (place / "chroma.sqlite3").write_bytes(b"gone")
+    (place / {"exact": "vectors.npy", "chroma": "chroma.sqlite3"}[store]).write_bytes(b"gone")
     assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
     assert asked(reader, wiki, "neighbouring addresses") == "coalescing.md"
 
@@ -168,14 +196,14 @@ BUILD = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from knowledge_base import embed
+    from knowledge_base import embed, vectors
     from knowledge_base.entries import Architectures, of_wiki
-    from knowledge_base.vectors import Vectors
     from knowledge_base.wiki import Wiki
 
+    vectors.EXACT = int(sys.argv[3])
     wiki = Wiki.open(Path(sys.argv[1]))
     entries = tuple(of_wiki(wiki, Architectures(wiki)))
-    one = Vectors(Path(sys.argv[2]) / "index", embed.Hashed())
+    one = vectors.Vectors(Path(sys.argv[2]) / "index", embed.Hashed())
     print("ready", flush=True)
     sys.stdin.readline()
     print(entries[one.nearest(entries, "registers", 1)[0].row].passage.path)
@@ -185,12 +213,16 @@ BUILD = textwrap.dedent(
 
 def builder(wiki: Wiki, folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", BUILD, str(wiki.root), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", BUILD, str(wiki.root), str(folder), str(vectors_module.EXACT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
 
 
+@pytest.mark.usefixtures("store")
 def test_processes_that_come_at_once_build_one_index_and_all_get_answers(tmp_path: Path, wiki: Wiki) -> None:
     processes = [builder(wiki, tmp_path) for _ in range(3)]
     for process in processes:
@@ -202,7 +234,8 @@ def test_processes_that_come_at_once_build_one_index_and_all_get_answers(tmp_pat
     assert intact(place) and not list((tmp_path / "index").glob("building-*"))
 
 
-@pytest.mark.parametrize("at", ["building-*", "building-*/chroma.sqlite3"])
+@pytest.mark.parametrize("at", ["building-*", "building-*/*"])
+@pytest.mark.usefixtures("store")
 def test_a_killed_builder_leaves_nothing_that_is_read(tmp_path: Path, wiki: Wiki, at: str) -> None:
     process = builder(wiki, tmp_path)
     assert process.stdin is not None
