@@ -11,10 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from knowledge_base.wiki import Wiki
-from tools.artifacts import Artifact
 from tools.errors import InfrastructureError, SettingsError
-from tools.hardware import Spec, UnknownSpec
 from tools.spelling import Misread, Parser, meant, offered, refusal
 
 if TYPE_CHECKING:
@@ -96,8 +93,9 @@ def pages(arguments: argparse.Namespace) -> int:
 def spec(arguments: argparse.Namespace) -> int:
     """Look one hardware number up."""
     from knowledge_base import specs
+    from tools.hardware import Spec, UnknownSpec
 
-    wiki = Wiki.open(arguments.wiki, types=("hardware", "meta"))
+    wiki = _wiki(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
     if isinstance(answer, UnknownSpec):
         from knowledge_base import overlay
