@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from agents.models import options as given
 from agents.models.base import Request
+from agents.models.chat_client import TOO_LONG, no_room
 from agents.models.keys import from_environment
 from agents.models.patience import longest_pause_s, pause_s, time_is_up
 from agents.models.redaction import without_keys
@@ -128,6 +129,8 @@ class Opened:
             return SettingsError(f"{entry}: {held} does not give access ({said}); mend the key or what it may do, and run again")
         if status == 404:
             return SettingsError(f"{entry}.model: {self.options.model!r} is not served there ({said}); name another model or base_url")
+        if status == 400 and TOO_LONG.search(said):
+            return no_room(role, self.options.model, self.options.max_tokens, said)
         if status == 400:
             return SettingsError(f"{entry}: the server refuses the request ({said}); change the option it names, and run again")
         if isinstance(error, anthropic.APITimeoutError):

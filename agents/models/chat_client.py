@@ -27,7 +27,8 @@ CONNECT_S = 10.0
 SHOWN = 400
 """Characters of a server's message that are repeated to the user."""
 FILTERED = re.compile(r"content_filter|content management policy", re.I)
-TOO_LONG = re.compile(r"context[ _](?:length|size|window)|maximum context|too many tokens|prompt is too long", re.I)
+TOO_LONG = re.compile(r"context[ _](?:length|size|window|limit)|maximum context|too many tokens|prompt is too long", re.I)
+"""How servers say that prompt and answer pass what their model holds."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Opened:
 
     def said(self, error: APIStatusError) -> str:
         """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
-        code = f"{error.code}: " if error.code else ""
+        # llama.cpp repeats the status as the code, where others have a word.
+        code = f"{error.code}: " if error.code and not str(error.code).isdigit() else ""
         body = error.body.get("message") if isinstance(error.body, dict) else None
         return self.shown(f"{code}{body or error.message}")
 
@@ -102,9 +104,14 @@ class Opened:
         if status in (429, 503, 529):
             return OverloadedError(f"{entry}: {self.where} had no room, asked up to {1 + options.max_retries} times: {said}")
         if TOO_LONG.search(said):
-            room = f"has no room for prompt and {entry}.max_tokens {options.max_tokens} ({said}); lower it"
-            return ProviderError(f"{entry}: {self.where} {room}")
+            return no_room(role, self.where, options.max_tokens, said)
         return ProviderError(f"{entry}: {self.where} answered {status}: {said}")
+
+
+def no_room(role: str, where: str, max_tokens: int, said: str) -> ProviderError:
+    """Prompt and answer pass the context of the server, which is not ours to change; the run goes on where it has a larger one."""
+    limit = f"models.{role}.max_tokens {max_tokens}"
+    return ProviderError(f"models.{role}: {where} has no room for the prompt and {limit} ({said}); give it a larger context, or lower that")
 
 
 def open_client(options: Options) -> Opened:

@@ -42,7 +42,7 @@ LARGEST = 4 << 20
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.1
 """Between two looks at the program."""
 TOLD = 300
-"""Characters of stderr's last line in a message."""
+"""Characters of a program's last line in a message."""
 
 
 class Options(given.Options):
@@ -218,6 +218,9 @@ class _Exchange:
             raise ProviderError(f"{self.key}: {self.name} wrote more than {LARGEST >> 20} MiB to {name}; look in {self.folder}")
 
     def _last_words(self) -> str:
-        lines = (self.folder / "stderr.txt").read_bytes()[-LARGEST:].decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing on stderr")
-        return without_keys(last)[:TOLD]
+        """Of stderr, else of stdout: there some coding agents print why they fail, such as that nobody is logged in."""
+        for name in ("stderr.txt", "stdout.txt"):
+            lines = (self.folder / name).read_bytes()[-LARGEST:].decode(errors="replace").split("\n")
+            if last := next((line.strip() for line in reversed(lines) if line.strip()), ""):
+                return without_keys(last)[:TOLD]
+        return "it said nothing"

@@ -22,6 +22,7 @@ from agents.models.chat_client import FILTERED, TOO_LONG, open_client
 from agents.models.chat_options import Options
 from agents.models.patience import until
 from agents.models.streamed import Gathering, Message, Streamed
+from agents.models.wire_schema import demanding
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class OpenAICompatible(Model):
         if said.tool_calls:
             return Called(calls=tuple(_call(one) for one in said.tool_calls), said=said.kept(), usage=usage)
         if done.finish == "length":
-            return Unfit(faults=(self._too_long(text),), said=said.kept(), usage=usage)
+            return Unfit(faults=(self._too_long(text, request.role),), said=said.kept(), usage=usage)
         if not text.strip():
             return Unfit(faults=("the answer is empty; write it out",), said=said.kept(), usage=usage)
         return answers.read(text, request, said=said.kept(), usage=usage)
@@ -123,11 +124,11 @@ class OpenAICompatible(Model):
         read = calls * (prompt // CHARACTERS_PER_TOKEN + 1) + output * sum(range(calls))
         return Usage(model=self.settings.model, input=read, output=calls * output)
 
-    def _too_long(self, text: str) -> str:
-        limit = self.settings.max_tokens
+    def _too_long(self, text: str, role: str) -> str:
+        limit, option = self.settings.max_tokens, f"models.{role}.max_tokens"
         if not text.strip():
-            return f"all {limit} tokens went before an answer began; think less (or raise models.max_tokens, or lower models.effort)"
-        return f"the answer did not end within {1 + CONTINUATIONS} times {limit} tokens; give a shorter one (or raise models.max_tokens)"
+            return f"all {limit} tokens went before an answer began; think less (or raise {option}, or lower models.{role}.effort)"
+        return f"the answer did not end within {1 + CONTINUATIONS} times {limit} tokens; give a shorter one (or raise {option})"
 
     # ------------------------------------------------------------ the request
 
@@ -170,7 +171,7 @@ class OpenAICompatible(Model):
             body["response_format"] = {"type": form}
         elif form == "json_schema":
             # Strict mode knows no free-form maps, and what comes back is checked here in any case.
-            asked = {"name": request.answer, "schema": answers.schema(request), "strict": False}
+            asked = {"name": request.answer, "schema": demanding(answers.schema(request)), "strict": False}
             body["response_format"] = {"type": form, "json_schema": asked}
         return body
 

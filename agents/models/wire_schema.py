@@ -44,6 +44,18 @@ def wire(schema: Schema) -> Schema:
     }
 
 
+def demanding(value: JsonValue) -> JsonValue:
+    """A schema, or what stands in one, each named key required: where all may be left out, llama.cpp lets a model end at `{ }`."""
+    if isinstance(value, list):
+        return [demanding(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: demanding(each) for name, each in value.items()}
+    if found.get("type") == "object" and (properties := _properties(found)):
+        found["required"] = list(properties)
+    return found
+
+
 def plain(text: str, schema: Schema) -> str:
     """`text`, an answer by `wire(schema)`, as one by `schema`; what is not JSON, or by `schema` already, stays as it is."""
     try:

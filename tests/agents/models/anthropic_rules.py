@@ -86,15 +86,17 @@ def tokens(block: Body) -> int:
 # ---------------------------------------------------------------- what the API refuses
 
 
-def fault(body: Body, most_output: int) -> str:
-    """Why the API answers 400; empty: it does not."""
+def fault(body: Body, most_output: int, betas: str = "") -> str:
+    """Why the API answers 400; empty: it does not. Claude Code 2.1 ends its messages with one of the system, and names the beta for it."""
     held = blocks(body)
+    roles = {"user", "assistant", *(["system"] if "mid-conversation-system" in betas else [])}
     ttls = [block["cache_control"].get("ttl", "5m") for _, block in held if "cache_control" in block]
     checks = {
         "max_tokens: too large": body["max_tokens"] > most_output,
         "sampling parameters are not supported": bool({"temperature", "top_p", "top_k"} & body.keys()),
         "tool_choice may not force a tool": body.get("tool_choice", {}).get("type") in ("any", "tool"),
-        "prefill is not supported": body["messages"][-1]["role"] != "user",
+        "unexpected role": not roles.issuperset(message["role"] for message in body["messages"]),
+        "prefill is not supported": body["messages"][-1]["role"] == "assistant",
         "messages must begin with the user": body["messages"][0]["role"] != "user",
         "a message is empty": any(not message["content"] for message in body["messages"]),
         "a text block is empty": any(block["type"] == "text" and not block["text"].strip() for where, block in held if where != "tools"),

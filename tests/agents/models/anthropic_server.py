@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.refuse(401, f"invalid key: {sent}")
         if self.owner.models is not None and body["model"] not in self.owner.models:
             return self.refuse(404, f"model: {body['model']}")
-        if wrong := fault(body, self.owner.most_output):
+        if wrong := fault(body, self.owner.most_output, self.headers.get("anthropic-beta", "")):
             return self.refuse(400, wrong)
         step = self.owner.next(body)
         if step.status != 200:

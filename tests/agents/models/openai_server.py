@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 from tests.agents.models.loopback import LoopbackServer
@@ -51,7 +52,21 @@ class Breaks:
     """cut (the connection is closed inside a chunk) | quiet (no end is told) | garbage (no JSON)."""
 
 
-Step = Says | Fails | Breaks
+@dataclass(frozen=True)
+class Replays:
+    """What a real server once answered: status, headers, body; of its own framing only the length is made anew."""
+
+    path: Path
+
+    def read(self) -> tuple[int, list[tuple[str, str]], bytes]:
+        head, _, body = self.path.read_text(encoding="utf-8").partition("\n\n")
+        status, *lines = head.split("\n")
+        headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        framing = ("transfer-encoding", "content-length", "connection", "keep-alive")
+        return int(status.split()[1]), [each for each in headers if each[0].lower() not in framing], body.encode()
+
+
+Step = Says | Fails | Breaks | Replays
 
 
 @dataclass
@@ -127,6 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(step, Fails):
             self._fail(step)
             return
+        if isinstance(step, Replays):
+            self._reply(*step.read())
+            return
         if isinstance(step, Says) and step.waits:
             time.sleep(step.waits)
         self.send_response(200)
@@ -153,8 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _fail(self, step: Fails) -> None:
         data = json.dumps({"error": {"message": step.message, "type": "error", "param": None, "code": step.code}}).encode()
-        self.send_response(step.status)
-        for name, value in (("content-type", "application/json"), ("content-length", str(len(data))), *step.headers):
+        self._reply(step.status, [("content-type", "application/json"), *step.headers], data)
+
+    def _reply(self, status: int, headers: Sequence[tuple[str, str]], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in (*headers, ("content-length", str(len(data)))):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)

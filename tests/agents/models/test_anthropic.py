@@ -11,7 +11,7 @@ import pytest
 from agents.artifacts import Drafts, GatekeeperBrief, Review
 from agents.models.anthropic import Anthropic
 from agents.models.base import Answered, Block, Called, Request, Tool, ToolResult, Turn, Unfit, Usage
-from tests.agents.models.anthropic_rules import conform
+from tests.agents.models.anthropic_rules import conform, fault
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.test_models import TASK
 from tools.errors import OverloadedError, ProviderError, RefusalError, SettingsError
@@ -38,6 +38,14 @@ def request(*turns: Turn, answer: str = "Review", tools: tuple[Tool, ...] = (), 
     )
     brief = GatekeeperBrief(task=TASK, diff="-old;\n+new_one;\n")
     return Request(role="gatekeeper", brief=brief, answer=answer, prompt=prompt, tools=tools, turns=turns)
+
+
+def test_the_scripted_server_takes_what_claude_code_sends() -> None:
+    """Its messages end with one of the system, which the API knows by a beta alone."""
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Say hello."}, {"role": "system", "content": "Agents: none."}]}
+    assert fault(body, 9, "effort-2025-11-24,mid-conversation-system-2026-04-07") == ""
+    assert fault(body, 9) == "unexpected role"
+    assert fault({**body, "messages": [*body["messages"][:1], {"role": "assistant", "content": "H"}]}, 9) == "prefill is not supported"
 
 
 def test_an_answer_is_read_and_its_usage_is_the_apis(server: Server) -> None:

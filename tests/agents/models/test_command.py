@@ -115,6 +115,13 @@ def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
     assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
 
 
+def test_a_failure_that_is_told_on_stdout_is_told(tmp_path: Path) -> None:
+    """As Claude Code 2.1.197 does, whose stderr is empty then."""
+    said = failure(program(tmp_path, "import sys; print('Not logged in · Please run /login'); sys.exit(1)"))
+    assert "exit code 1: Not logged in · Please run /login;" in said
+    assert "exit code 2: it said nothing;" in failure(program(tmp_path, "import sys; sys.exit(2)"))
+
+
 def alive(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:

@@ -190,7 +190,7 @@ def test_what_a_server_was_found_not_to_take_makes_no_paid_answer_lost(tmp_path:
 
 def test_a_prompt_that_is_too_long_is_no_fault_of_the_form() -> None:
     with serving(Fails(400, "This model's maximum context length is 4096 tokens")) as server:
-        with pytest.raises(ProviderError, match=r"no room for prompt and models.gatekeeper.max_tokens 16000"):
+        with pytest.raises(ProviderError, match=r"no room for the prompt and models.gatekeeper.max_tokens 16000"):
             model(server).ask(request())
         assert len(server.asked) == 1
 
@@ -249,7 +249,7 @@ def test_thoughts_that_leave_no_room_for_an_answer_name_the_option() -> None:
     with serving(Says("", finish="length", thoughts="Hm. " * 9)) as server:
         reply = model(server, max_tokens=30).ask(request())
         assert len(server.asked) == 1
-    assert isinstance(reply, Unfit) and "models.max_tokens" in reply.faults[0]
+    assert isinstance(reply, Unfit) and "models.gatekeeper.max_tokens" in reply.faults[0]
 
 
 @pytest.mark.parametrize("step", [Says(refusal="I must not."), Says("{", finish="content_filter"), Fails(400, "no", "content_filter")])

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.artifacts import Answer
-from agents.models.wire_schema import plain, wire
+from agents.models.wire_schema import demanding, plain, wire
 from tests.agents.models.anthropic_rules import schema_fault
 
 
@@ -36,6 +36,23 @@ def test_each_answer_can_be_decoded_by_its_schema(answer: type[BaseModel]) -> No
     sent = anthropic.transform_schema(wire(TypeAdapter(answer).json_schema()))
     assert schema_fault(sent) == ""
     assert sent["required"] == list(answer.model_fields)
+
+
+@pytest.mark.parametrize("answer", get_args(Answer), ids=lambda kind: kind.__name__)
+def test_no_named_key_may_be_left_out_where_maps_stay(answer: type[BaseModel]) -> None:
+    schema = TypeAdapter(answer).json_schema()
+    sent = demanding(schema)
+    assert isinstance(sent, dict) and sent["required"] == list(answer.model_fields)
+    inner = sent.get("$defs")
+    for name, each in inner.items() if isinstance(inner, dict) else ():
+        assert isinstance(each, dict) and ("properties" not in each or each["required"] == list(each["properties"])), name
+    assert {**sent, "required": schema.get("required", [])}.keys() == {**schema, "required": []}.keys()
+
+
+def test_a_property_called_as_a_keyword_is_demanded_too() -> None:
+    sent = demanding(TypeAdapter(Outer).json_schema())
+    assert sent["required"] == ["default", "either", "ratio"]  # type: ignore[index,call-overload]
+    assert sent["$defs"]["Inner"]["required"] == ["title", "maps"]  # type: ignore[index,call-overload]
 
 
 def test_the_schema_that_pydantic_writes_could_not_be_sent() -> None:
