@@ -145,7 +145,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "waiting", f"{error}; then `python -m graph resume {workspace}`", workspace, error.file)
     except InfrastructureError as error:
         workspace = _left(arguments, error.workspace)
-        remedy = f"; when that is mended `python -m graph resume {workspace}` goes on" if workspace and arguments.verb in OPTIMISING else ""
+        remedy = (
+            f"; when that is mended `python -m graph resume {workspace}` goes on, with the settings that the run began with"
+            if workspace and arguments.verb in OPTIMISING
+            else ""
+        )
         return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
     except ValueError as error:
         # What pydantic raises is one, and cannot be named here before it is known that there is a pydantic.
