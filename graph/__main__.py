@@ -5,20 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
-    from graph.events import Observer
-    from graph.live import Live
-    from graph.services import Ask
     from graph.settings import Settings
 
 OPTIMISING = ("run", "resume", "restart")
@@ -262,9 +256,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _optimise(arguments: argparse.Namespace) -> int:
     from graph import run
+    from graph.progress import Progress
     from graph.report.summary import summarise
 
-    with _Progress(quiet=arguments.quiet) as progress:
+    with Progress(_say, _complain, quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
             ended = run.start(_settings(arguments), progress.observers, progress.ask)
         elif arguments.verb == "resume":
@@ -294,75 +289,6 @@ def _not_measured(found: NotMeasured, arguments: argparse.Namespace) -> int:
     if arguments.json:
         _say(found.model_dump_json())
     return 0
-
-
-class _Progress:
-    """The observers that suit where stdout goes: a live view on a terminal, plain lines elsewhere; quiet: what Ctrl-C does, on stderr."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.quiet = quiet
-        self.live: Live | None = None
-        self.observers: tuple[Observer, ...] = ()
-        self.ask: Ask | None = self._asked if _terminal(sys.stdin) and _terminal(sys.stdout) else None
-
-    def __enter__(self) -> _Progress:
-        from graph.console import Plain
-
-        if self.quiet:
-            self.observers = (Plain(_complain, only="interrupt"),)
-        elif _terminal(sys.stdout) and (live := _live()):
-            self.live = live.__enter__()
-            self.observers = (self.live,)
-        else:
-            self.observers = (Plain(_say),)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live is not None:
-            self.live.__exit__(None, None, None)
-
-    def recall(self, workspace: Path) -> None:
-        """Show what earlier processes of a run came to."""
-        from graph import events
-
-        if self.live is not None:
-            self.live.board.see_all(events.read(workspace / ".kernelwright" / "events.jsonl"))
-
-    def _asked(self, question: str) -> str | None:
-        """What a person types at the terminal; the live view makes room meanwhile, and Ctrl-C ends the waiting."""
-        try:
-            with _interruptible(), self.live.aside() if self.live is not None else nullcontext():
-                return input(question)
-        except EOFError:
-            return None
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C raises at once, as it does outside of a run."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _live() -> Live | None:
-    """The live view; None on a terminal that cannot move its cursor."""
-    from rich.console import Console
-
-    from graph.live import Live
-
-    console = Console()
-    return Live(console) if console.is_interactive else None
-
-
-def _terminal(stream: TextIO | None) -> bool:
-    """Whether a person sits at `stream`."""
-    return stream is not None and stream.isatty()
 
 
 def _verified(results: Sequence[object], *, as_json: bool) -> int:
