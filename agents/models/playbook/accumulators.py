@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import read
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.polynomial import loaded
+from agents.models.playbook.polynomial import Poly, loaded
 from agents.models.playbook.syntax import OPAQUE, Edit, Unit, fresh, pragma_before
 from agents.models.playbook.tree import contains, walk
 
@@ -25,15 +25,15 @@ def in_scalar(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
     if any(n.type in ("break_statement", "return_statement", "goto_statement") for n in walk(loop.body)):
         return
     elements = [n for n in walk(loop.body, skip=OPAQUE) if n.type in ("subscript_expression", "pointer_expression")]
-    for root in dict.fromkeys(a.root for a in reader.effects.accesses if a.write):
-        mine = [a for a in reader.effects.accesses if a.root == root]
-        index = mine[0].index
+    for root, index in dict.fromkeys((a.root, a.index) for a in reader.effects.accesses if a.write):
+        mine = [a for a in reader.effects.accesses if a.root == root and a.index == index]
+        others = [a for a in reader.effects.accesses if a.root == root and a.index != index]
         same = [n for n in elements if (found := reader.element(n, {})) is not None and found == (root, index)]
         moves = any(n == loop.symbol or loaded(n, loop.symbol) for p in index or () for n in p.symbols)
         if (
             index is None
             or moves
-            or any(a.index != index for a in mine)
+            or not all(_another(a.index, index) for a in others)
             or not all(_fixed(unit, loop, n) and not guarded(unit, loop, n) for n in same)
         ):
             continue
@@ -70,3 +70,8 @@ def guarded(unit: Unit, loop: Loop, node: Node) -> bool:
             return True
         node = above
     return False
+
+
+def _another(index: tuple[Poly, ...] | None, other: tuple[Poly, ...]) -> bool:
+    """Certainly another element: a number lies between two of their indices."""
+    return index is not None and len(index) == len(other) and any((a - b).value for a, b in zip(index, other, strict=True))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WORDS = ("kw_edge", "kw_from", "kw_upto", "kw_rest")
 MAX_EDGES = 3
+MAX_DEPTH = 4
+"""Of variables that are computed from variables."""
 SIGNED = ("int", "long", "long int", "long long", "ptrdiff_t", "int32_t", "int64_t", "std::ptrdiff_t", "std::int64_t", "ssize_t")
 LEAVES = frozenset({"goto_statement", "return_statement", "labeled_statement", "while_statement", "do_statement", "lambda_expression"})
 
@@ -39,9 +41,10 @@ class Interior:
     empty: bool = False
     """No value of the counter lies there: the condition compares it with that of a loop inside."""
 
-    def settle(self, key: tuple[int, int], edges: Edges, own: Range) -> None:
-        """Choose the side of the edge on which most of the loop lies: an edge made of what ends the loop is near its end."""
-        ends = {s for upper in own.uppers for s in upper.symbols} - own.lower.symbols
+    def settle(self, key: tuple[int, int], edges: Edges, own: Range, made_of: frozenset[str]) -> None:
+        """Choose the side of the edge on which most of the loop lies: an edge made of what ends the loop (for one that takes every other
+        element, of what that is `made_of`) is near its end."""
+        ends = ({s for upper in own.uppers for s in upper.symbols} | (made_of if edges.count > 1 else frozenset())) - own.lower.symbols
         if ends & (edges.behind.symbols if edges.count == 1 else edges.first.symbols | edges.behind.symbols):
             self.outcomes[key] = edges.early
             self.empty |= edges.count == 1 and (own.lower - edges.behind).nonnegative
@@ -68,6 +71,18 @@ class SplitBorders(Recipe):
                     yield _split(unit, loop)
 
 
+def _made_of(unit: Unit, end: Node, depth: int = 0) -> frozenset[str]:
+    """The variables from which the end of a loop is computed, `const int half = n / 2` looked into."""
+    found: set[str] = set()
+    for node in walk(end):
+        declaration = unit.declaration(node) if node.type == "identifier" else None
+        if declaration is not None and declaration.name not in unit.assigned(declaration.scope):
+            found.add(declaration.symbol)
+            if declaration.initial is not None and depth < MAX_DEPTH:
+                found |= _made_of(unit, declaration.initial, depth + 1)
+    return frozenset(found)
+
+
 def _is_part(unit: Unit, loop: Loop) -> bool:
     return any(word in unit.text(bound) for bound in (loop.lower, loop.upper) for word in WORDS)
 
@@ -84,11 +99,11 @@ def _split(unit: Unit, loop: Loop) -> list[Edit]:
     if own is None or any(n.type in LEAVES for n in walk(loop.body)) or not _stores_along(reader, own.symbol):
         return []
     values, clamps = clamped_variables(unit, reader, own)
-    inside = Interior()
+    inside, made_of = Interior(), _made_of(unit, loop.upper)
     for condition in found:
         edges = condition.edges(reader, own, values)
         if edges is not None:
-            inside.settle(condition.key, edges, own)
+            inside.settle(condition.key, edges, own, made_of)
     known = inside.outcomes
     if any(known.get((n.start_byte, 0)) is not False for n in _tests(unit, clamps)):
         return []

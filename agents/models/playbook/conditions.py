@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.effects import Reader
 from agents.models.playbook.element_types import floating
-from agents.models.playbook.polynomial import Poly
+from agents.models.playbook.polynomial import Poly, loaded
 from agents.models.playbook.reductions import call_name
 from agents.models.playbook.scopes import Declaration, declared_in
 from agents.models.playbook.strides import value_bounds
@@ -55,7 +55,7 @@ class Condition:
             return None
         sign = 1 if count > 0 else -1
         rest = difference.without(own.symbol)
-        ranges = _ranges(reader, self.node, env)
+        ranges = _ranges(reader, self.node, env, rest)
         bounds = value_bounds(rest if sign > 0 else -rest, ranges, own.symbol) if ranges is not None else []
         return self._edges(abs(count), sign, *bounds[0]) if bounds else None
 
@@ -128,8 +128,8 @@ def signed(unit: Unit, node: Node) -> bool:
     return True
 
 
-def _ranges(reader: Reader, node: Node, env: Environment) -> tuple[Range, ...] | None:
-    """Of the loops between the reader's region and `node`, outer first."""
+def _ranges(reader: Reader, node: Node, env: Environment, value: Poly) -> tuple[Range, ...] | None:
+    """Of the loops between the reader's region and `node`, outer first; one that is not understood may not move `value`."""
     found: list[Range] = []
     current = node
     while current.parent is not None and current != reader.regions[0]:
@@ -139,9 +139,10 @@ def _ranges(reader: Reader, node: Node, env: Environment) -> tuple[Range, ...] |
         if above.type == "for_statement" and current == above.child_by_field_name("body"):
             loop = reader.unit.loop(above)
             own = reader.range(loop, env) if loop is not None else None
-            if own is None:
+            if own is None and (loop is None or any(s == loop.symbol or loaded(s, loop.symbol) for s in value.symbols)):
                 return None
-            found.insert(0, own)
+            if own is not None:
+                found.insert(0, own)
         current = above
     return tuple(found)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.callables import substituted
@@ -18,9 +17,6 @@ from agents.models.playbook.scopes import Declaration
 from agents.models.playbook.syntax import Edit, Unit, pragma_before, single_store
 from agents.models.playbook.tree import contains, strip, walk
 from agents.models.playbook.vector_math import insertion_point
-
-if TYPE_CHECKING:
-    pass
 
 WORTH = 4
 """Additions for each element of a copy, below which adding the copies up costs what the threads gain."""

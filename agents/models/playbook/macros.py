@@ -46,6 +46,12 @@ def expanded(source: str) -> str:
     return source if unit.broken else unit.source
 
 
+def macro_words(unit: Unit) -> set[str]:
+    """Every name in the texts of macros: what one stands for depends on where it is used."""
+    values = [n.child_by_field_name("value") for n in walk(unit.root) if n.type in ("preproc_def", "preproc_function_def")]
+    return {word for value in values if value is not None for word in re.findall(r"\b[A-Za-z_]\w*", unit.text(value))}
+
+
 def _macros(unit: Unit) -> dict[str, Macro]:
     """Those defined once, outside any #if, and never undefined."""
     found: dict[str, Macro] = {}

@@ -8,10 +8,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from agents.models.playbook.algorithms import written_out
+from agents.models.playbook.bodies import bodies_put_in
 from agents.models.playbook.callables import concrete_templates, inline_lambdas
 from agents.models.playbook.macros import expanded
+from agents.models.playbook.methods import methods_set_free
 from agents.models.playbook.structs import taken_apart
 from agents.models.playbook.syntax import parsed
+from agents.models.playbook.value_structs import numbers_apart
 from agents.models.playbook.walking import counted_up
 from agents.models.playbook.windows import counted_from_zero
 
@@ -30,6 +33,9 @@ def normal(source: str) -> str:
             or written_out(unit)
             or inline_lambdas(unit)
             or taken_apart(unit)
+            or methods_set_free(unit)
+            or numbers_apart(unit)
+            or bodies_put_in(unit)
             or counted_up(unit)
             or counted_from_zero(unit)
         )

@@ -215,6 +215,14 @@ def parsed(source: str) -> Unit:
     return Unit(source)
 
 
+def dropped(unit: Unit, node: Node) -> Edit:
+    """A definition taken away, with the `;` and the line breaks behind it."""
+    end = node.next_sibling.end_byte if node.next_sibling is not None and node.next_sibling.type == ";" else node.end_byte
+    while unit.code[end : end + 1] == b"\n":
+        end += 1
+    return Edit(node.start_byte, end, "")
+
+
 def fresh(unit: Unit, stem: str) -> str:
     """`stem` with the first number that makes it a new word in this source."""
     number = 1

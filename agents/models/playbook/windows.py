@@ -1,4 +1,4 @@
-"""A loop whose two ends move together with the loop around it (`for k in [t - h, t + h]`), counted from zero: its length is fixed then."""
+"""A loop whose two ends move together with a loop around it (`for k in [t - h, t + h]`), counted from zero: its length is fixed then."""
 
 from __future__ import annotations
 
@@ -13,30 +13,42 @@ from agents.models.playbook.values import Values
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+LOOPS = frozenset({"for_statement", "while_statement", "do_statement", "for_range_loop"})
+MAX_AROUND = 2
+TAP = "kw_tap"
+"""Starts the names of the counters that are put in."""
+NEAR = 4
+"""Elements from one window to the next of which vector loads still take the wanted ones."""
+
 
 def counted_from_zero(unit: Unit) -> list[Edit]:
     """The edits for one innermost loop; none where no loop is such a window."""
     for function in unit.reachable:
         for loop in reversed(unit.loops(function.child_by_field_name("body") or function)):
-            around = _around(unit, loop)
-            if around is not None and loop.step is None and loop.declared_here and around.step is None:
-                edits = _moved(unit, around, loop)
-                if edits:
-                    return edits
+            for number, around in enumerate(_around(unit, loop)):
+                if loop.step is None and loop.declared_here and around.step is None:
+                    edits = _moved(unit, around, loop, number == 0)
+                    if edits:
+                        return edits
     return []
 
 
-def _around(unit: Unit, loop: Loop) -> Loop | None:
-    """The loop directly around an innermost one."""
-    if any(n.type in ("for_statement", "while_statement", "do_statement", "for_range_loop") for n in walk(loop.body)):
-        return None
+def _around(unit: Unit, loop: Loop) -> list[Loop]:
+    """The loop directly around an innermost one, and the one around that."""
+    if any(n.type in LOOPS for n in walk(loop.body)):
+        return []
+    found: list[Loop] = []
     current = loop.node.parent
-    while current is not None and current.type not in ("for_statement", "while_statement", "do_statement", "function_definition"):
+    while current is not None and current.type != "function_definition" and len(found) < MAX_AROUND:
+        one = unit.loop(current) if current.type == "for_statement" else None
+        if current.type in LOOPS and one is None:
+            break
+        found += [one] if one is not None else []
         current = current.parent
-    return unit.loop(current) if current is not None and current.type == "for_statement" else None
+    return found
 
 
-def _moved(unit: Unit, around: Loop, loop: Loop) -> list[Edit]:
+def _moved(unit: Unit, around: Loop, loop: Loop, direct: bool) -> list[Edit]:
     if pragma_before(unit, loop.node) is not None or pragma_before(unit, around.node) is not None or "kw_" in around.variable:
         return []
     kind = loop.node.child_by_field_name("initializer")
@@ -53,10 +65,13 @@ def _moved(unit: Unit, around: Loop, loop: Loop) -> list[Edit]:
     step = lower.coefficient(around.symbol)
     length = upper - lower + Poly.constant(1 if loop.inclusive else 0)
     text = expression(unit, around.node, length)
-    # One step of the loop around moves the window by one element; a row of a matrix is none.
-    if step is None or step.value != 1 or not text or length.value is not None:
+    # One step of the loop around moves the window by few elements; a row of a matrix is none.
+    if step is None or step.value is None or not 1 <= step.value <= NEAR or not text:
         return []
-    counter, moved = fresh(unit, "kw_tap"), f"{unit.text(name)} {loop.variable}"
+    # A short window of its own, moved by one element, is a stencil that the compiler unrolls.
+    if step.value == 1 and (length.value is not None or not direct):
+        return []
+    counter, moved = fresh(unit, TAP), f"{unit.text(name)} {loop.variable}"
     made = f"const {moved} = ({unit.text(loop.lower)}) + {counter};"
     head = Edit(
         loop.node.start_byte,

@@ -474,6 +474,143 @@ extern "C" void solve(const float* x, float* y, int n) {
 """,
     ("in:301", "out:301", 301),
 )
+PAIR_FORCES = Foreign(
+    """
+#include <cmath>
+struct Vec3 {
+  float x, y, z;
+};
+
+static Vec3 operator-(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
+static Vec3 operator*(const Vec3& a, float s) { return {a.x * s, a.y * s, a.z * s}; }
+static Vec3& operator+=(Vec3& a, const Vec3& b) {
+  a.x += b.x;
+  a.y += b.y;
+  a.z += b.z;
+  return a;
+}
+static float dot(const Vec3& a, const Vec3& b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+
+extern "C" void solve(const float* positions, const float* mass, float* accelerations, int N) {
+  const float softening = 0.25f;
+  const Vec3* p = reinterpret_cast<const Vec3*>(positions);
+  Vec3* a = reinterpret_cast<Vec3*>(accelerations);
+  for (int i = 0; i < N; ++i) {
+    a[i] = {0.0f, 0.0f, 0.0f};
+    for (int j = 0; j < N; ++j) {
+      if (i == j) continue;
+      const Vec3 r = p[j] - p[i];
+      const float d2 = dot(r, r) + softening * softening;
+      a[i] += r * (mass[j] / (d2 * std::sqrt(d2)));
+    }
+  }
+}
+""",
+    ("in:231", "in:77", "out:231", 77),
+)
+PAIR_FORCES_METHODS = Foreign(
+    """
+#include <cmath>
+struct Vec3 {
+  float x, y, z;
+  Vec3 operator-(const Vec3& o) const { return {x - o.x, y - o.y, this->z - o.z}; }
+  Vec3 operator*(float s) const { return {x * s, y * s, z * s}; }
+  Vec3& operator+=(const Vec3& o) { x += o.x; y += o.y; z += o.z; return *this; }
+  float dot(const Vec3& o) const { return x * o.x + y * o.y + z * o.z; }
+};
+extern "C" void solve(const float* positions, const float* mass, float* accelerations, int N) {
+  const Vec3* p = reinterpret_cast<const Vec3*>(positions);
+  Vec3* a = reinterpret_cast<Vec3*>(accelerations);
+  for (int i = 0; i < N; ++i) {
+    Vec3 sum = {0.0f, 0.0f, 0.0f};
+    for (int j = 0; j < N; ++j) {
+      if (i == j) continue;
+      const Vec3 r = p[j] - p[i];
+      const float d2 = r.dot(r) + 0.25f;
+      sum += r * (mass[j] / (d2 * std::sqrt(d2)));
+    }
+    a[i] = sum;
+  }
+}
+""",
+    ("in:231", "in:77", "out:231", 77),
+)
+COMPLEX_CHAIN = Foreign(
+    """
+typedef struct { double re, im; } cplx;
+static inline cplx times(cplx a, cplx b) {
+    cplx c;
+    c.re = a.re * b.re - a.im * b.im;
+    c.im = a.re * b.im + a.im * b.re;
+    return c;
+}
+static inline void add(cplx& to, cplx what) { to.re += what.re; to.im += what.im; }
+static inline double size(const cplx& a) { return a.re * a.re + a.im * a.im; }
+extern "C" void solve(const double* x, const double* w, double* y, long rows, long n) {
+    const cplx* in = (const cplx*)x;
+    const cplx* by = (const cplx*)w;
+    for (long r = 0; r < rows; r++) {
+        cplx total = {0.0, 0.0};
+        for (long k = 0; k < n; k++) {
+            const cplx& here = in[r * n + k];
+            add(total, times(here, by[k]));
+        }
+        y[r] = size(times(total, cplx{0.5, -0.25})) + total.re;
+    }
+}
+""",
+    ("double-in:19x134", "double-in:134", "double-out:19", 19, 67),
+)
+MAX_POOL = Foreign(
+    """
+#include <algorithm>
+#include <limits>
+static float window_max(const float* plane, int H, int W, int top, int left) {
+  float best = -std::numeric_limits<float>::infinity();
+  for (int r = std::max(top, 0); r < std::min(top + 3, H); ++r) {
+    for (int c = std::max(left, 0); c < std::min(left + 3, W); ++c) {
+      if (plane[r * W + c] > best) best = plane[r * W + c];
+    }
+  }
+  return best;
+}
+
+extern "C" void solve(const float* x, float* y, int C, int H, int W) {
+  const int OH = (H - 1) / 2 + 1;
+  const int OW = (W - 1) / 2 + 1;
+  for (int c = 0; c < C; ++c) {
+    const float* plane = x + c * H * W;
+    for (int i = 0; i < OH; ++i) {
+      for (int j = 0; j < OW; ++j) {
+        *y++ = window_max(plane, H, W, 2 * i - 1, 2 * j - 1);
+      }
+    }
+  }
+}
+""",
+    ("in:3x37x311", "out:3x19x156", 3, 37, 311),
+)
+MEAN_POOL = Foreign(
+    """
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+static float mean(const float *row, int n, int from, int width)
+{
+    float sum = 0.0f;
+    for (int k = MAX(from, 0); k < MIN(from + width, n); k++)
+        sum += row[k];
+    return sum / width;
+}
+extern "C" void solve(const float *x, float *y, int rows, int n, int width)
+{
+    int m = n / 3;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < m; j++)
+            y[i * m + j] = mean(x + i * n, n, 3 * j - 1, width);
+}
+""",
+    ("in:41x333", "out:41x111", 41, 333, 5),
+)
 
 WORK_ARRAY = Foreign(
     """

@@ -1584,149 +1584,555 @@ extern "C" void solve(const float* x, float* y, int n, int m, int h) {
             4,
         ),
     ),
-    # what the work array held before the first loop wrote it is read
-    "WORK_ARRAY_READ_FIRST": Foreign(
+    # a member that is read after it was written through the same object
+    "STRUCT_ADDS_ITSELF": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n, 1.0f);
-  for (int i = 0; i < n; ++i) { w[i] += x[i]; }
-  for (int i = 0; i < n; ++i) { y[i] = w[i] * 2.0f; }
+struct V { float x, y; };
+static V& operator+=(V& a, const V& b) { a.x += b.y; a.y += b.x; return a; }
+static void twist(V& a, V b) { a.x = b.y; a.y = b.x; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  V* to = reinterpret_cast<V*>(q);
+  for (int i = 0; i < n; ++i) {
+    V a = from[i];
+    a += a;
+    twist(a, a);
+    a = {a.y, a.x};
+    to[i] = a;
+    to[i] += to[i];
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:2002", 1001),
     ),
-    # and where the vector starts from zeros without saying so
-    "WORK_ARRAY_FROM_ZERO": Foreign(
+    # an argument with an effect, which is evaluated once
+    "STRUCT_COUNTED_ARGUMENT": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n);
-  for (int i = 0; i < n; ++i) { if (x[i] > 0.0f) w[i] = x[i]; y[i] = w[i] + 1.0f; }
+struct V { float x, y; };
+static V operator*(const V& a, float s) { return {a.x * s, a.y * s}; }
+static float norm(const V& a) { return a.x * a.x + a.y * a.y; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  int k = 0;
+  for (int i = 0; i < n; ++i) q[i] = norm(from[k++] * p[i]);
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:1001", 1001),
     ),
-    # the store comes after a load in its own statement
-    "WORK_ARRAY_SAME_STATEMENT": Foreign(
+    # a name of the file that the caller's own name hides
+    "STRUCT_GLOBAL_HIDDEN": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n);
-  for (int i = 0; i < n; ++i) { y[i] = w[i] + (w[i] = x[i]); w[i] = 0.0f; }
+struct V { float x, y; };
+static const float scale = 3.0f;
+static V scaled(const V& a) { return {a.x * scale, a.y * scale}; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    const float scale = 0.25f;
+    const V a = scaled(from[i]);
+    q[i] = a.x * scale + a.y;
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:1001", 1001),
     ),
-    # read after the loop
-    "WORK_ARRAY_READ_LATER": Foreign(
+    # locals of a function that are called like the caller's
+    "STRUCT_LOCALS_ALIKE": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n);
-  for (int i = 0; i < n; ++i) { w[i] = x[i] * 3.0f; y[i] = w[i]; }
-  y[0] += w[n - 1];
+struct V { float x, y; };
+static V turned(const V& r, float s) { float t = r.x * s; float u = r.y - t; t = t + u; return {u, t}; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    float t = p[i], u = p[n + i];
+    const V s = from[i];
+    { const V s = turned(from[n - 1 - i], u); q[i] = s.x + t; }
+    const V r = turned(s, t);
+    q[i] += r.x * u + r.y * t;
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:1001", 1001),
     ),
-    # through a name of its own
-    "WORK_ARRAY_BY_POINTER": Foreign(
+    # members of two types: the struct has a gap and is no row of floats
+    "STRUCT_WITH_A_GAP": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n);
-  float* p = w.data();
-  for (int i = 0; i < n; ++i) { w[i] = x[i] * 3.0f; p[i] += 1.0f; y[i] = w[i]; }
+struct V { float x; double y; };
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n / 4; ++i) q[i] = from[i].x;
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:4004", "out:1001", 4004),
     ),
-    # the subscript changes between store and load
-    "WORK_ARRAY_MOVING": Foreign(
+    # a member that is wider than its values
+    "STRUCT_ALIGNED": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n + 2, 0.25f);
-  std::vector<float> v(n + 2);
-  for (int i = 0; i < n; ++i) { int k = i; v[k] = x[i]; k++; y[i] = v[k] + w[k]; }
+struct alignas(16) V { float x, y, z; };
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n / 4; ++i) q[i] = from[i].x + from[i].z;
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:4004", "out:1001", 4004),
     ),
-    # an element of the iteration before
-    "WORK_ARRAY_CARRIED": Foreign(
+    # a member narrower than what it is given
+    "STRUCT_NARROW_MEMBER": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<float> w(n + 1);
-  for (int i = 0; i < n; ++i) { w[i + 1] = x[i]; y[i] = w[i + 1] - w[i]; }
+struct Cell { int count; float rest; };
+static Cell split(float v) { Cell c; c.count = v * 10.0f; c.rest = v * 10.0f - c.count; return c; }
+static float both(const Cell& a, int by) { return a.count / by + a.rest; }
+extern "C" void solve(const float* p, float* q, int n) {
+  for (int i = 0; i < n; ++i) {
+    const Cell c = split(p[i]);
+    q[i] = both(c, 2.9f) + c.count / 3;
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:1001", "out:1001", 1001),
     ),
-    # skipped in some iterations, read in the next
-    "WORK_ARRAY_SKIPPED": Foreign(
+    # objects in an array of the function's own, and one returned by a condition
+    "STRUCT_ARRAY": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  float w[4] = {0, 0, 0, 0};
-  for (int i = 0; i < n; ++i) { if (x[i] < 0) { y[i] = 0; continue; } w[0] = x[i]; y[i] = w[0]; }
-  float v[4];
-  v[1] = 7.0f;
-  for (int i = 0; i < n; ++i) { if (x[i] < 0) continue; v[1] = x[i]; y[i] += v[1]; }
+struct V { float x, y; };
+static V operator+(V a, V b) { a.x += b.x; a.y += b.y; return a; }
+extern "C" void solve(const float* p, float* q, int n) {
+  V near[4] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
+  for (int i = 0; i < n; ++i) {
+    const V a = {p[2 * i], p[2 * i + 1]};
+    const V b = a.x < a.y ? a : near[i % 4];
+    near[i % 4] = near[(i + 1) % 4] + b;
+    q[i] = near[i % 4].x - b.y;
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:1001", 1001),
     ),
-    # rounds to half of the type between the passes
-    "WORK_ARRAY_NARROW": Foreign(
+    # an operator that counts how often it is called
+    "STRUCT_OPERATOR_COUNTS": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, int n) {
-  std::vector<int16_t> w(n);
-  for (int i = 0; i < n; ++i) { w[i] = (int16_t)(x[i] * 100000.0f); }
-  for (int i = 0; i < n; ++i) { y[i] = w[i] / 7; }
+struct V { float x, y; };
+static int calls;
+static V operator-(const V& a, const V& b) { ++calls; return {a.x - b.x, a.y - b.y}; }
+static V operator+(const V& a, const V& b) { static int turn = 0; turn = (turn + 1) % 3; return {a.x + b.x * turn, a.y + b.y}; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  calls = 0;
+  for (int i = 0; i < n; ++i) {
+    const V d = from[i] - from[n - 1 - i];
+    q[i] = d.x * (calls % 5) + d.y;
+  }
 }
 """,
-        ("in:4001", "out:4001", 4001),
+        ("in:2002", "out:1001", 1001),
     ),
-    # the sum in memory is an input of the next element of the same loop
-    "SUM_READ_INSIDE": Foreign(
+    # a function that returns early, one that calls itself, and one with an argument of its own
+    "STRUCT_EARLY_RETURN": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, float* z, int m, int n) {
-  for (int i = 0; i < m; ++i) {
+struct V { float x, y; };
+static V unit(const V& a) {
+  if (a.x == 0.0f && a.y == 0.0f) return a;
+  const float s = 1.0f / std::sqrt(a.x * a.x + a.y * a.y);
+  return {a.x * s, a.y * s};
+}
+static V half(const V& a, int k) { return k ? half({a.y * 0.5f, a.x * 0.5f}, k - 1) : a; }
+static V moved(const V& a, float by = 2.0f) { return {a.x + by, a.y - by}; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    const V a = unit(from[i]);
+    const V b = half(from[i], 3);
+    const V c = moved(from[i]);
+    q[i] = a.x + b.y * c.x;
+  }
+}
+""",
+        ("in:2002", "out:1001", 1001),
+    ),
+    # a part of an expression that is not always evaluated
+    "STRUCT_NOT_ALWAYS_READ": Foreign(
+        HEAD
+        + """
+struct V { float x, y; };
+static float norm(const V& a) { return a.x * a.x + a.y * a.y; }
+extern "C" void solve(const float* p, const int* at, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    const long k = i % 3 ? i : 100000000000L + i;
+    q[i] = k < n && norm(from[k]) > 0.5f ? norm(from[k]) : 1.0f;
+  }
+}
+""",
+        ("in:2002", "index:1001x7", "out:1001", 1001),
+    ),
+    # a macro that names a member and one that names an object
+    "STRUCT_IN_MACROS": Foreign(
+        HEAD
+        + """
+struct V { float x, y; };
+#define LENGTH std::sqrt(a.x * a.x + a.y * a.y)
+#define HERE r
+#define SUB(a, b) ((a) - (b))
+static V operator-(const V& a, const V& b) { return {a.x - b.x, a.y - b.y}; }
+static float length(const V& a) { return LENGTH; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    const V r = SUB(from[i], from[n - 1 - i]);
+    const float a = HERE.x;
+    q[i] = length(r) + a;
+  }
+}
+""",
+        ("in:2002", "out:1001", 1001),
+    ),
+    # a reference sees what is stored later, a copy does not
+    "STRUCT_REFERENCE_AND_COPY": Foreign(
+        HEAD
+        + """
+struct V { float x, y; };
+static V& operator*=(V& a, float s) { a.x *= s; a.y *= s; return a; }
+extern "C" void solve(const float* p, float* q, int n) {
+  V* to = reinterpret_cast<V*>(q);
+  for (int i = 0; i < n; ++i) {
+    to[i] = {p[2 * i], p[2 * i + 1]};
+    const V before = to[i];
+    const V& now = to[i];
+    V& same = to[i];
+    same *= now.x;
+    to[i].y += before.x * now.x + now.y;
+  }
+}
+""",
+        ("in:2002", "out:2002", 1001),
+    ),
+    # functions of one name, of which one takes the struct
+    "STRUCT_OVERLOADS": Foreign(
+        HEAD
+        + """
+struct V { float x, y; };
+static float size(const V& a) { return a.x + a.y; }
+static float size(double a) { return a * 2.0; }
+static V operator*(const V& a, float s) { return {a.x * s, a.y * s}; }
+static V operator*(const V& a, double s) { return {float(a.x + s), float(a.y + s)}; }
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) q[i] = size(from[i] * 2.0) + size(from[i] * 3.0f) + size(p[i]);
+}
+""",
+        ("in:2002", "out:1001", 1001),
+    ),
+    # the turn that is left out would give a number that is none, and its sum starts from a negative zero
+    "LEFT_OUT_IS_INFINITE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, const float* w, float* y, float* z, int n) {
+  for (int i = 0; i < n; ++i) {
+    float s = -0.0f;
     y[i] = 0.0f;
-    for (int j = 0; j < n; ++j) { y[i] += x[i * n + j] * 0.01f; z[i * n + j] = y[i]; }
+    for (int j = 0; j < n; ++j) {
+      if (i == j) continue;
+      const float d = x[j] - x[i];
+      s += w[j] * 0.0f / (d * d);
+      y[i] -= w[j] / d;
+    }
+    z[i] = std::signbit(s + w[n]) ? 1.0f : s;
   }
 }
 """,
-        ("in:13x211", "out:13", "out:13x211", 13, 211),
+        ("in:311", "in:312", "out:311", "out:311", 311),
     ),
-    # two sums, one fed by the other
-    "SUM_OF_SUMS": Foreign(
+    # the turn that is left out reads what no other turn does, divides by nothing, or is not left out always
+    "LEFT_OUT_FOR_A_REASON": Foreign(
         HEAD
         + """
-extern "C" void solve(const float* x, float* y, float* z, int m, int n) {
-  for (int i = 0; i < m; ++i) {
-    y[i] = z[i] = 0.0f;
-    for (int j = 0; j < n; ++j) { y[i] += x[i * n + j] * 0.01f; z[i] += y[i] * 0.01f; }
+extern "C" void solve(const float* x, float* y, int n, int m) {
+  for (int i = 0; i < n; ++i) {
+    float s = 0.0f;
+    int k = 0;
+    for (int j = 0; j < n; ++j) {
+      if (i == j) continue;
+      s += x[i * n + j] + x[n * n * 4096L * (j == i) + j];
+      k += n / (i - j);
+    }
+    y[i] = s + k;
+  }
+  for (int i = 0; i < n; ++i) {
+    for (int j = 0; j < n; ++j)
+      if (i != j) y[j] += 0.5f * x[i];
+    if (i == m) break;
   }
 }
 """,
-        ("in:13x211", "out:13", "out:13", 13, 211),
+        ("in:101x101", "out:101", 101, 57),
     ),
-    # the matrix is read from where the sum goes
-    "SUM_INTO_ITS_INPUT": Foreign(
+    # windows of which some lie wholly outside, and some have no element at all
+    "WINDOWS_OUTSIDE": Foreign(
         HEAD
         + """
+static float window_max(const float* plane, int H, int W, int top, int left) {
+  float best = -1.0f;
+  for (int r = std::max(top, 0); r < std::min(top + 3, H); ++r)
+    for (int c = std::max(left, 0); c < std::min(left + 3, W); ++c)
+      if (plane[r * W + c] > best) best = plane[r * W + c];
+  return best;
+}
+extern "C" void solve(const float* x, float* y, int H, int W, int OH, int OW) {
+  for (int i = 0; i < OH; ++i)
+    for (int j = 0; j < OW; ++j) y[i * OW + j] = window_max(x, H, W, 2 * i - 9, 2 * j - 13);
+}
+""",
+        ("in:23x57", "out:31x93", 23, 57, 31, 93),
+    ),
+    # an output that is narrower than what its windows need
+    "WINDOWS_CUT": Foreign(
+        HEAD
+        + """
+static float window_sum(const float* row, int n, int from) {
+  float s = 0.0f;
+  for (int k = std::max(from, 0); k < std::min(from + 7, n); ++k) s += row[k];
+  return s;
+}
+extern "C" void solve(const float* x, float* y, int rows, int n, int m) {
+  const int half = m / 2;
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < half; ++j) y[i * half + j] = window_sum(x + i * n, n, 3 * j - 2) + 1.0f;
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < half; ++j) y[i * half + j] += window_sum(x + i * n, n - 40, 3 * j - n / 2);
+}
+""",
+        ("in:17x211", "out:17x70", 17, 211, 140),
+    ),
+    # what the function declares is called like what its caller declares, and its own argument is counted on
+    "BODY_NAMES_ALIKE": Foreign(
+        HEAD
+        + """
+static float window_sum(const float* x, int i, int n) {
+  float s = 0.0f;
+  for (int j = i - 1; j < i + 2; ++j) s += x[(j + n) % n];
+  n = n / 2;
+  for (int j = i + 3; j < i + 5; ++j) s -= x[j % n];
+  i += 3;
+  return s * i;
+}
+extern "C" void solve(const float* x, float* y, int n, int m) {
+  for (int j = 0; j < n; ++j) {
+    float s = x[j];
+    float t = window_sum(x, n - j, n);
+    t += s;
+    s = window_sum(x, j, m);
+    y[j] = window_sum(x, j + m, n);
+    y[j] += s + t + n + m + j;
+  }
+}
+""",
+        ("in:1003", "out:1003", 1003, 501),
+    ),
+    # a function that leaves early, one that keeps a count, one with an argument of its own
+    "BODY_LEAVES_EARLY": Foreign(
+        HEAD
+        + """
+static float first_above(const float* x, int from, int to) {
+  for (int k = from; k < to; ++k) if (x[k] > 0.5f) return x[k];
+  return -1.0f;
+}
+static float every_third(const float* x, int from, int to) {
+  static int calls = 0;
+  calls = (calls + 1) % 3;
+  float s = 0.0f;
+  for (int k = from; k < to; ++k) s += x[k] * (calls == 0);
+  return s;
+}
+static float wide(const float* x, int from, int width = 5) {
+  float s = 0.0f;
+  for (int k = from; k < from + width; ++k) s += x[k];
+  return s;
+}
 extern "C" void solve(const float* x, float* y, int n) {
-  for (int i = 0; i < n; ++i) y[i] = x[i] * 0.01f;
-  for (int i = 1; i < n; ++i)
-    for (int j = 0; j <= i; ++j) y[i] += y[j] * 0.001f;
+  for (int j = 0; j < n - 9; ++j) {
+    y[j] = first_above(x, j, j + 6);
+    const float again = wide(x, j);
+    y[j] += again;
+  }
+  float s = 0.0f;
+  for (int j = 0; j < (n - 9) / 3 * 3; ++j) s = every_third(x, j, j + 2) + s;
+  for (int j = n - 9; j < n; ++j) y[j] = s;
 }
 """,
-        ("in:301", "out:301", 301),
+        ("in:1003", "out:1003", 1003),
+    ),
+    # a function that calls itself, and one that writes through what it is given
+    "BODY_WRITES_BACK": Foreign(
+        HEAD
+        + """
+static float folded(const float* x, int from, int to) {
+  float s = 0.0f;
+  for (int k = from; k < to; ++k) s += x[k];
+  if (to - from > 1) s += folded(x, from, to - 1);
+  return s;
+}
+static float counted(const float* x, int from, int& used, float* last) {
+  float s = 0.0f;
+  for (int k = from; k < from + 3; ++k) { s += x[k]; used += x[k] > 0.0f; *last = x[k]; }
+  return s;
+}
+static float kept(const float* x, int from, float* last) {
+  float s = last[0] * 0.5f;
+  for (int k = from; k < from + 3; ++k) { s += x[k]; last[0] = s; }
+  return s * 0.25f;
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  int used = 0;
+  float last = 0.0f, chain[1] = {0.0f};
+  for (int j = 0; j < n - 4; ++j) {
+    y[j] = folded(x, j, j + 4);
+    y[j] += counted(x, j, used, &last);
+    const float chained = kept(x, j, chain);
+    y[j] += chained + used % 7 + last;
+  }
+  for (int j = n - 4; j < n; ++j) y[j] = chain[0];
+}
+""",
+        ("in:1003", "out:1003", 1003),
+    ),
+    # a template, a call made by a macro, a macro that means the caller's names, and a result that is cut off
+    "BODY_BY_MACRO": Foreign(
+        HEAD
+        + """
+#define AT(k) x[(k) % n]
+#define SUM(j) window(x, n, (j), (j) + 3)
+#define WEIGHT s
+template <class T> static T window(const T* x, int n, int from, int to) {
+  T s = 0;
+  for (int k = from; k < to; ++k) s += AT(k);
+  return s;
+}
+static int whole(const float* x, int n, int from) {
+  float s = 0.25f;
+  for (int k = from; k < from + 5; ++k) s += 3.0f * AT(k);
+  return s;
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  const float s = 3.0f;
+  for (int j = 0; j < n; ++j) {
+    y[j] = SUM(j + 1);
+    const float t = whole(x, n, j);
+    y[j] += t * WEIGHT;
+  }
+}
+""",
+        ("in:1003", "out:1003", 1003),
+    ),
+    # arguments that do something, and a left side that does
+    "BODY_COUNTED_ARGUMENT": Foreign(
+        HEAD
+        + """
+static float window(const float* x, int from, float by) {
+  float s = 0.0f;
+  for (int k = from; k < from + 3; ++k) s += x[k] * by;
+  return s;
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  int at = 0, to = 0;
+  const float* p = x;
+  for (int j = 0; j < n - 3; ++j) {
+    y[to++] = window(x, j, x[at++]);
+    y[j] += window(p++, j - at + 1, 2);
+  }
+  for (int j = n - 3; j < n; ++j) y[j] = at + to;
+}
+""",
+        ("in:1003", "out:1003", 1003),
+    ),
+    # a name of the file that the caller hides, and a number that is written through another name
+    "BODY_GLOBAL_HIDDEN": Foreign(
+        HEAD
+        + """
+static const int width = 3;
+static float window(const float* x, int from) {
+  float s = 0.0f;
+  for (int k = from; k < from + width; ++k) s += x[k];
+  return s;
+}
+static float total(float* into, const float* x, int from) {
+  float s = 0.0f;
+  for (int k = from; k < from + 2; ++k) { s += x[k]; into[k] += s; }
+  return s;
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int j = 0; j < n; ++j) y[j] = 0.0f;
+  for (int j = 0; j < n - 5; ++j) {
+    const int width = 5;
+    const float s = window(x, j);
+    y[j] += s * width;
+    y[j + 1] = total(y, x, j);
+  }
+}
+""",
+        ("in:1003", "out:1003", 1003),
+    ),
+    # methods that hide the file's names, that call each other, and whose object is a value of its own
+    "METHODS_HIDE": Foreign(
+        HEAD
+        + """
+static const float x = 7.0f;
+struct V {
+  float x, y;
+  V operator+(const V& o) const { return {x + o.x, o.y - y}; }
+  V turned(float y) const { const float t = x * y; return {this->y - t, t + y}; }
+  V& operator-=(const V& o) { x -= o.y; y -= o.x; return *this; }
+  float size() const { return x * x + y * y; }
+};
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  for (int i = 0; i < n; ++i) {
+    V a = from[i] + from[n - 1 - i];
+    const V b = a.turned(x);
+    a -= a;
+    a -= b;
+    q[i] = a.size() + from[i].size() * x;
+  }
+}
+""",
+        ("in:2002", "out:1001", 1001),
+    ),
+    # a method that another one calls, one that is called for a value in between, one that keeps a count
+    "METHODS_CALL_EACH_OTHER": Foreign(
+        HEAD
+        + """
+struct V {
+  float x, y;
+  float dot(const V& o) const { return x * o.x + y * o.y; }
+  float size() const { return dot(*this); }
+  V operator-(const V& o) const { return {x - o.x, y - o.y}; }
+};
+static float dot(const V& o) { return o.x; }
+struct C {
+  float r;
+  int turns;
+  C next(const C& o) { ++turns; return {r + o.r, turns}; }
+};
+extern "C" void solve(const float* p, float* q, int n) {
+  const V* from = reinterpret_cast<const V*>(p);
+  C c = {0.5f, 0};
+  for (int i = 0; i < n; ++i) {
+    const V a = from[i];
+    c = c.next(c);
+    c.r = p[i];
+    q[i] = (a - from[n - 1 - i]).size() + dot(a) + c.turns % 3;
+  }
+}
+""",
+        ("in:2002", "out:1001", 1001),
     ),
 }

@@ -18,7 +18,7 @@ from agents.models.playbook.syntax import Unit
 KERNELS = foreign.INDEPENDENT | foreign_nests.KERNELS
 SITES = {
     "restrict_pointers": ("SOFTMAX_INT", "SOFTMAX_OLD_C", "TRANSPOSE_BRACES", "GELU"),
-    "branch_to_select": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CLAMP", "CHAIN", "COLUMN_MAX"),
+    "branch_to_select": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CLAMP", "CHAIN", "COLUMN_MAX", "PAIR_FORCES"),
     "vector_exp": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "CHAIN", "GELU", "LOG_SOFTMAX", "GELU_PORT", "LOG_SUM_EXP",
                    "BLACK_SCHOLES", "GELU_BIAS"),
     "float_literals": ("SILU_WALK", "SWIGLU_LAMBDA", "GELU_BIAS"),
@@ -32,11 +32,11 @@ SITES = {
     "tile": ("TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE", "PERMUTE"),
     "split_at": ("SHORTEST_PATHS", "WIDEST_PATHS", "CLOSURE"),
     "split_borders": ("PADDED_CONVOLUTION", "IMAGE_FILTER", "CLAMPED_FILTER", "SEPARABLE_BLUR", "HEAT_3D", "MOVING_WINDOW",
-                      "STENCIL_COLUMNS", "EDGES", "JACOBI"),
+                      "STENCIL_COLUMNS", "EDGES", "JACOBI", "MAX_POOL"),
     "register_tile": ("PRODUCT_TRANSPOSED", "DISTANCES", "SYRK", "ATTENTION", "LINEAR_RELU"),
     "unswitch_loops": ("JACOBI_ROWS", "SWITCHED", "SWITCHED_OLD_C"),
     "unroll_accumulators": ("SOFTMAX_INT", "RMSNORM", "DOT"),
-    "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX", "ROW_SUM", "MOMENTS"),
+    "simd_reduction": ("SOFTMAX_INT", "SOFTMAX_ROWS", "LAYERNORM", "RMSNORM", "DOT", "LOG_SOFTMAX", "COMPLEX_CHAIN"),
     "simd_loop": ("SOFTMAX_INT", "CHAIN", "GELU", "STENCIL", "CLAMP"),
     "parallel_outer": ("SOFTMAX_INT", "SOFTMAX_ROWS", "SOFTMAX_OLD_C", "LAYERNORM", "RMSNORM", "CHAIN", "GELU", "CLAMP", "ROW_SUM",
                        "COLUMN_SUM", "COLUMN_MAX", "TRANSPOSE", "TRANSPOSE_BRACES", "BATCHED_TRANSPOSE", "MATMUL", "MATMUL_BIAS_DOUBLE",
@@ -200,3 +200,20 @@ def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
     assert "expf" not in code
     packed = [word for word in ("mulps", "fmadd", "maxps", "addps", "fmla", "fmul") if word in code]
     assert len(packed) >= 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lanes"),
+    [
+        ("PAIR_FORCES", "#pragma omp simd reduction(+:kw_sum_1) reduction(+:kw_sum_2) reduction(+:kw_sum_3)"),
+        ("PAIR_FORCES_METHODS", "#pragma omp simd reduction(+:kw_sum_x_1)"),
+        ("COMPLEX_CHAIN", "#pragma omp simd reduction(+:kw_total_re_1) reduction(+:kw_total_im_1)"),
+        ("MAX_POOL", "best_lanes["),
+        ("MEAN_POOL", "sum_lanes["),
+    ],
+)
+def test_small_structs_and_functions_with_windows_come_to_lanes(kernel: str, lanes: str) -> None:
+    source = KERNELS[kernel].source
+    for name in ("split_borders", "branch_to_select", "interchange", "simd_reduction"):
+        source = recipe(name).edit(source, {})
+    assert lanes in source
