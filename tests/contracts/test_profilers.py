@@ -40,5 +40,5 @@ def test_a_profile_names_what_was_seen(profiler: Profiler, language: Language, b
     assert profile.metrics and all(re.fullmatch(r"[a-z]\w*[.:_]\w\S*", name) for name in profile.metrics), "metrics carry their tool's name"
     lines = len(candidate.source.splitlines())
     assert all(0 <= remark.line <= lines and remark.text for remark in profile.remarks)
-    assert raw and all(blobs.get(sha) for sha in raw.values())
+    assert raw and all(blobs.has(sha) for sha in raw.values())
     assert set(again[0].metrics) == set(profile.metrics)
