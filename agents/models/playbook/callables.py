@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.element_types import floating
@@ -54,7 +54,18 @@ def copies_what_changes(unit: Unit, around: Node | None, function: Node) -> bool
     if "mutable" in (unit.text(declarator) if declarator is not None else "") or re.search(r"\w\s*=|\*", text):
         return True
     names = {unit.text(n) for n in walk(function.child_by_field_name("body")) if n.type == "identifier"}
-    return text not in ("", "&") and around is not None and bool(names & set(unit.assigned(around)))
+    return text not in ("", "&") and around is not None and bool(names & {*unit.assigned(around), *_filled(unit, around)})
+
+
+def _filled(unit: Unit, around: Node) -> Iterator[str]:
+    """Arrays and vectors of the function of which elements are written: a copy keeps the old ones, that of a pointer does not."""
+    for node in walk(around):
+        target = node.child_by_field_name({"assignment_expression": "left", "update_expression": "argument"}.get(node.type, "none"))
+        while target is not None and target.type in ("subscript_expression", "parenthesized_expression"):
+            target = target.named_children[0]
+        found = unit.declaration(target) if target is not None and target.type == "identifier" else None
+        if found is not None and found.form in ("array", "object"):
+            yield found.name
 
 
 def result_type(unit: Unit, function: Node) -> str | None:
@@ -97,6 +108,10 @@ def _inlined(unit: Unit, function: Node, value: Node, use: Node) -> Edit | None:
         return None
     arguments, parameters, result = unit.arguments(call), parameters_of(unit, value), result_of(value)
     if parameters is None or result is None or len(arguments) != len(parameters) or any(n.type in EFFECTS for n in walk(result)):
+        return None
+    calls = [n for a in arguments for n in walk(a) if n.type == "call_expression"]
+    if any(not unit.library(n) for n in calls):
+        # It may have effects, and be made as often as the parameter is named.
         return None
     if any(n.type in EFFECTS for a in arguments for n in walk(a)) or not _same_names(unit, function, value, result):
         return None

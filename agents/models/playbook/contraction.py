@@ -74,7 +74,7 @@ def _places(unit: Unit, loop: Loop, array: Declaration) -> list[Node]:
 def _carried_out(access: Access) -> tuple[int, bool]:
     """In the order of the text; of `w[i] = w[i] + 1` the load comes first."""
     statement = access.node
-    while statement.parent is not None and not statement.type.endswith("statement"):
+    while statement.parent is not None and not statement.type.endswith("statement") and statement.type != "declaration":
         statement = statement.parent
     return (statement.start_byte, access.write)
 
@@ -86,7 +86,7 @@ def unconditional(loop: Loop, node: Node) -> bool:
         if current.type in WITHIN or (current.type == "binary_expression" and current.children[1].type in ("&&", "||")):
             return False
         current = current.parent
-    return current == loop.body
+    return current == loop.body and loop.body.type not in WITHIN
 
 
 def _steady(unit: Unit, loop: Loop, places: list[Node]) -> bool:

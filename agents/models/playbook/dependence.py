@@ -37,7 +37,7 @@ class Independence:
 @lru_cache(maxsize=256)
 def independence(unit: Unit, loop: Loop, copies: bool = False) -> Independence:
     """Whether `loop`'s iterations may run in any order, or together, up to its reductions; with `copies`, given scratch of their own."""
-    escape = _escapes(unit, loop)
+    escape = "an operator of the file keeps count" if unit.counting_operator else _escapes(unit, loop)
     if escape:
         return Independence(escape)
     private, reductions, problem = carried(unit, loop)

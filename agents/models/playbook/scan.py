@@ -101,6 +101,10 @@ def _in_memory(unit: Unit, loop: Loop) -> list[Edit]:
         factor = place[1][0].coefficient(loop.symbol)
         if factor != Poly.constant(1) or sum(a.root == place[0] for a in reader.effects.accesses) != 2:
             continue
+        # Sums of other integers would wrap in an int.
+        base = unit.declaration(target.children[0]) if target.type == "subscript_expression" and target.children else None
+        if floating(unit, target) == "int" and (base is None or base.type.removeprefix("const ") not in ("int", "int32_t", "std::int32_t")):
+            continue
         name, indent = fresh(unit, "kw_running"), unit.indent(loop.node)
         first = "" if loop.declared_here else f"{loop.variable} = {unit.text(loop.lower)};"
         head = unit.code[loop.node.start_byte : loop.body.start_byte].decode().rstrip()

@@ -9,6 +9,7 @@ from agents.models.playbook.base import Recipe
 from agents.models.playbook.conditions import signed
 from agents.models.playbook.element_types import floating
 from agents.models.playbook.reductions import as_reduction, call_name, extremum
+from agents.models.playbook.scopes import Declaration
 from agents.models.playbook.skipped import with_every_turn
 from agents.models.playbook.syntax import Edit, Unit
 from agents.models.playbook.tree import statements, strip, walk
@@ -101,7 +102,14 @@ def settled_before(unit: Unit, node: Node, condition: Node) -> bool:
         return False
     declared = {unit.text(n) for d in walk(loop.body) if d.type == "init_declarator" for n in d.named_children[:1]}
     changing = {loop.variable, *unit.assigned(loop.body), *declared}
+    if any(n.type == "call_expression" and not unit.library(n) for n in walk(loop.body)):
+        # A function of the file may write to its globals.
+        changing |= {unit.text(n) for n in walk(condition) if (d := _named(unit, n)) is not None and d.kind == "global"}
     return not any(n.type == "identifier" and unit.text(n) in changing for n in walk(condition))
+
+
+def _named(unit: Unit, node: Node) -> Declaration | None:
+    return unit.declaration(node) if node.type == "identifier" else None
 
 
 def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:

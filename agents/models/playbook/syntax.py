@@ -6,6 +6,7 @@ cannot name as unknown. Offsets are bytes of the UTF-8 text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
 ENTRY = "solve"
+CHANGE_ALL = frozenset({"swap", "exchange", "tie", "iter_swap"})
+"""Functions of the standard library that write to what they are given by name."""
 OPAQUE = frozenset({"lambda_expression", "template_declaration", "class_specifier", "struct_specifier"})
 
 
@@ -154,7 +157,8 @@ class Unit:
         return self.text(operator) if operator is not None else "=", left, right
 
     def assigned(self, node: Node) -> tuple[str, ...]:
-        """Plain names that are written (not declared) anywhere inside `node`, once per write; `&name` counts as a write."""
+        """Plain names that are written (not declared) anywhere inside `node`, once per write; `&name` counts as a write, and so does a
+        name that a function of the file, or one like std::swap, is given to change; writing to a reference writes to what it stands for."""
         if node.id not in self._assigned:
             self._assigned[node.id] = tuple(self._written(node))
         return self._assigned[node.id]
@@ -166,8 +170,64 @@ class Unit:
                 target = inner.child_by_field_name("left")
             elif inner.type == "update_expression" or (inner.type == "pointer_expression" and self.text(inner).startswith("&")):
                 target = inner.child_by_field_name("argument")
+            elif inner.type == "call_expression":
+                callee = (self.callee(inner) or "").rpartition("::")[2]
+                changed = self._changed_by.get(callee, frozenset())
+                for place, argument in enumerate(self.arguments(inner)):
+                    if argument.type == "identifier" and (callee in CHANGE_ALL or place in changed):
+                        yield self.text(argument)
+                        yield from self._stands_for.get(self.text(argument), ())
             if target is not None and (target := strip(target)).type == "identifier":
                 yield self.text(target)
+                yield from self._stands_for.get(self.text(target), ())
+
+    @cached_property
+    def counting_operator(self) -> bool:
+        """Whether an operator that the file defines writes to a global or keeps a state: `a + b` then does more than it says."""
+        for node in walk(self.root):
+            declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
+            if declarator is None or not re.search(r"\boperator\W", self.text(declarator)):
+                continue
+            for name in walk(node.child_by_field_name("body")):
+                found = self.declaration(name) if name.type == "identifier" and self.text(name) in self.assigned(node) else None
+                if found is not None and (found.kind == "global" or self.text(found.node).startswith("static")):
+                    return True
+        return False
+
+    @cached_property
+    def _changed_by(self) -> dict[str, frozenset[int]]:
+        """Places of the parameters that a function, template or named lambda of the file takes by a reference that it may write to."""
+        found: dict[str, set[int]] = {}
+        for node in walk(self.root):
+            if node.type == "function_definition":
+                declarator = node.child_by_field_name("declarator")
+                while declarator is not None and declarator.type != "function_declarator":
+                    declarator = declarator.child_by_field_name("declarator")
+                name = declarator.child_by_field_name("declarator") if declarator is not None else None
+            elif node.type == "init_declarator" and (value := node.child_by_field_name("value")) and value.type == "lambda_expression":
+                name, declarator = node.child_by_field_name("declarator"), value.child_by_field_name("declarator")
+            else:
+                continue
+            listed = declarator.child_by_field_name("parameters") if declarator is not None else None
+            if name is None or listed is None:
+                continue
+            taken = [n for n in listed.named_children if n.type.endswith("parameter_declaration")]
+            places = {i for i, n in enumerate(taken) if "&" in self.text(n) and not re.search(r"\bconst\b", self.text(n))}
+            found.setdefault(self.text(name).rpartition("::")[2], set()).update(places)
+        return {name: frozenset(places) for name, places in found.items()}
+
+    @cached_property
+    def _stands_for(self) -> dict[str, tuple[str, ...]]:
+        """References of the file to plain names -> what they stand for."""
+        found: dict[str, tuple[str, ...]] = {}
+        for node in walk(self.root):
+            if node.type != "init_declarator":
+                continue
+            name, value = node.child_by_field_name("declarator"), node.child_by_field_name("value")
+            if name is not None and value is not None and name.type == "reference_declarator" and value.type == "identifier":
+                inner = name.named_children[0] if name.named_children else name
+                found[self.text(inner)] = (*found.get(self.text(inner), ()), self.text(value))
+        return found
 
     def declaration(self, name: Node) -> Declaration | None:
         """What the identifier `name` refers to, by walking its scopes outwards; None for macros and unknown names."""

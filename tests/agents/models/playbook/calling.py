@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+LEAST = re.compile(r"(#pragma omp parallel[^\n]*?>= )\d{5,}")
+"""How much work wakes threads: more than any test has, so that they are woken for all."""
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 
 
 def build(source: str, folder: Path, name: str) -> Path:
     """Compile to a library; CalledProcessError with the compiler's words when it does not compile."""
     path = folder / f"{name}.cpp"
-    path.write_text(source)
+    path.write_text(LEAST.sub(r"\g<1>0", source))
     library = folder / f"{name}.so"
     done = subprocess.run(["g++", *FLAGS, str(path), "-o", str(library)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stderr[:1500]}\n{source}"

@@ -2135,4 +2135,225 @@ extern "C" void solve(const float* p, float* q, int n) {
 """,
         ("in:2002", "out:1001", 1001),
     ),
+    # sums of a wider integer than int
+    "RUNNING_INT64": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<int64_t> z(n);
+  z[0] = 2000000000;
+  for (int i = 1; i < n; ++i) z[i] = z[i - 1] + 1000000000;
+  for (int i = 0; i < n; ++i) y[i] = (float)(z[i] / 1000000000) + x[i];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # a function moves the offset
+    "CHANGED_BY_REFERENCE": Foreign(
+        HEAD
+        + """
+static void bump(int& k, int by) { k += by; }
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+  int k = 0;
+  bump(k, 1);
+  for (int i = 0; i + 1 < n; ++i) y[i + k] = y[i] * 0.5f + x[i];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # another name for the offset
+    "CHANGED_THROUGH_A_REFERENCE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+  int k = 0;
+  int& other = k;
+  other = 1;
+  for (int i = 0; i + 1 < n; ++i) y[i + k] = y[i] * 0.5f + x[i];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # std::swap writes to both
+    "SWAPPED_OFFSETS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+  int lag = 1, ahead = 0;
+  if (n > 2) std::swap(lag, ahead);
+  for (int i = 0; i + 1 < n; ++i) y[i + ahead] = y[i + lag] * 0.5f + x[i];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # and so it does to pointers
+    "SWAPPED_POINTERS": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> t(n, 1.0f);
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+  float *p = y, *q = t.data();
+  std::swap(p, q);
+  for (int i = 1; i < n; ++i) y[i] = q[i - 1] * 0.5f + x[i];
+  y[0] += p[0];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # a lambda keeps the value from before
+    "COPY_CHANGED_BY_REFERENCE": Foreign(
+        HEAD
+        + """
+static void bump(float& k) { k += 3.0f; }
+extern "C" void solve(const float* x, float* y, int n) {
+  float k = 2.0f;
+  auto f = [=](float v) { return k * v; };
+  bump(k);
+  for (int i = 0; i < n; ++i) y[i] = f(x[i]) + k;
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # a lambda keeps the elements from before
+    "COPY_OF_AN_ARRAY": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  float w[2] = {1.0f, 2.0f};
+  auto f = [=](float v) { return w[0] * v + w[1]; };
+  w[0] = 7.0f;
+  for (int i = 0; i < n; ++i) y[i] = f(x[i]) + w[0];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the argument counts its calls
+    "ARGUMENT_WITH_EFFECTS": Foreign(
+        HEAD
+        + """
+static int calls;
+static float next() { return (float)(++calls % 7); }
+extern "C" void solve(const float* x, float* y, int n) {
+  calls = 0;
+  auto square = [](float v) { return v * v + v; };
+  for (int i = 0; i < n; ++i) y[i] = x[i] + square(next());
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the condition is a global's
+    "GLOBAL_CHANGED_BY_A_CALL": Foreign(
+        HEAD
+        + """
+static int mode;
+static void put(float* y, int i, float v) { y[i] = v; if (v > 1.0f) mode = 1; }
+extern "C" void solve(const float* x, float* y, int n) {
+  mode = 0;
+  for (int i = 0; i < n; ++i) {
+    if (mode == 0) put(y, i, x[i]);
+    else y[i] = -x[i];
+  }
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # threads share the element
+    "ATOMIC_SUM": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = 0.0f;
+  #pragma omp parallel for
+  for (int i = 0; i < 40; ++i)
+    for (int j = 0; j < n; ++j) {
+      #pragma omp atomic
+      y[0] += x[j] > 0.0f ? 1.0f : 0.0f;
+    }
+  for (int i = 1; i < n; ++i) y[i] = x[i];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the loop counts down its own end
+    "END_IN_MEMORY": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = (float)n;
+  for (int i = 1; i < n; ++i) y[i] = x[i];
+  for (int j = 0; j < y[0]; ++j) { if (x[j] < 0.0f) y[0] -= 1.0f; }
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # there may be no counter
+    "MAYBE_NO_POINTER": Foreign(
+        HEAD
+        + """
+static void add(const float* x, float* out, float* count, int n) {
+  for (int j = 0; j < n; ++j) { out[0] += x[j]; if (count) count[0] += 1.0f; }
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = 0.0f;
+  add(x, y, nullptr, 5);
+  add(x, y + 1, y + 2, 7);
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the element is there only where the flag says so
+    "ELEMENT_ONLY_IF": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = 0.0f;
+  for (int i = 0; i < 9; ++i) {
+    const bool there = i > 3;
+    const long at = there ? i : -100000000000L;
+    for (int j = 0; j < n; ++j) if (there) y[at] += x[j] * 0.01f;
+  }
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the same memory in another width
+    "BYTES_OF_THE_SUM": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> z(n);
+  for (int i = 0; i < n; ++i) y[i] = 0.0f;
+  auto bytes = (const unsigned char*)y;
+  for (int j = 0; j < n; ++j) { y[0] += x[j]; z[j] = bytes[2]; }
+  for (int j = 1; j < n; ++j) y[j] = z[j];
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # no divisor, no division
+    "DIVISOR_OR_NONE": Foreign(
+        HEAD
+        + """
+static void scaled(const float* x, const float* s, float* out, int n) {
+  for (int j = 0; j < n; ++j) out[j] = s ? x[j] / s[0] : x[j];
+}
+extern "C" void solve(const float* x, float* y, int n) { scaled(x, n > 3 ? nullptr : x, y, n); }
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # the load comes before the store that a declaration hides
+    "STORED_IN_A_DECLARATION": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; ++i) { y[i] = w[i]; float t = (w[i] = x[i]); y[i] += t; }
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
 }
