@@ -132,8 +132,9 @@ class Agent:
         if record is None:
             left = self._left()
             ends = time.monotonic() + left.seconds if math.isfinite(left.seconds) else None
-            with self.ledger.reserved(self.role, self.model, request) as begun:
-                reply = self._asked(asked, request.model_copy(update={"number": self._before(request), "ends": ends}), begun, left)
+            timed = request.model_copy(update={"number": self._before(request), "ends": ends})
+            with self.ledger.reserved(self.role, self.model, timed) as begun:
+                reply = self._asked(asked, timed, begun, left)
                 record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
             self._tell(record)
         return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), fresh

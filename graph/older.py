@@ -1,8 +1,7 @@
-"""What another version of Kernelwright wrote into a workspace and this one cannot read."""
+"""What in a workspace cannot be read: another version of Kernelwright wrote it, or it is damaged."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from tools.artifacts import Artifact
 from tools.errors import StorageError, WorkspaceError
-from tools.records import Records
+from tools.records import Records, strange
 
 
 def told(error: ValueError, root: Path) -> WorkspaceError | None:
@@ -24,11 +23,7 @@ def told(error: ValueError, root: Path) -> WorkspaceError | None:
     kinds = [kind for kind in _kinds(Artifact) if kind.__name__ == error.title]
     for name, content in _kept(root):
         if any(_problems(kind, content) == error.errors() for kind in kinds):
-            strange = ".".join(str(part) for part in error.errors()[0]["loc"]) or "the whole"
-            return WorkspaceError(
-                f"{root}: {strange} of a {error.title} there ({name}) is not as this version writes it; "
-                "use the version of Kernelwright that made the run"
-            )
+            return strange(error, root, name)
     return None
 
 
@@ -38,20 +33,25 @@ def _kinds(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
         yield from _kinds(kind)
 
 
-def _kept(root: Path) -> Iterator[tuple[str, Any]]:
-    """Name and content of each record and of each version's memory."""
-    try:
-        for record in Records(root):
-            yield f"record {record.id}", record.payload
-    except StorageError:
-        return
+def _kept(root: Path) -> Iterator[tuple[str, bytes | dict[str, Any]]]:
+    """Name and content of each version's memory, as it lies there, and of each record."""
     for path in sorted((root / "memory").glob("*.json")):
-        yield f"memory/{path.name}", json.loads(path.read_bytes())
-
-
-def _problems(kind: type[BaseModel], content: Any) -> list[Any]:
+        yield f"memory/{path.name}", path.read_bytes()
     try:
-        kind.model_validate(content)
+        records = Records(root)
+    except (StorageError, WorkspaceError):
+        # Nothing was read from them then: they cannot be what the error is about.
+        return
+    for record in records:
+        yield f"record {record.id}", record.payload
+
+
+def _problems(kind: type[BaseModel], content: bytes | dict[str, Any]) -> list[Any]:
+    try:
+        if isinstance(content, bytes):
+            kind.model_validate_json(content)
+        else:
+            kind.model_validate(content)
     except ValidationError as error:
         return list(error.errors())
     return []

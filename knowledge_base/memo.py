@@ -74,6 +74,15 @@ ELSEWHERE = re.compile(
     r"\b(?:protocol|gates?|rules?|criteria|baseline|validation|verification|template|set-?up|environment|profile)\b", re.I
 )
 """Headings of lists that tell how attempts are judged, or sum them up."""
+SETTLED = re.compile(
+    r"\b(?:accepted|rejected|kept|reverted|rolled back|resolved|promoted|committed|won|wins|improve(?:d|ments)|regress(?:ed|ions)"
+    r"|slower|faster|fail(?:ed|ures)|crash(?:ed|es)|neutral|inconclusive|pending|within noise"
+    r"|no (?:gain|improvement|speed-?up|change|effect|difference))\b",
+    re.I,
+)
+"""How a heading says for itself what came of the attempts below it; `acceptance` and `reject` are of those that tell how it is judged."""
+RULING = re.compile(r"\b(?:for|of|how|when|what|which|to be)\b", re.I)
+"""Before such a word it speaks of attempts to come: `rules for accepted changes`."""
 
 
 class Memo(NamedTuple):
@@ -94,6 +103,8 @@ class Found(NamedTuple):
     note: str = ""
     id: str = ""
     """What the notes number it by."""
+    figures: str = ""
+    """Where else its factor may stand."""
 
 
 def read(path: Path, methods: Collection[str], said: dict[str, str]) -> Memo:
@@ -113,18 +124,17 @@ def read(path: Path, methods: Collection[str], said: dict[str, str]) -> Memo:
     if held["dtype"] not in get_args(DType):
         raise SettingsError(f"--memo {path}: dtype {held['dtype']!r} is unknown; add --dtype with one of {', '.join(get_args(DType))}")
     attempts: list[Attempt] = []
-    numbered: set[str] = set()
+    numbered: set[tuple[str, tuple[str, ...]]] = set()
     for found in _attempts(lines, path, left):
-        if found.id in numbered:
-            left.append(f"{path}:{found.line}: {found.id} was told above")
-            continue
         made = _attempt(found, held, methods, path)
-        if NUMBER.fullmatch(found.id) and not isinstance(made, str):
-            numbered.add(found.id)
         if isinstance(made, str):
             left.append(f"{path}:{found.line}: {made}")
+        elif (found.id, made.methods) in numbered:
+            left.append(f"{path}:{found.line}: {found.id} was told above")
         else:
             attempts.append(made)
+            if NUMBER.fullmatch(found.id):
+                numbered.add((found.id, made.methods))
     return Memo(tuple(attempts), tuple(sorted(left, key=lambda one: int(one.removeprefix(f"{path}:").split(":")[0]))))
 
 
@@ -177,7 +187,7 @@ def _attempts(lines: list[str], path: Path, left: list[str]) -> Iterator[Found]:
                 yield _row(number, cells, columns)
         elif opened and text:
             opened = opened._replace(result=f"{opened.result} {text}", note=f"{opened.note} {text}".strip())
-        elif (item := ITEM.match(line)) and not _condition(line) and not ELSEWHERE.search(section):
+        elif (item := ITEM.match(line)) and not _condition(line) and not _elsewhere(section):
             said = item[1] if _result(item[1]) or not _result(section) else f"{section}: {item[1]}"
             yield Found(number, ATTEMPT.sub("", item[1]), said, item[1])
         elif text and not _condition(line):
@@ -198,7 +208,13 @@ def _row(number: int, cells: list[str], columns: dict[str, int]) -> Found:
 
     said = [cell(name) for name in RESULTS if cell(name)]
     result = next((one for one in said if _result(one)), " ".join(said))
-    return Found(number, cell("what") or cells[0], f"{result} {cell('effect')}", cell("note"), cell("id"))
+    return Found(number, cell("what") or cells[0], f"{result} {cell('effect')}", cell("note"), cell("id"), " ".join(said))
+
+
+def _elsewhere(heading: str) -> bool:
+    """Whether the list below it tells of no attempts."""
+    settled = SETTLED.search(heading)
+    return ELSEWHERE.search(heading) is not None and (settled is None or RULING.search(heading, 0, settled.start()) is not None)
 
 
 def _condition(line: str) -> bool:
@@ -222,7 +238,7 @@ def _attempt(found: Found, held: dict[str, str], methods: Collection[str], path:
     slug = re.sub(r"[^a-z0-9]+", "-", short.lower()).strip("-")[:60]
     if not named and not slug:
         return "does not say what was tried"
-    factor = FACTOR.search(found.result) or FACTOR.search(found.note)
+    factor = next((match for text in (found.result, found.figures, found.note) if (match := FACTOR.search(text))), None)
     try:
         return Attempt.model_validate(
             {

@@ -119,8 +119,7 @@ def _measured(root: Path, identity: str) -> Measured:
         records = Records(root)
         record = records.get(identity)
     except StorageError as error:
-        first = str(error).splitlines()[0]
-        raise SettingsError(f"{root / 'records'}: {first}; a record there cannot be read or is damaged, restore it from git") from error
+        raise SettingsError(f"{root / 'records'}: {error}") from error
     if record.kind != "roof":
         raise SettingsError(f"{identity}: is a record of kind {record.kind}, and only one of kind roof becomes a page; see README.md")
     device = _device(record, records)

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,6 +33,8 @@ EXACT = 10_000_000
 """Components of all vectors together (40 MB) up to which a question is compared with each, in some milliseconds: the wiki and 3000 pieces
 of reference projects have 2 million with MiniLM. More are in an index of Chroma's, which alone takes most of a second to import."""
 TABLE = "vectors.sqlite"
+LOCKED_S = 5.0
+"""How long another process's lock on that table is waited for."""
 """Vectors by text, of whatever generation."""
 AGAIN_S = 60.0
 """After a failure, before a process that lives long tries once more."""
@@ -140,7 +142,7 @@ class Vectors:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                # Damaged behind its first page, which only reading shows.
+                # Damaged, and behind its first page only reading shows it.
                 (self.folder / TABLE).unlink(missing_ok=True)
                 return self._embedded_texts(texts)
         except sqlite3.OperationalError as error:
@@ -174,16 +176,7 @@ def _kind(content: Content) -> type[Store]:
 
 @contextmanager
 def _table(path: Path) -> Iterator[sqlite3.Connection]:
-    """The table of vectors by text; one that is damaged is begun anew."""
-    try:
-        db = sqlite3.connect(path)
+    """The table of vectors by text. sqlite3.OperationalError when it is locked or full, any other DatabaseError when it is damaged."""
+    with closing(sqlite3.connect(path, timeout=LOCKED_S)) as db, db:
         db.execute("CREATE TABLE IF NOT EXISTS vectors (sha BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-    except sqlite3.DatabaseError:
-        path.unlink(missing_ok=True)
-        db = sqlite3.connect(path)
-        db.execute("CREATE TABLE IF NOT EXISTS vectors (sha BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-    try:
-        with db:
-            yield db
-    finally:
-        db.close()
+        yield db

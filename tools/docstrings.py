@@ -25,7 +25,7 @@ def _in_module(name: str) -> dict[str, dict[str, str]]:
     """Class -> field -> docstring."""
     try:
         source = inspect.getsource(sys.modules[name])
-    except (OSError, TypeError):  # built in, or typed into an interpreter
+    except (KeyError, OSError, TypeError):  # let go of, built in, or typed into an interpreter
         return {}
     return {node.name: dict(_documented(node)) for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
 

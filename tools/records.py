@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tools.artifacts import Record, digest
-from tools.errors import DiskFullError, StorageError
+from tools.errors import DiskFullError, StorageError, WorkspaceError
 
 LARGE_BLOB = 1 << 20
 """Bytes above which a blob stays out of git."""
@@ -119,14 +119,29 @@ class Records:
 
 
 def _read(path: Path) -> Record:
-    """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered."""
+    """The record in a file, checked against the file's name; StorageError when it cannot be read or was altered, WorkspaceError when it
+    is no record of this version."""
     try:
         record = Record.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise StorageError(f"record {path.name} cannot be read: {error}") from error
+    except OSError as error:
+        raise StorageError(f"record {path.name} cannot be read ({error.strerror}); check the folder {path.parent}") from error
+    except ValidationError as error:
+        raise strange(error, path.parent.parent, f"record {path.stem}") from error
     if record.id != path.stem:
         raise StorageError(f"record {path.name} does not match its id; the file was changed or damaged, restore it from git")
     return record
+
+
+def strange(error: ValidationError, root: Path, name: str) -> WorkspaceError:
+    """What it means that `name`, kept in the workspace at `root`, is not what is read it as: damage, or another version's work."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return WorkspaceError(f"{root}: {name} cannot be read, it is cut short or damaged; restore it from git")
+    field = ".".join(str(part) for part in first["loc"]) or "the whole"
+    return WorkspaceError(
+        f"{root}: {field} of a {error.title} there ({name}) is not as this version writes it; "
+        "use the version of Kernelwright that made the run"
+    )
 
 
 def key(kind: str, **asked: object) -> str:

@@ -11,7 +11,7 @@ from agents.models import options as given
 from agents.models.answers import go_on, joined, read, schema
 from agents.models.anthropic_client import Options, open_client
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
-from agents.models.patience import until
+from agents.models.patience import time_is_up, until
 from agents.models.wire_schema import plain
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
@@ -131,8 +131,9 @@ class Anthropic(Model):
                     for event in stream:
                         if event.type == "message_start":
                             message = stream.current_message_snapshot
-                except TimeoutError:
-                    broke = self._broken(request, f"it took longer than {self.settings.timeout_s:g} s")
+                except (TimeoutError, httpx2.TimeoutException):
+                    late = self._broken(request, f"it took longer than {self.settings.timeout_s:g} s")
+                    broke = time_is_up(request) if request.left_s <= 0 else late
                 except anthropic.APIStatusError as error:
                     broke = self.opened.failure(error, request.role)
                 except (httpx2.HTTPError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
@@ -166,7 +167,7 @@ class Anthropic(Model):
         call = self._call(request, [])
         if self.counts:
             try:
-                client = self.opened.client.with_options(max_retries=0, timeout=min(COUNTING_S, self.settings.timeout_s))
+                client = self.opened.client.with_options(max_retries=0, timeout=request.at_most(min(COUNTING_S, self.settings.timeout_s)))
                 return client.messages.count_tokens(**call).input_tokens
             except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
                 raise self.opened.failure(error, request.role) from error

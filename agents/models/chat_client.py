@@ -61,8 +61,8 @@ class Opened:
                 if asked.left_s <= 0:
                     raise time_is_up(asked) from error
                 wait = pause_s(attempt, error.response.headers if isinstance(error, openai.APIStatusError) else {})
-                longest = min(asked.left_s, longest_pause_s(self.options.timeout_s))
-                if attempt > self.options.max_retries or not _for_now(error) or wait >= longest:
+                too_long = wait >= asked.left_s or wait > longest_pause_s(self.options.timeout_s)
+                if attempt > self.options.max_retries or not _for_now(error) or too_long:
                     raise
             time.sleep(wait)
         raise time_is_up(asked)
@@ -82,6 +82,11 @@ class Opened:
         """It says nothing."""
         quiet = f"said nothing for {self.options.timeout_s:g} s; raise models.{role}.timeout_s, or see what keeps the server"
         return ProviderError(f"models.{role}: {self.where} {quiet}")
+
+    def slow(self, role: str) -> ProviderError:
+        """It goes on and on."""
+        too_long = f"is not done after {self.options.answer_s:g} s; raise models.{role}.answer_s, or lower max_tokens"
+        return ProviderError(f"models.{role}: {self.where} {too_long}")
 
     def absent(self, role: str) -> ProviderError:
         """There is none."""

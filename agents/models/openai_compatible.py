@@ -20,7 +20,7 @@ from agents.models import options as given
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
 from agents.models.chat_client import FILTERED, TOO_LONG, open_client
 from agents.models.chat_options import Options
-from agents.models.patience import until
+from agents.models.patience import time_is_up, until
 from agents.models.streamed import Gathering, Message, Streamed
 from agents.models.wire_schema import demanding
 from tools.errors import KernelwrightError, ProviderError, RefusalError
@@ -240,17 +240,16 @@ class OpenAICompatible(Model):
             if error.status_code in UNDERSTANDS_NOT:
                 raise _Refused(error) from error
             raise self.opened.failure(error, role) from error
-        except openai.APITimeoutError as error:
-            raise self.opened.silent(role) from error
+        except (openai.APITimeoutError, TimeoutError) as error:
+            if request.left_s <= 0:
+                raise time_is_up(request) from error
+            raise self.opened.silent(role) if isinstance(error, openai.APITimeoutError) else self.opened.slow(role) from error
         except openai.APIConnectionError as error:
             if not begun:
                 raise self.opened.absent(role) from error
             return self.opened.shown(str(error.__cause__ or error))
         except openai.APIError as error:
             return self.opened.shown(error.message)
-        except TimeoutError as error:
-            too_long = f"is not done after {settings.answer_s:g} s; raise models.{role}.answer_s, or lower max_tokens"
-            raise ProviderError(f"models.{role}: {self.opened.where} {too_long}") from error
         except ValueError:
             return "it holds what is no JSON"
         finally:

@@ -158,6 +158,33 @@ def test_a_memory_of_another_version_is_named(verb: str, copied: Path, capsys: p
     assert "verdict of a VersionMemory there (memory/v1.json)" in refused(capsys, verb, str(copied), "v1")
 
 
+@pytest.mark.parametrize("verb", ["show", "report", "resume"])
+def test_a_record_with_the_envelope_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sorted((copied / "records").glob("*.json"))[0]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "later": 1}))
+    git(copied, "commit", "-qam", "another version")
+    said = refused(capsys, verb, str(copied))
+    assert said.startswith(f"error: {copied}: later of a Record there (record {path.stem}) is not as this version writes it; use")
+
+
+def test_a_memory_is_named_also_beside_a_record_that_cannot_be_read(copied: Path) -> None:
+    path = copied / "memory" / "v1.json"
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"}))
+    sorted((copied / "records").glob("*.json"))[0].write_text("{")
+    with pytest.raises(ValidationError) as raised:
+        VersionMemory.model_validate_json(path.read_bytes())
+    assert "verdict of a VersionMemory there (memory/v1.json)" in str(told(raised.value, copied))
+
+
+def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copied / "memory" / "v0.json"
+    path.write_bytes(path.read_bytes()[:40])
+    assert "memory/v0.json cannot be read, it is cut short or damaged; restore it from git" in refused(capsys, "report", str(copied))
+    with pytest.raises(ValidationError) as raised:
+        FinalBenchmark.model_validate({})
+    assert told(raised.value, copied) is None, "another error, which it must not hide"
+
+
 def test_a_fault_of_ours_is_not_called_one_of_another_version(copied: Path) -> None:
     with pytest.raises(ValidationError) as raised:
         FinalBenchmark.model_validate({})

@@ -173,3 +173,52 @@ def test_titles_and_languages(tmp_path: Path, head: str, operator: str, language
     path.write_text(f"{head}\n- tile: accepted\n")
     (found,) = read(path, (), {"dtype": "float32"}).attempts
     assert (found.operator, found.language) == (operator, language)
+
+
+TOLD = {"operator": "o", "language": "cpp", "dtype": "float32"}
+
+
+def test_a_factor_in_another_column_than_the_verdict(tmp_path: Path):
+    path = tmp_path / "m.md"
+    path.write_text(
+        """\
+| Change | Result | Outcome | Note |
+| --- | --- | --- | --- |
+| tile | 1.31x | accepted | 8x8 blocks, 2x the code |
+| unroll | faster, 1.1x | rejected: 0.97x in the mean | |
+"""
+    )
+    found = read(path, (), TOLD).attempts
+    assert [(one.result, one.effect.estimate if one.effect else None) for one in found] == [("success", 1.31), ("failure", 0.97)]
+
+
+def test_numbers_that_begin_anew_in_each_table_hide_nothing(tmp_path: Path):
+    path = tmp_path / "m.md"
+    table = "| # | Change | Outcome |\n| --- | --- | --- |\n"
+    path.write_text(f"{table}| 1 | tile | kept |\n| 2 | unroll | kept |\n\n{table}| 1 | prefetch | reverted |\n| 2 | unroll | kept |\n")
+    found = read(path, (), TOLD)
+    assert [one.methods[0] for one in found.attempts] == ["tile", "unroll", "prefetch"]
+    assert [one.removeprefix(f"{path}:") for one in found.left] == ["9: 2 was told above"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "result"),
+    [
+        ("Rejected by the gate", "failure"),
+        ("Accepted, profile-guided", "success"),
+        ("Kept over the baseline", "success"),
+        ("Gate: rejected", "failure"),
+        ("Pending validation", "neutral"),
+        ("Acceptance gate", None),
+        ("Accept/reject criteria", None),
+        ("Rules for accepted changes", None),
+        ("How the gate decides what is kept", None),
+        ("Validation", None),
+    ],
+)
+def test_a_list_below_a_heading_that_tells_an_outcome(tmp_path: Path, heading: str, result: str | None):
+    path = tmp_path / "m.md"
+    path.write_text(f"## {heading}\n- tile the rows\n")
+    found = read(path, (), TOLD)
+    assert [one.result for one in found.attempts] == ([result] if result else [])
+    assert len(found.left) == (0 if result else 1)

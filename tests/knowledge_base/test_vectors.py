@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -172,6 +174,21 @@ def test_a_table_damaged_behind_its_first_page_is_begun_anew(tmp_path: Path, wik
     table.write_bytes(data[:4096] + b"\xab" * (len(data) - 4096))
     for generation in generations(tmp_path):
         (generation / "manifest.json").unlink()
+    assert vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+
+
+def test_a_table_that_another_process_locks_is_left_alone(tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knowledge_base.vectors.LOCKED_S", 0.0)
+    vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+    table = tmp_path / "index" / "vectors.sqlite"
+    held = table.stat().st_ino
+    for generation in generations(tmp_path):
+        (generation / "manifest.json").unlink()
+    with closing(sqlite3.connect(table)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable, match=r"cannot be used .*locked"):
+            vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+    assert table.stat().st_ino == held, "deleted under its writer"
     assert vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
 
 

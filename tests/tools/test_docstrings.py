@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import create_model
+import sys
+from types import ModuleType
+
+import pytest
+from pydantic import BaseModel, create_model
 
 from tools.artifacts import Artifact
 from tools.docstrings import of_fields
@@ -35,6 +39,14 @@ def test_fields_have_what_stands_under_them_or_under_their_base() -> None:
 
 def test_a_class_that_stands_in_no_file_has_its_bases_only() -> None:
     assert of_fields(create_model("Made", __base__=Base, more=(int, 1))) == of_fields(Base)
+
+
+def test_a_class_whose_module_was_let_go_has_its_bases_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gone", ModuleType("gone"))
+    exec("class Gone(Base):\n    more: int\n", scope := {"__name__": "gone", "Base": Base})
+    monkeypatch.delitem(sys.modules, "gone")
+    kind = scope["Gone"]
+    assert isinstance(kind, type) and issubclass(kind, BaseModel) and of_fields(kind) == of_fields(Base)
 
 
 def test_the_schema_shows_them_at_every_depth() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.artifacts import Record
-from tools.errors import DiskFullError, StorageError
+from tools.errors import DiskFullError, StorageError, WorkspaceError
 from tools.records import Blobs, Records, key, write_atomically
 
 
@@ -47,6 +47,24 @@ def test_an_altered_record_is_noticed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"answer": 1', '"answer": 2'))
     with pytest.raises(StorageError, match="does not match its id"):
         Records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"kind": "test", "ke', r"record abc cannot be read, it is cut short or damaged; restore it from git"),
+        (
+            '{"kind": "test", "key": "k", "payload": {}, "later": 1}',
+            r"later of a Record there \(record abc\) is not as this version writes it",
+        ),
+    ],
+)
+def test_a_record_that_is_none_is_one_sentence(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "abc.json").write_text(content)
+    with pytest.raises(WorkspaceError, match=says) as raised:
+        Records(tmp_path)
+    assert str(raised.value).startswith(f"{tmp_path}: ") and "\n" not in str(raised.value) and "http" not in str(raised.value)
 
 
 def test_an_altered_blob_is_noticed(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ class Server:
         self.raw: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         self.counted = 0
+        self.counting_s = 0.0
+        """How long it counts."""
         server = self
 
         class Handler(_Handler):
@@ -103,6 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
             body["model"] = elsewhere[1]
         if self.path.endswith("/count_tokens"):
             self.owner.counted += 1
+            time.sleep(self.owner.counting_s)
             if not self.owner.counts:
                 return self.refuse(404, "no such path")
             return self.reply(200, {"input_tokens": sum(tokens(block) for _, block in blocks(body))})

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from agents.artifacts import Drafts, GatekeeperBrief, Review
+from agents.base import Agent
 from agents.models.anthropic import Anthropic
 from agents.models.base import Answered, Block, Called, Request, Tool, ToolResult, Turn, Unfit, Usage
+from agents.models.ledger import BEGUN, Left
 from tests.agents.models.anthropic_rules import conform, fault
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.test_models import TASK
-from tools.errors import OverloadedError, ProviderError, RefusalError, SettingsError
+from tools.errors import BudgetError, OverloadedError, ProviderError, RefusalError, SettingsError
+from tools.records import Records
 
 REVIEW = Review(veto=True, quote="new_one;", reason="It reads past the end of x, as line 4 shows; the rest of the change is right.")
 TOOLS = (Tool(name="compile", description="Compile a file.", parameters={"type": "object", "properties": {"source": {"type": "string"}}}),)
@@ -228,8 +233,37 @@ def test_signs_of_life_without_end_are_given_up(server: Server) -> None:
 @pytest.mark.parametrize("step", [Step(pings=True), Step(text="x" * 4000, pause_s=0.5)], ids=["signs of life", "drips"])
 def test_the_end_of_the_run_cuts_its_time_outs(server: Server, step: Step) -> None:
     server.answer = lambda body: step
-    with pytest.raises(ProviderError, match=r"no whole answer|no answer within|time was up"):
+    with pytest.raises(ProviderError, match=r"models\.gatekeeper: no answer before the run's time was up"):
         opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
+
+
+@pytest.mark.parametrize("last", [Step(pings=True), Step(text="x" * 4000, pause_s=0.8)], ids=["signs of life", "drips"])
+def test_the_last_try_that_the_run_has_no_time_for_blames_no_time_out(server: Server, last: Step) -> None:
+    server.script = [Step(text=REVIEW.model_dump_json(), cut=3)] * 2 + [last]
+    with pytest.raises(ProviderError, match=r"models\.gatekeeper: no answer before the run's time was up"):
+        opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.5}))
+
+
+def test_the_end_of_the_run_cuts_the_counting_of_tokens(server: Server) -> None:
+    server.counting_s = 0.8
+    model, ending = opened(server), request().model_copy(update={"ends": time.monotonic() + 0.1})
+    assert model.bound(ending) == model.assumed_bound(ending) and server.counted == 1 and model.counts
+    server.counting_s = 0.0
+    assert model.bound(request()) != model.assumed_bound(request())
+
+
+def test_what_is_set_aside_for_an_exchange_is_counted_within_the_time_of_the_run(server: Server, tmp_path: Path) -> None:
+    server.answer = lambda body: Step(text=REVIEW.model_dump_json())
+    begun = []
+    for left in (Left(0.2, "budget.wall_s: 9 s of 9 s are spent"), Left()):
+        server.counting_s = 0.8 if left.reached else 0.0
+        records = Records(tmp_path / str(left.seconds))
+        agent = Agent("gatekeeper", opened(server), records, lambda *_: None)
+        agent.begin = lambda left=left: left
+        with pytest.raises(BudgetError, match="9 s of 9 s") if left.reached else nullcontext():
+            agent.ask(GatekeeperBrief(task=TASK, diff="-old;\n+new_one;\n"), Review)
+        begun += [record.payload["usage"] for record in records if record.kind == BEGUN]
+    assert server.counted == 2 and len(begun) == 2 and begun[0] != begun[1], "by its characters first, then as the server counted"
 
 
 def test_the_end_of_the_run_holds_for_all_attempts_together(server: Server) -> None:

@@ -332,7 +332,7 @@ def test_signs_of_life_without_end_are_given_up() -> None:
 
 @pytest.mark.parametrize("step", [Says("{}", pings=True), Says("{}", waits=2.0)], ids=["signs of life", "silence"])
 def test_the_end_of_the_run_cuts_its_time_outs(step: Says) -> None:
-    with serving(step) as server, pytest.raises(ProviderError, match=r"is not done|time was up"):
+    with serving(step) as server, pytest.raises(ProviderError, match=r"models\.gatekeeper: no answer before the run's time was up"):
         model(server, timeout_s=500, max_retries=0).ask(ending(0.3))
 
 
@@ -359,6 +359,15 @@ def test_a_time_out_of_its_own_does_not_let_attempts_pass_the_end_of_the_run() -
         with pytest.raises(ProviderError, match=r"said nothing for 0.1 s"):
             model(server, timeout_s=0.1, max_retries=20).ask(ending(0.4))
         assert borne(server) == [0.1], "the pause before another is longer than what is left"
+
+
+def test_a_pause_as_long_as_the_time_out_is_made_and_a_longer_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("agents.models.chat_client.time.sleep", slept.append)
+    full = [Fails(503, headers=(("retry-after", seconds),)) for seconds in ("20", "21")]
+    with serving(*full) as server, pytest.raises(OverloadedError):
+        model(server, timeout_s=20, max_retries=5).ask(request())
+    assert slept == [20.0] and len(server.asked) == 2
 
 
 def test_every_attempt_has_what_the_run_has_left() -> None:
