@@ -110,12 +110,12 @@ def _row(role: RoleName, agent: Agent, questions: tuple[Asked, ...]) -> Row:
     unseen = model.bills == "unseen"
     return Row(
         role=role,
-        model=model.name or type(model).__name__,
+        model=model.name or model.provider,
         exchanges=len(usages),
         input=sum(usage.input for usage in usages),
         output=sum(tokens(usage) - usage.input for usage in usages),
         usd=None if missing else sum(usd for usd in costs if usd is not None),
-        unknown=(unsaid(type(model).__name__) if unseen else unpriced(model.name)) if missing else "",
+        unknown=(unsaid(model.provider) if unseen else unpriced(model.name)) if missing else "",
     )
 
 

@@ -70,7 +70,7 @@ def _told(trial: Trial, iteration: int) -> dict[str, str]:
 
 def describe(trial: Trial, candidate: Candidate) -> str:
     """One line for the console and the reports."""
-    made = "+".join(candidate.methods) + (f" {candidate.knobs}" if candidate.knobs else "")
+    made = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
     if isinstance(trial, Passed):
         return f"{ratio(trial.speedup)}  {made}"
     stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
