@@ -47,7 +47,7 @@ DRAIN_S = 120.0
 """For a stopped run to end the job that is under way."""
 SETTINGS = {
     "search": {"iterations": 6, "variants": 2, "patience": 2},
-    "judge": {"pairs": 10, "batches": 2, "calibration_pairs": 16, "confirm_rounds": 8, "benchmark_rounds": 12},
+    "judge": {"calibration_pairs": 16, "confirm_rounds": 8, "benchmark_rounds": 12},
     "budget": {"wall_s": 150},
 }
 AGAINST = ("eager", "compile")

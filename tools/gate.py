@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tools import contests
+from tools import contests, margins
 from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.policy import Policy
 from tools.protocol import CaseResult
@@ -272,29 +272,29 @@ def _unprofiled(why: str, policy: Policy) -> Check:
     return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
 
 
-def _no_regression(trial: Passed, margins: Mapping[str, float], policy: Policy) -> Check:
+def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> Check:
     """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
     cited = _cited(trial.records)
-    held = [(m, margins.get(m.workload, policy.workload_margin)) for m in trial.measurements]
-    for measured, margin in held:
-        if slower_than(measured.speedup, margin):
-            slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, margins)}"
-            return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
-    for measured, margin in held:
-        if seems_slower(measured.speedup, margin):
-            slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, margins)}"
-            return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
+    held = margins.held(trial.measurements, own, policy.workload_margin)
+    if (found := margins.broken(held)) is not None:
+        measured, margin = found
+        slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, own)}"
+        return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
+    if (found := margins.unsettled(held)) is not None:
+        measured, margin = found
+        slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, own)}"
+        return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
     # The nearest to its own margin: with margins of their own that need not be the slowest.
     worst, margin = min(held, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
-    allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not margins else "its margin"
-    least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if margins else "")
+    allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not own else "its margin"
+    least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
     if worst.speedup.low < 1.0 / (1.0 + margin):
         return None, f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is {least}."
     return None, f"No workload is slower by more than {allowed}; the worst is {least}."
 
 
-def _margin(workload: str, margin: float, margins: Mapping[str, float]) -> str:
-    return f"{'its own' if workload in margins else 'the'} margin of {100 * margin:.3g}%"
+def _margin(workload: str, margin: float, own: Mapping[str, float]) -> str:
+    return f"{'its own' if workload in own else 'the'} margin of {100 * margin:.3g}%"
 
 
 def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:

@@ -11,10 +11,10 @@ An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from tools import cases, contests, evidence
+from tools import cases, contests, evidence, margins
 from tools.artifacts import Artifact, Candidate, Failed, Record, Task, Trial, Unmeasured
 from tools.building import Builds
 from tools.executors.base import Executor, Limits, Needs
@@ -81,7 +81,8 @@ class Judge:
         """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
 
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
-        the larger of `min_effect` and `noise_floor`. `iteration` only labels the events: equal questions share their records.
+        the larger of `min_effect` and `noise_floor`, and where that is won, while noise may be what puts a workload beyond its margin.
+        `iteration` only labels the events: equal questions share their records.
         """
         self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)
@@ -106,7 +107,8 @@ class Judge:
             if failed is not None:
                 return failed
             interval = evidence.speedup(timings, self.policy.objective, confidence)
-            if decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence) != "more":
+            answer = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
+            if answer != "more" and not (answer == "faster" and self._unsettled(timings, confidence)):
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
@@ -231,6 +233,11 @@ class Judge:
         return self._contest("benchmark", contestants, frameworks, rounds, attempt)
 
     # ------------------------------------------------------------ inside
+
+    def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
+        """Whether more pairs may tell if a workload became slower than its margin allows."""
+        measured = evidence.measurements(timings, {}, confidence)
+        return margins.unsettled(margins.held(measured, self.task.margins, self.policy.workload_margin)) is not None
 
     def _paired(
         self,

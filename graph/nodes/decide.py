@@ -14,7 +14,7 @@ from graph.report.render import ratio
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
-from tools import evidence, mechanism
+from tools import evidence, margins, mechanism
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
 
@@ -78,7 +78,10 @@ def describe(trial: Trial, candidate: Candidate) -> str:
 
 
 def select(state: State, services: Services) -> State:
-    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in the frontier."""
+    """The fastest correct candidate that is faster than the incumbent becomes provisional champion; the rest stay in the frontier.
+
+    One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate would not take it.
+    """
     judged = trials(state, services)
     passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
     if not passed:
@@ -91,8 +94,13 @@ def select(state: State, services: Services) -> State:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
         return State(champion=None, rewrite=False, summary=f"no gain is proven: best {ratio(best.speedup)}")
     # A noisy high estimate must not displace a gain that is proven.
-    best = max(proven, key=lambda trial: trial.speedup.estimate)
+    best = max(proven, key=lambda trial: (_spares_every_workload(trial, services), trial.speedup.estimate))
     return State(champion=best.candidate, rewrite=False, summary=f"{best.candidate} at {ratio(best.speedup)}")
+
+
+def _spares_every_workload(trial: Passed, services: Services) -> bool:
+    held = margins.held(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
+    return margins.broken(held) is None and margins.unsettled(held) is None
 
 
 def attribute(state: State, services: Services) -> State:
