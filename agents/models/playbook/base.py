@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
+from agents.models.playbook.guarded import unfolded
 from agents.models.playbook.normal_form import normal
 from agents.models.playbook.syntax import Edit, Unit, fresh, parsed
 from tools.registry import load
@@ -45,6 +46,8 @@ PREFERENCE = (("simd_reduction", "unroll_accumulators"), ("interchange", "tile")
 """Recipes for the same loops: one plan takes one of the two."""
 PREFIX = "kw_"
 """Of every name that a recipe inserts."""
+FULL = f"{PREFIX}full"
+"""Begins the name of where whole blocks end and the loop over what is left begins."""
 MAX_ROUNDS = 64
 
 
@@ -74,7 +77,7 @@ class Recipe(ABC):
         for _ in range(MAX_ROUNDS):
             changed = self._next(unit, knobs)
             if changed is None:
-                return unit.source if unit is not start else self.retune(source, knobs)
+                return unfolded(unit.source) if unit is not start else self.retune(source, knobs)
             unit = changed
         return source
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import Recipe
+from agents.models.playbook.base import FULL, Recipe
 from agents.models.playbook.borders import is_border
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
@@ -121,7 +121,7 @@ class Dots(Lanes):
         if not lower.isdigit() or any(self._moves(b) for b in bounds) or any(n.type == "call_expression" for n in walk(loop.upper)):
             return None
         self.made += 1
-        width, full, kind = f"kw_width_{self.made}", f"kw_full_{self.made}", counter_type(unit, loop)
+        width, full, kind = f"kw_width_{self.made}", f"{FULL}_{self.made}", counter_type(unit, loop)
         upper = f"(({unit.text(loop.upper)}) + 1)" if loop.inclusive else f"({unit.text(loop.upper)})"
         tail = self._renamed(loop.body)
         lanes = f"for (int kw_lane = 0; kw_lane < {width}; ++kw_lane)"

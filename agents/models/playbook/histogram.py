@@ -11,6 +11,7 @@ from agents.models.playbook.carried import touches_scalars
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import shared_roots
 from agents.models.playbook.effects import Access, read
+from agents.models.playbook.guarded import either, repeatable
 from agents.models.playbook.nests import outermost
 from agents.models.playbook.openmp import MIN_WORK, work
 from agents.models.playbook.scopes import Declaration
@@ -97,9 +98,11 @@ def _cleared(unit: Unit, loop: Loop, buffer: Declaration) -> str | None:
 
 def _edits(unit: Unit, loop: Loop, buffer: Declaration, size: str) -> list[Edit]:
     indent, amount = unit.indent(loop.node), work(unit, loop)
-    own = f"kw_own_{buffer.name}"
+    own, alone = f"kw_own_{buffer.name}", unit.text(loop.node)
+    enough = f"{amount or MIN_WORK} >= {MIN_WORK} && {amount or MIN_WORK} >= {WORTH}LL * {size}"
+    twice = repeatable(unit, loop.node)
     lines = [
-        f"#pragma omp parallel if({amount or MIN_WORK} >= {MIN_WORK} && {amount or MIN_WORK} >= {WORTH}LL * {size})",
+        "#pragma omp parallel" if twice else f"#pragma omp parallel if({enough})",
         "{",
         f"  std::vector<{buffer.type}> kw_copy_{buffer.name}({size});",
         f"  {buffer.type}* {own} = kw_copy_{buffer.name}.data();",
@@ -109,7 +112,9 @@ def _edits(unit: Unit, loop: Loop, buffer: Declaration, size: str) -> list[Edit]
         f"  for (long kw_bin = 0; kw_bin < {size}; ++kw_bin) {buffer.name}[kw_bin] += {own}[kw_bin];",
         "}",
     ]
-    edits = [Edit(loop.node.start_byte, loop.node.end_byte, f"\n{indent}".join(["", *lines]))]
+    threaded = f"\n{indent}".join(lines)
+    text = either(unit, loop.node, enough, threaded, alone) if twice else f"\n{indent}{threaded}"
+    edits = [Edit(loop.node.start_byte, loop.node.end_byte, text)]
     if "#include <vector>" not in unit.source:
         place = insertion_point(unit)
         edits.append(Edit(place, place, "\n#include <vector>\n"))

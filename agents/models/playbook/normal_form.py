@@ -1,4 +1,4 @@
-"""The form in which every recipe reads a kernel: no macros of its own, plain functions, counted loops over indices.
+"""The form in which every recipe reads a kernel: no macros of its own, plain functions, counted loops over indices, each once.
 
 What is rewritten means the same; what is not understood stays as it was written.
 """
@@ -10,6 +10,7 @@ from functools import lru_cache
 from agents.models.playbook.algorithms import written_out
 from agents.models.playbook.bodies import bodies_put_in
 from agents.models.playbook.callables import concrete_templates, inline_lambdas
+from agents.models.playbook.guarded import folded
 from agents.models.playbook.macros import expanded
 from agents.models.playbook.methods import methods_set_free
 from agents.models.playbook.structs import taken_apart
@@ -29,7 +30,8 @@ def normal(source: str) -> str:
         return source
     for _ in range(MAX_ROUNDS):
         edits = (
-            concrete_templates(unit)
+            folded(unit)
+            or concrete_templates(unit)
             or written_out(unit)
             or inline_lambdas(unit)
             or taken_apart(unit)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import PREFIX, Recipe
+from agents.models.playbook.base import FULL, PREFIX, Recipe
 from agents.models.playbook.carried import read_later
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
@@ -58,7 +58,7 @@ class ParallelOuter(Recipe):
             found = independence(unit, loop, copies=True)
             if "same element" in found.problem:
                 found, scratch = _with_scratch(unit, loop, found)
-            if found and not any("omp parallel" in unit.text(n) for n in walk(loop.body) if n.type == "preproc_call"):
+            if found and not _threaded_inside(unit, loop) and not _always_short(unit, loop):
                 yield [*self._edit(unit, loop, found, previous, schedule), *scratch]
             elif not found:
                 waiting.extend(
@@ -92,6 +92,31 @@ class ParallelOuter(Recipe):
         if "SCHEDULE" not in knobs:
             return source
         return re.sub(r"(#pragma omp parallel for\b.*\bschedule\()\w+(\))", rf"\g<1>{knobs['SCHEDULE']}\g<2>", source)
+
+
+def _threaded_inside(unit: Unit, loop: Loop) -> bool:
+    return any("omp parallel" in unit.text(n) for n in walk(loop.body) if n.type == "preproc_call")
+
+
+def _always_short(unit: Unit, loop: Loop) -> bool:
+    """Whether the nest has a fixed number of turns, and too few for threads, or is what another recipe's blocks left over."""
+    if unit.text(loop.lower).startswith(FULL):
+        return True
+    turns = 1
+    for one in (loop, *unit.loops(loop.body)):
+        length = _fixed(unit, one.upper)
+        if length is None:
+            return False
+        turns *= length
+    return turns < MIN_WORK_HEAVY and not any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
+
+
+def _fixed(unit: Unit, bound: Node) -> int | None:
+    """A length that is known when the kernel is compiled, and the same in every call."""
+    declaration = unit.declaration(bound) if bound.type == "identifier" else None
+    if declaration is not None and declaration.initial is not None and unit.text(declaration.node).startswith("constexpr"):
+        bound = declaration.initial
+    return int(unit.text(bound)) if bound.type == "number_literal" and unit.text(bound).isdigit() else None
 
 
 def _with_scratch(unit: Unit, loop: Loop, found: Independence) -> tuple[Independence, list[Edit]]:
@@ -238,6 +263,8 @@ def _visible(unit: Unit, bound: Node, at: Node) -> bool:
             "cast_expression",
             "type_descriptor",
             "primitive_type",
+            "sized_type_specifier",
+            "type_identifier",
             "template_argument_list",
             "argument_list",
         ) and not unit.text(node).startswith("static_cast<"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.base import Recipe
+from agents.models.playbook.base import FULL, Recipe
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import independence
 from agents.models.playbook.element_types import floating
@@ -55,7 +55,7 @@ class UnrollAccumulators(Recipe):
         if kind not in ("float", "double"):
             return []
         indent = unit.indent(loop.node)
-        size, part, full = self.constant(unit, "LANES"), fresh(unit, "kw_partial"), fresh(unit, "kw_full")
+        size, part, full = self.constant(unit, "LANES"), fresh(unit, "kw_partial"), fresh(unit, FULL)
         j, counter = loop.variable, counter_type(unit, loop)
         statement = renamed(unit, reduction.statement, {j: f"({j} + kw_lane)", reduction.name: f"{part}[kw_lane]"})
         start = START.get(reduction.operator, reduction.name)

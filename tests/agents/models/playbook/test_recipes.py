@@ -141,14 +141,14 @@ def test_knobs_are_rendered_and_searched() -> None:
     ],
 )
 def test_the_guard_of_threads_counts_the_loops_of_helpers(kernel: str, work: str) -> None:
-    assert f"if({work} >= " in recipe("parallel_outer").edit(KERNELS[kernel].source, {})
+    assert f"if ({work} >= " in recipe("parallel_outer").edit(KERNELS[kernel].source, {})
 
 
 def test_threads_are_woken_for_less_where_iterations_are_heavy() -> None:
     head = 'float heavy(float v) { return std::log(v) + 1; } extern "C" void solve(const float* x, float* y, int n) { '
     for value, least in (("x[i] * 2", 1 << 18), ("std::sqrt(x[i])", 1 << 18), ("expf(x[i])", 1 << 16), ("heavy(x[i])", 1 << 16)):
         source = f"#include <cmath>\n{head}for (int i = 0; i < n; ++i) y[i] = {value}; }}"
-        assert f"if(1LL * n >= {least})" in recipe("parallel_outer").edit(source, {}), value
+        assert f"if (1LL * n >= {least}) {{" in recipe("parallel_outer").edit(source, {}), value
     source = f"#include <cmath>\n{head}for (int i = 0; i < n; ++i) y[i] = std::exp(x[i]); }}"
     assert f" >= {1 << 16})" in recipe("parallel_outer").edit(recipe("vector_exp").edit(source, {}), {})
 
@@ -162,7 +162,7 @@ def test_a_work_array_is_gone_where_each_iteration_fills_its_own_element() -> No
 def test_a_length_that_cannot_be_named_outside_counts_as_typical() -> None:
     source = 'extern "C" void solve(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) { const int width = n / 2; '
     source += "float s = 0; for (int k = 0; k < width; ++k) s += x[k]; y[i] = s; } }"
-    assert "if(1LL * n * 8 >= " in recipe("parallel_outer").edit(source, {})
+    assert "if (1LL * n * 8 >= " in recipe("parallel_outer").edit(source, {})
 
 
 def test_a_loop_that_branches_on_its_border_gets_no_lanes() -> None:
