@@ -17,6 +17,7 @@ from typing import Literal
 from tools import cases, contests, evidence, margins
 from tools.artifacts import Artifact, Candidate, Failed, Record, Task, Trial, Unmeasured
 from tools.building import Builds
+from tools.errors import BudgetError
 from tools.executors.base import Executor, Limits, Needs
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
@@ -81,8 +82,9 @@ class Judge:
         """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
 
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
-        the larger of `min_effect` and `noise_floor`, and where that is won, while noise may be what puts a workload beyond its margin.
-        `iteration` only labels the events: equal questions share their records.
+        the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a workload beyond its margin, all
+        batches that are left are timed before that is looked at again: to stop as soon as the estimate came back within the margin would
+        let more of what is truly slower pass. `iteration` only labels the events: equal questions share their records.
         """
         self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)
@@ -100,15 +102,27 @@ class Judge:
         threshold = max(self.policy.min_effect, noise_floor)
         confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
         timings: list[Record] = []
+        proven = False
         for batch in range(self.policy.batches):
             self._say(candidate, "timing", iteration, batch, self.policy.batches)
-            timings.append(self.timing(candidate, incumbent, baseline, batch))
+            try:
+                timings.append(self.timing(candidate, incumbent, baseline, batch))
+            except BudgetError:
+                if proven:
+                    # It must not be lost with what was to be seen on top of it.
+                    break
+                raise
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
                 return failed
+            if proven:
+                if margins.broken(self._held(timings, confidence)) is not None:
+                    break
+                continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
             answer = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
-            if answer != "more" and not (answer == "faster" and self._unsettled(timings, confidence)):
+            proven = answer == "faster" and self._unsettled(timings, confidence)
+            if answer != "more" and not proven:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
@@ -235,9 +249,13 @@ class Judge:
     # ------------------------------------------------------------ inside
 
     def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
-        """Whether more pairs may tell if a workload became slower than its margin allows."""
+        """Whether it takes more pairs to tell if every workload keeps its margin."""
+        held = self._held(timings, confidence)
+        return margins.broken(held) is None and margins.unsettled(held) is not None
+
+    def _held(self, timings: Sequence[Record], confidence: float) -> tuple[margins.Held, ...]:
         measured = evidence.measurements(timings, {}, confidence)
-        return margins.unsettled(margins.held(measured, self.task.margins, self.policy.workload_margin)) is not None
+        return margins.held(measured, self.task.margins, self.policy.workload_margin)
 
     def _paired(
         self,

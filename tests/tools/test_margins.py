@@ -8,6 +8,7 @@ from tests.tools.test_evidence import correctness, pairs, record, result, timing
 from tests.tools.test_judge import POLICY, softmax
 from tools import margins
 from tools.artifacts import Candidate, Passed, Record
+from tools.errors import BudgetError
 from tools.evidence import Build
 from tools.judge import Judge
 from tools.protocol import Case, TimedPair, TimingOfWorkload
@@ -30,13 +31,15 @@ def batch(number: int, small: tuple[TimedPair, ...], large: tuple[TimedPair, ...
 class Told(Judge):
     """The real judge, told what the machine would have measured."""
 
+    paid: int | None
+
     def __init__(self, batches: list[Record], count: int, margin: float | None = None) -> None:
         task = softmax()
         if margin is not None:
             task = task.model_copy(update={"workloads": tuple(w.model_copy(update={"margin": margin}) for w in task.workloads)})
         self.task, self.policy = task, POLICY.model_copy(update={"batches": count})
         self.emit = lambda kind, details: None
-        self.told = iter(batches)
+        self.told, self.paid = iter(batches), None
         self.builds = self  # type: ignore[assignment]
 
     def build(self, candidate: Candidate) -> Record:
@@ -49,10 +52,16 @@ class Told(Judge):
         return correctness(result(Case(workload="small", dims={}, seed=1)), result(Case(workload="large", dims={}, seed=1)))
 
     def timing(self, *asked: object, **more: object) -> Record:
+        if self.paid is not None:
+            self.paid -= 1
+            if self.paid < 0:
+                raise BudgetError("budget.device_s is reached")
         return next(self.told)
 
 
-def looks(judge: Told) -> int:
+def looks(judge: Told, before_the_cap: int | None = None) -> int:
+    """Batches that were timed; with `before_the_cap` no more than those are paid for."""
+    judge.paid = before_the_cap
     any_kernel = Candidate(language="cpp", files={"kernel.cpp": ""})
     trial = judge.judge(any_kernel, any_kernel, any_kernel, siblings=1, iteration=1)
     assert isinstance(trial, Passed) and trial.speedup.low > 1.5
@@ -64,13 +73,34 @@ def looks(judge: Told) -> int:
     [
         ([noisy(1.0)], 1),  # nothing speaks against the workload
         ([pairs(1e-4, 2e-4, 14)], 1),  # surely slower: the gate can reject it
-        ([noisy(1.2), noisy(0.8)], 2),  # the noise had hidden it
+        ([noisy(1.2), noisy(0.8), noisy(0.8), noisy(0.8)], 4),  # looked at again when all pairs are there, not as soon as it looks well
         ([noisy(1.2)] * 4, 4),  # never settled: the batches end it
+        ([noisy(1.2), pairs(1e-4, 2e-4, 60)], 2),  # surely slower after all
     ],
 )
 def test_another_batch_is_timed_while_noise_may_be_what_slowed_a_workload(small: list[tuple[TimedPair, ...]], expected: int) -> None:
     batches = [batch(i, one) for i, one in enumerate(small)]
     assert looks(Told([*batches, *(batch(i, noisy(1.2)) for i in range(len(batches), 4))], 4)) == expected
+
+
+def test_a_proven_gain_is_not_lost_when_the_budget_ends_between_its_looks() -> None:
+    judge = Told([batch(0, noisy(1.2)), batch(1, noisy(1.2))], 4)
+    assert looks(judge, before_the_cap=2) == 2
+
+
+def test_a_budget_that_ends_before_anything_is_proven_says_so() -> None:
+    with pytest.raises(BudgetError):
+        looks(Told([batch(0, noisy(1.0), noisy(0.8))], 4), before_the_cap=1)
+
+
+def test_a_candidate_that_surely_slows_one_workload_is_not_timed_for_another() -> None:
+    large = noisy(1.2)
+    both = timing(
+        TimingOfWorkload(workload="small", pairs=pairs(1e-4, 2e-4, 14)),
+        TimingOfWorkload(workload="large", pairs=large),
+        TimingOfWorkload(workload="huge", pairs=pairs(2e-2, 1e-2, 14)),
+    )
+    assert looks(Told([both], 4)) == 1
 
 
 def test_no_batch_is_timed_beyond_those_that_the_policy_allows() -> None:

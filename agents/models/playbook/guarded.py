@@ -17,24 +17,38 @@ from agents.models.playbook.tree import walk
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_LINES = 60
+MAX_LINES = 90
 """A longer loop is not written twice: the clause has to do."""
-ONCE = frozenset({"labeled_statement", "preproc_if", "preproc_ifdef", "preproc_def", "preproc_function_def", "raw_string_literal"})
+ONCE = frozenset(
+    {
+        "labeled_statement",
+        "preproc_if",
+        "preproc_ifdef",
+        "preproc_def",
+        "preproc_function_def",
+        "raw_string_literal",
+        "storage_class_specifier",
+    }
+)
 """What may not stand in the source twice, or not be moved to the right."""
-SHORT = re.compile(r"#pragma omp parallel for(?P<simd> simd)?(?P<clauses>.*) if\((?:parallel: )?(?P<enough>1LL \* .+ >= \d+)\)\s*$")
-THREADED = re.compile(r"#pragma omp parallel for(?P<simd> simd)?(?P<clauses>.*?)\s*$")
-OF_THREADS = re.compile(r" (?:schedule|firstprivate)\([^()]*\)")
-"""Clauses without a meaning where there is one thread."""
+CLAUSES = r"(?: (?:reduction|schedule|collapse)\([^()]*\))*"
+"""Those without which the loop is the same when one thread runs it. Outside a region `private` and `firstprivate` would write the variable
+of the function, and of others it is not known here what they mean."""
+THREADED = re.compile(rf"#pragma omp parallel for(?P<simd> simd)?(?P<clauses>{CLAUSES})\s*")
+SHORT = re.compile(rf"{THREADED.pattern} if\((?:parallel: )?(?P<enough>1LL \* .+ >= \d+)\)\s*")
+OF_THREADS = re.compile(r" schedule\([^()]*\)")
 
 
 def unfolded(source: str) -> str:
     """`source` with every loop that threads run where there is work for them in its two forms, as far as it may stand twice."""
     unit = parsed(source)
-    edits = []
+    edits: list[Edit] = []
     for pragma in walk(unit.root):
-        found = SHORT.match(unit.text(pragma)) if pragma.type == "preproc_call" else None
+        found = SHORT.fullmatch(unit.text(pragma)) if pragma.type == "preproc_call" else None
         loop = pragma.next_named_sibling
         if found is None or loop is None or loop.type != "for_statement" or not repeatable(unit, loop):
+            continue
+        if not _balanced(found["enough"]) or any(e.start <= pragma.start_byte < e.end for e in edits):
             continue
         simd, clauses, enough = found["simd"] or "", found["clauses"], found["enough"]
         body, indent = unit.text(loop), unit.indent(loop)
@@ -47,21 +61,33 @@ def unfolded(source: str) -> str:
 
 def folded(unit: Unit) -> list[Edit]:
     """The edits that take loops in two forms back to the short one."""
-    edits = []
+    edits: list[Edit] = []
     for node in walk(unit.root):
         enough = _enough(unit, node) if node.type == "if_statement" else ""
         forms = _forms(unit, node) if enough else None
         if forms is None:
             continue
         pragma, loop = forms
-        found = THREADED.match(unit.text(pragma))
-        if found is not None:
-            clause = f"if({'parallel: ' if found['simd'] else ''}{enough})"
-            body = textwrap.dedent(f"{unit.indent(loop)}{unit.text(loop)}")
-            body = textwrap.indent(body, unit.indent(node)).lstrip()
-            text = f"{unit.text(pragma).rstrip()} {clause}\n{unit.indent(node)}{body}"
-            edits.append(Edit(node.start_byte, node.end_byte, text))
+        if any(e.start <= node.start_byte < e.end for e in edits):
+            continue
+        clause = f"if({'parallel: ' if ' simd' in unit.text(pragma) else ''}{enough})"
+        body = textwrap.dedent(f"{unit.indent(loop)}{unit.text(loop)}")
+        body = textwrap.indent(body, unit.indent(node)).lstrip()
+        text = f"{unit.text(pragma).rstrip()} {clause}\n{unit.indent(node)}{body}"
+        edits.append(Edit(node.start_byte, node.end_byte, text))
     return edits
+
+
+def serial_form(unit: Unit, node: Node) -> bool:
+    """Whether `node` lies where somebody decided against threads: in the `else` of a branch that has them."""
+    current: Node | None = node
+    while current is not None:
+        branch = current.parent if current.type == "else_clause" else None
+        threaded = branch.child_by_field_name("consequence") if branch is not None else None
+        if threaded is not None and any(n.type == "preproc_call" and "omp parallel" in unit.text(n) for n in walk(threaded)):
+            return True
+        current = current.parent
+    return False
 
 
 def either(unit: Unit, node: Node, enough: str, threaded: str, alone: str) -> str:
@@ -76,14 +102,24 @@ def either(unit: Unit, node: Node, enough: str, threaded: str, alone: str) -> st
 
 
 def repeatable(unit: Unit, node: Node) -> bool:
-    """Whether the statement may stand in the source twice, and is short enough to."""
-    return unit.text(node).count("\n") < MAX_LINES and not any(n.type in ONCE for n in walk(node))
+    """Whether the statement may stand in the source twice and further to the right, and is short enough to."""
+    text = unit.text(node)
+    return text.count("\n") < MAX_LINES and "\\\n" not in text and not any(n.type in ONCE for n in walk(node))
 
 
 def _enough(unit: Unit, node: Node) -> str:
     condition = node.child_by_field_name("condition")
     found = re.fullmatch(r"\((1LL \* .+ >= \d+)\)", unit.text(condition)) if condition is not None else None
-    return found[1] if found is not None else ""
+    return found[1] if found is not None and _balanced(found[1]) else ""
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _forms(unit: Unit, node: Node) -> tuple[Node, Node] | None:
@@ -91,13 +127,17 @@ def _forms(unit: Unit, node: Node) -> tuple[Node, Node] | None:
     then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
     if then is None or other is None or not other.named_children:
         return None
-    threaded, alone = then.named_children, other.named_children[-1].named_children
+    threaded = [n for n in then.named_children if n.type != "comment"]
+    alone = [n for n in other.named_children[-1].named_children if n.type != "comment"]
     if [n.type for n in threaded] != ["preproc_call", "for_statement"] or not alone or alone[-1].type != "for_statement":
         return None
-    pragmas = [unit.text(n) for n in alone[:-1]]
-    same = _words(unit, threaded[-1]) == _words(unit, alone[-1]) and all(p.startswith("#pragma omp simd") for p in pragmas)
-    return (threaded[0], threaded[1]) if same and len(pragmas) <= 1 else None
+    found = THREADED.fullmatch(unit.text(threaded[0]))
+    if found is None or _words(unit, threaded[1]) != _words(unit, alone[-1]):
+        return None
+    lanes = f"#pragma omp simd{OF_THREADS.sub('', found['clauses'])}"
+    expected = [lanes] if found["simd"] else []
+    return (threaded[0], threaded[1]) if [unit.text(n).rstrip() for n in alone[:-1]] == expected else None
 
 
 def _words(unit: Unit, node: Node) -> list[str]:
-    return unit.text(node).split()
+    return [unit.text(n) for n in walk(node) if not n.children and n.type != "comment"]

@@ -10,6 +10,7 @@ from agents.models.playbook.base import FULL, PREFIX, Recipe
 from agents.models.playbook.carried import read_later
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
+from agents.models.playbook.guarded import serial_form
 from agents.models.playbook.nests import outermost
 from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
@@ -33,6 +34,7 @@ HEAVY = re.compile(
     r"(?:exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|asin|acos|atan|atan2|sinh|cosh|tanh|erf|erfc|cbrt|hypot|tgamma|lgamma)f?$"
 )
 MAX_HELPERS = 4
+LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
 
 
 class ParallelOuter(Recipe):
@@ -49,7 +51,7 @@ class ParallelOuter(Recipe):
             loop = waiting.pop(0)
             previous = pragma_before(unit, loop.node)
             existing = unit.text(previous) if previous is not None else ""
-            if "parallel" in existing or (existing and "omp simd" not in existing):
+            if "parallel" in existing or (existing and "omp simd" not in existing) or serial_form(unit, loop.node):
                 continue
             if not loop.declared_here and (loop.declaration is None or read_later(unit, loop, loop.declaration)):
                 # Each thread counts for itself; where the counter ended nobody would know.
@@ -100,8 +102,11 @@ def _threaded_inside(unit: Unit, loop: Loop) -> bool:
 
 def _always_short(unit: Unit, loop: Loop) -> bool:
     """Whether the nest has a fixed number of turns, and too few for threads, or is what another recipe's blocks left over."""
-    if unit.text(loop.lower).startswith(FULL):
+    inner = [n for n in walk(loop.body) if n.type in LOOPS]
+    if unit.text(loop.lower).startswith(FULL) and not inner:
         return True
+    if len(inner) != len(unit.loops(loop.body)):
+        return False
     turns = 1
     for one in (loop, *unit.loops(loop.body)):
         length = _fixed(unit, one.upper)

@@ -15,6 +15,8 @@ def kernel(body: str, parameters: str = "const float* x, float* y, int n") -> st
     return f'extern "C" void solve({parameters}) {{\n{body}\n}}\n'
 
 
+SECOND = "\n  for (int i = 0; i < n; ++i) y[n + 1 + i] = 3;"
+"""Something to do, so that the source is written anew."""
 SCALE = kernel("  for (int i = 0; i < n; ++i) y[i] = 2 * x[i];")
 HISTOGRAM = kernel(
     "  for (int b = 0; b < 64; ++b) counts[b] = 0;\n  for (int i = 0; i < n; ++i) counts[x[i]]++;", "const int* x, int* counts, int n"
@@ -43,9 +45,7 @@ def test_the_serial_form_keeps_its_lanes() -> None:
 def test_an_else_behind_the_loop_stays_that_of_its_own_condition() -> None:
     source = kernel("  if (n > 3)\n    for (int i = 0; i < n; ++i) y[i] = 2 * x[i];\n  else\n    y[0] = 1;")
     made = PARALLEL.edit(source, {})
-    outer = next(n for n in parsed(made).root.children if n.type == "linkage_specification")
-    branches = made.count("else")
-    assert branches == 2 and not parsed(made).broken and outer is not None
+    assert made.count("else") == 2 and not parsed(made).broken
     # The loop's two forms lie in a block of their own.
     assert "if (n > 3)\n    {" in made
     assert PARALLEL.edit(made, {}) == made
@@ -55,15 +55,48 @@ def test_an_else_behind_the_loop_stays_that_of_its_own_condition() -> None:
     "body",
     [
         "  for (int i = 0; i < n; ++i) {\n" + "    y[i] = 2 * x[i];\n" * MAX_LINES + "  }",
-        "  for (int i = 0; i < n; ++i) {\n    if (x[i] > 0) goto done;\n    y[i] = 2 * x[i];\n    done: ;\n  }",
+        "  for (int i = 0; i < n; ++i) {\n    static int calls = 0;\n    y[i] = 2 * x[i];\n  }",
         "  for (int i = 0; i < n; ++i) {\n#ifdef WIDE\n    y[i] = x[i];\n#else\n    y[i] = 2 * x[i];\n#endif\n  }",
     ],
-    ids=["long", "label", "conditional"],
+    ids=["long", "static", "conditional"],
 )
-def test_what_cannot_stand_twice_is_guarded_by_the_clause_or_left(body: str) -> None:
-    made = PARALLEL.edit(kernel(body), {})
+def test_what_cannot_stand_twice_is_guarded_by_the_clause(body: str) -> None:
+    source = kernel(body.replace("  for", "  #pragma omp parallel for schedule(static) if(1LL * n >= 1000)\n  for", 1) + SECOND)
+    made = PARALLEL.edit(source, {})
     assert made.count("y[i] = 2 * x[i];") == body.count("y[i] = 2 * x[i];")
-    assert "#pragma omp parallel" not in made or " if(1LL * n >= " in made
+    assert " if(1LL * n >= 1000)\n" in made and "if (1LL * n >= 262144) {" in made, made
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "private(t) if(1LL * n >= 1000)",
+        "num_threads(4) if(1LL * n >= 1000)",
+        "if(1LL * n >= 1000) num_threads(n >= 5)",
+        "ordered if(1LL * n >= 1000)",
+    ],
+)
+def test_a_clause_of_somebody_else_stays_as_it_was_written(clauses: str) -> None:
+    pragma = f"#pragma omp parallel for {clauses}"
+    source = kernel(f"  float t = 7;\n  {pragma}\n  for (int i = 0; i < n; ++i) {{ t = 2 * x[i]; y[i] = t; }}\n  y[n] = t;{SECOND}")
+    made = PARALLEL.edit(source, {})
+    assert pragma in made and made.count("y[i] = t;") == 1
+    assert "if (1LL * n >= 262144) {" in made, "the loop behind it is given out in two forms all the same"
+
+
+@pytest.mark.parametrize("clause", [" if(n > 5000)", " num_threads(2)"])
+def test_two_forms_of_somebody_else_are_not_read_as_one(clause: str) -> None:
+    loop = "for (int i = 0; i < n; ++i) y[i] = 2 * x[i];"
+    forms = f"  if (1LL * n >= 1000) {{\n    #pragma omp parallel for{clause}\n    {loop}\n  }} else {{\n    // small\n    {loop}\n  }}"
+    made = PARALLEL.edit(kernel(forms + SECOND), {})
+    assert forms.strip() in made
+    assert made.count("omp parallel") == 2, "nobody's serial form gets threads"
+
+
+def test_a_serial_form_with_lanes_of_its_own_keeps_them() -> None:
+    loop = "for (int i = 0; i < n; ++i) y[i] = 2 * x[i];"
+    forms = f"  if (1LL * n >= 1000) {{\n    #pragma omp parallel for\n    {loop}\n  }} else {{\n    #pragma omp simd\n    {loop}\n  }}"
+    assert forms.strip() in PARALLEL.edit(kernel(forms + SECOND), {})
 
 
 @pytest.mark.parametrize(
