@@ -17,8 +17,9 @@ from agents.models.playbook.tree import walk
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_LINES = 90
-"""A longer loop is not written twice: the clause has to do."""
+MAX_LINES = 13
+"""A longer loop is not written twice: whoever reads the kernel reads it twice, and every prompt holds it. The clause has to do there. Loops of
+more lines mostly compute for longer, too, so that its cost is a smaller share."""
 ONCE = frozenset(
     {
         "labeled_statement",
