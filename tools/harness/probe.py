@@ -259,9 +259,21 @@ def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returne
     for name, one, other in pairs:
         if not equal(one, other):
             raise ContractError(
-                f"reference.py: reference(...) gives another {name!r} when it is called again with the same arguments (random numbers, "
-                "dropout in training, memory that was never written?); nothing can be checked against it, so make it depend on them alone"
+                f"reference.py: reference(...) gives another {name!r} when it is called again with the same arguments, "
+                f"{apart(one, other)} (random numbers, dropout in training, memory that was never written?); nothing can be checked "
+                "against it, so make it depend on them alone"
             )
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> str:
+    """How two results differ, in words."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return f"once {tuple(one.shape)} of {one.dtype}, once {tuple(other.shape)} of {other.dtype}"
+    a, b = one.flatten(), other.flatten()
+    unequal = ~((a == b) | ((a != a) & (b != b)))
+    difference = torch.where(unequal, (a.to(torch.float64) - b.to(torch.float64)).abs().nan_to_num(nan=torch.inf), -1.0)
+    at = int(difference.argmax())
+    return f"in {int(unequal.sum())} of {a.numel()} elements, most in number {at}: once {a[at].item():g}, once {b[at].item():g}"
 
 
 def generators() -> list:

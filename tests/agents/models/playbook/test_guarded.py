@@ -119,3 +119,16 @@ def test_neither_does_what_whole_blocks_left_over() -> None:
 def test_a_length_with_a_cast_of_two_words_can_be_named() -> None:
     made = PARALLEL.edit(kernel("  for (long i = 0; i < static_cast<unsigned long>(n) * 3; ++i) y[i] = 2 * x[i];"), {})
     assert "if (1LL * (static_cast<unsigned long>(n) * 3) >= " in made
+
+
+def test_functions_that_both_forms_call_are_marked_inline() -> None:
+    source = (
+        "static float half(float v) { return 0.5f * v; }\nstatic float other(float v) { return v; }\n"
+        "namespace {\nfloat twice(float v) { return half(4 * v); }\n}\nstatic constexpr float one() { return 1; }\n"
+        + kernel("  for (int i = 0; i < n; ++i) y[i] = twice(x[i]) + one();")
+    )
+    made = PARALLEL.edit(source, {})
+    # Called twice, they would stay calls, and the loop scalar; of the one that the loop does not reach nothing is known.
+    assert "static inline float half(" in made and "\ninline float twice(" in made
+    assert "static float other(" in made and "static constexpr float one(" in made
+    assert PARALLEL.edit(made, {}) == made and made.count("inline") == 2
