@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from graph.board import Board, Gap, Row
 from graph.console import UNSEEN, line
 from graph.events import Event
-from graph.report.render import percent, ratio
+from graph.report.render import limiter, percent, ratio
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -231,7 +231,7 @@ def _headroom(gap: Gap | None) -> str:
     if gap is None:
         return "not profiled yet"
     axes = f"Δc {percent(gap.compute)}, Δm {percent(gap.memory)}, Δl {percent(gap.latency)}"
-    return f"Δ {percent(gap.total)} to roof, {gap.bound}-bound ({axes})"
+    return f"Δ {percent(gap.total)} to roof, {limiter(gap.bound)} ({axes})"
 
 
 def _budget(board: Board, now: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tools import roofline, rules
 from tools.artifacts import Artifact, Bound, Finding, Profile, Quantity, Remark, Task
 from tools.executors.base import Device
-from tools.figures import percent, seconds, si, table
+from tools.figures import limiter, percent, seconds, si, table
 from tools.hardware import Headroom, Roof
 from tools.protocol import SeenWorkload
 
@@ -112,8 +112,7 @@ def _headline(placed: Roofline, bottleneck: Bound, whole: Headroom, findings: Se
         origin = "measured" if any(roof.origin == "measured" for roof in placed.roofs) else "cited"
         reached = f"{percent(1 - whole.total)} of the {origin} roof"
     lack = f"the largest lack is {findings[0].rule}: {findings[0].text.rstrip('.')}" if findings else "no rule names a lack"
-    kind = "what binds is unknown" if bottleneck == "unknown" else f"{bottleneck}-bound"
-    return f"{placed.task}: {kind}, {reached}; {lack}."
+    return f"{placed.task}: {limiter(bottleneck)}, {reached}; {lack}."
 
 
 def roofline_text(placed: Roofline) -> str:

@@ -31,6 +31,13 @@ def percent(value: float | None) -> str:
     return "N/A" if value is None else f"{100 * value:.1f} %"
 
 
+def limiter(bottleneck: str) -> str:
+    """What holds a kernel back by all that was found; "bound" is kept for the roof that lies over it, which may be another."""
+    if bottleneck == "unknown":
+        return "its limit unknown"
+    return "limited on several axes" if bottleneck == "mixed" else f"limited by {bottleneck}"
+
+
 def si(value: float | None, unit: str = "") -> str:
     """A quantity with an SI prefix."""
     if value is None:

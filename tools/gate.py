@@ -216,6 +216,10 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
         return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
     if answer == "not_faster":
         return "reject_perf", f"Not faster by enough: {shown}{cited}."
+    regression = _no_regression(trial, evidence.margins, policy)
+    if regression[0] == "reject_perf":
+        # The judge stops where it sees that, before all batches are spent on the gain.
+        return regression
     spent = f"{evidence.looks} of {policy.batches} batches"
     if evidence.looks < policy.batches and futile(trial.speedup, threshold):
         return "inconclusive", f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}."

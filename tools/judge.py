@@ -83,8 +83,10 @@ class Judge:
 
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
         the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a workload beyond its margin, all
-        batches that are left are timed before that is looked at again: to stop as soon as the estimate came back within the margin would
-        let more of what is truly slower pass. `iteration` only labels the events: equal questions share their records.
+        batches that are left are timed before it may be said to hold (that it surely does not ends them): to stop as soon as the estimate
+        came back within the margin would let more of what is truly slower pass. Some of it does: by simulation 34 instead of 29 % of
+        what slows a workload by 8 % where 5 are allowed and a batch strays by 5. `iteration` only labels the events: equal questions
+        share their records.
         """
         self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)
@@ -102,27 +104,27 @@ class Judge:
         threshold = max(self.policy.min_effect, noise_floor)
         confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
         timings: list[Record] = []
-        proven = False
+        only_margin_open = False
         for batch in range(self.policy.batches):
             self._say(candidate, "timing", iteration, batch, self.policy.batches)
             try:
                 timings.append(self.timing(candidate, incumbent, baseline, batch))
             except BudgetError:
-                if proven:
-                    # It must not be lost with what was to be seen on top of it.
-                    break
-                raise
+                if not only_margin_open:
+                    raise
+                # The gain is proven, and must not be lost with what was to be seen on top of it.
+                break
             failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
             if failed is not None:
                 return failed
-            if proven:
+            if only_margin_open:
                 if margins.broken(self._held(timings, confidence)) is not None:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
-            answer = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
-            proven = answer == "faster" and self._unsettled(timings, confidence)
-            if answer != "more" and not proven:
+            decision = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
+            only_margin_open = decision == "faster" and self._unsettled(timings, confidence)
+            if decision != "more" and not only_margin_open:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 

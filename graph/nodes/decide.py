@@ -94,13 +94,19 @@ def select(state: State, services: Services) -> State:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
         return State(champion=None, rewrite=False, summary=f"no gain is proven: best {ratio(best.speedup)}")
     # A noisy high estimate must not displace a gain that is proven.
-    best = max(proven, key=lambda trial: (_spares_every_workload(trial, services), trial.speedup.estimate))
-    return State(champion=best.candidate, rewrite=False, summary=f"{best.candidate} at {ratio(best.speedup)}")
+    best = max(proven, key=lambda trial: (_slowed(trial, services) is None, trial.speedup.estimate))
+    fastest = max(proven, key=lambda trial: trial.speedup.estimate)
+    summary = f"{best.candidate} at {ratio(best.speedup)}"
+    if fastest is not best:
+        summary += f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more than its margin"
+    return State(champion=best.candidate, rewrite=False, summary=summary)
 
 
-def _spares_every_workload(trial: Passed, services: Services) -> bool:
+def _slowed(trial: Passed, services: Services) -> str | None:
+    """The name of a workload that seems to be slower than its margin allows."""
     held = margins.held(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
-    return margins.broken(held) is None and margins.unsettled(held) is None
+    found = margins.broken(held) or margins.unsettled(held)
+    return found[0].workload if found is not None else None
 
 
 def attribute(state: State, services: Services) -> State:

@@ -10,7 +10,7 @@ from graph import cited, events, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
 from graph.report.referred import Figures, figures
-from graph.report.render import percent, seconds
+from graph.report.render import limiter, percent, seconds
 from graph.reserve import Reserve, benchmark_s, sample_s
 from graph.routing import Routes
 from graph.services import Services
@@ -133,7 +133,7 @@ def profile(state: State, services: Services) -> State:
     over = services.over_budget()
     stop = routes.good_enough({**state, **update}) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
-    update["summary"] = f"{found.bottleneck}-bound, headroom {percent(found.headroom.total)}; {names}"
+    update["summary"] = f"{limiter(found.bottleneck)}, headroom {percent(found.headroom.total)}; {names}"
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:

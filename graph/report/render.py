@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
 from tools.artifacts import Interval
+from tools.figures import limiter as limiter
 from tools.figures import percent as percent
 from tools.figures import ratio as ratio
 from tools.figures import seconds as seconds
@@ -54,5 +55,6 @@ def _environment() -> Environment:
         # Not in Markdown: escaping would corrupt code and operators.
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
-    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "si": si, "dims": dims, "dollars": dollars})
+    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter})
+    environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
     return environment

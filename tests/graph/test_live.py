@@ -91,7 +91,7 @@ def test_it_says_what_is_under_way(replay: Replay) -> None:
     first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
     assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
     assert rows[3] == "best      v0, the baseline"
-    assert rows[4].startswith("headroom  Δ ") and "-bound" in rows[4]
+    assert rows[4].startswith("headroom  Δ ") and "limited by " in rows[4]
     assert rows[5].startswith("budget    wall ") and "/3600 s  device " in rows[5] and "(no cap)" in rows[5]
     wide = replay.terminal.screen.columns == 200
     assert ("SCHEDULE=" in rows[1]) is wide and rows[1].endswith("…") is not wide

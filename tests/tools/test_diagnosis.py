@@ -62,4 +62,4 @@ def test_at_the_roof_memory_is_what_binds():
     placed = diagnosis.place(task("a"), [seen("a")], {"a": 11.0}, ROOFS, DEVICE)
     found = diagnosis.diagnose(placed, [], {}, DEVICE)
     assert found.bottleneck == "memory"
-    assert found.headline.startswith("t: memory-bound, 90.9 % of the measured roof")
+    assert found.headline.startswith("t: limited by memory, 90.9 % of the measured roof")

@@ -1,8 +1,8 @@
 """A loop in two forms: with threads where there is work for them, and as it was where there is not.
 
-Recipes read and write the short form, an `if` clause of the pragma; a kernel is given out in the long one. With the clause the runtime is
-called all the same and makes a team of one: with its code out of the cache that took 8 to 25 us a call (measured on two virtual cores, GCC
-12), a tenth of what a small workload takes, and more than the gate allows it to lose.
+Recipes read and write the short form, an `if` clause of the pragma; a kernel is given out in the long one where that is not much longer.
+With the clause the runtime is called all the same and makes a team of one: with its code out of the cache that took 8 to 25 us a call
+(measured on two virtual cores, GCC 12), a tenth of what a small workload takes, and more than the gate allows it to lose.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_LINES = 13
-"""A longer loop is not written twice, since whoever reads the kernel reads it twice, and every prompt holds it. The clause has to do there.
-Loops of more lines mostly compute for longer, so that its cost is a smaller share."""
+"""A longer loop is not written twice, since whoever reads the kernel reads it twice, and every prompt holds it; nor one that calls a longer
+function of the file, which a compiler would put in once, but not twice. The clause has to do there."""
 ONCE = frozenset(
     {
         "labeled_statement",
@@ -29,6 +29,7 @@ ONCE = frozenset(
         "preproc_function_def",
         "raw_string_literal",
         "storage_class_specifier",
+        "gnu_asm_expression",
     }
 )
 """What may not stand in the source twice, or not be moved to the right."""
@@ -37,6 +38,10 @@ CLAUSES = r"(?: (?:reduction|schedule|collapse)\([^()]*\))*"
 of the function, and of others it is not known here what they mean."""
 THREADED = re.compile(rf"#pragma omp parallel for(?P<simd> simd)?(?P<clauses>{CLAUSES})\s*")
 SHORT = re.compile(rf"{THREADED.pattern} if\((?:parallel: )?(?P<enough>1LL \* .+ >= \d+)\)\s*")
+INLINE = frozenset({"inline", "constexpr", "__inline__", "__inline", "__attribute__"})
+"""Whoever said one of these of a function, or a macro that may hold one, has said how it is to be called."""
+AMOUNT = re.compile(r">=?\s*\(?\d|\d\)?\s*<")
+"""In the condition of a branch that asks how much there is to do."""
 OF_THREADS = re.compile(r" schedule\([^()]*\)")
 
 
@@ -58,7 +63,7 @@ def unfolded(source: str) -> str:
         text = either(unit, loop, enough, f"#pragma omp parallel for{simd}{clauses}\n{indent}{body}", alone)
         edits.append(Edit(pragma.start_byte, loop.end_byte, text))
         twice.append(loop)
-    changed = parsed(unit.apply([*edits, *_marked_inline(unit, twice)])) if edits else unit
+    changed = parsed(unit.apply([*edits, *marked_inline(unit, twice)])) if edits else unit
     return source if changed.broken else changed.source
 
 
@@ -74,6 +79,8 @@ def folded(unit: Unit) -> list[Edit]:
         if any(e.start <= node.start_byte < e.end for e in edits):
             continue
         clause = f"if({'parallel: ' if ' simd' in unit.text(pragma) else ''}{enough})"
+        if not _alone(unit, node) or not repeatable(unit, loop):
+            continue
         body = textwrap.dedent(f"{unit.indent(loop)}{unit.text(loop)}")
         body = textwrap.indent(body, unit.indent(node)).lstrip()
         text = f"{unit.text(pragma).rstrip()} {clause}\n{unit.indent(node)}{body}"
@@ -82,11 +89,13 @@ def folded(unit: Unit) -> list[Edit]:
 
 
 def serial_form(unit: Unit, node: Node) -> bool:
-    """Whether `node` lies where somebody decided against threads: in the `else` of a branch that has them."""
+    """Whether `node` lies where somebody decided against threads: in the `else` of a branch that has them where an amount is large."""
     current: Node | None = node
     while current is not None:
         branch = current.parent if current.type == "else_clause" else None
-        threaded = branch.child_by_field_name("consequence") if branch is not None else None
+        condition = branch.child_by_field_name("condition") if branch is not None else None
+        amount = condition is not None and AMOUNT.search(unit.text(condition))
+        threaded = branch.child_by_field_name("consequence") if branch is not None and amount else None
         if threaded is not None and any(n.type == "preproc_call" and "omp parallel" in unit.text(n) for n in walk(threaded)):
             return True
         current = current.parent
@@ -107,24 +116,37 @@ def either(unit: Unit, node: Node, enough: str, threaded: str, alone: str) -> st
 def repeatable(unit: Unit, node: Node) -> bool:
     """Whether the statement may stand in the source twice and further to the right, and is short enough to."""
     text = unit.text(node)
-    return text.count("\n") < MAX_LINES and "\\\n" not in text and not any(n.type in ONCE for n in walk(node))
+    if text.count("\n") >= MAX_LINES or "\\\n" in text or any(n.type in ONCE for n in walk(node)):
+        return False
+    return all(unit.text(called).count("\n") < MAX_LINES for called, _ in _called(unit, [node]))
 
 
-def _marked_inline(unit: Unit, loops: list[Node]) -> list[Edit]:
+def marked_inline(unit: Unit, loops: list[Node]) -> list[Edit]:
     """`inline` for the file's own functions that `loops` call, directly or not: a compiler puts in a function that is called once whatever
     its size, but not one that is called twice (bilinear_resize took 1.3 times as long for it)."""
+    return [edit for _, edit in _called(unit, loops) if edit is not None]
+
+
+def _alone(unit: Unit, node: Node) -> bool:
+    """Whether the statement has its lines for itself and lies in a block: a pragma may stand there."""
+    before = unit.code[unit.code.rfind(b"\n", 0, node.start_byte) + 1 : node.start_byte]
+    return not before.strip() and node.parent is not None and node.parent.type == "compound_statement"
+
+
+def _called(unit: Unit, loops: list[Node]) -> list[tuple[Node, Edit | None]]:
+    """The functions that only this file sees and that `loops` call, directly or not, each with what marks it as inline."""
     local: dict[str, list[tuple[Node, Edit | None]]] = {}
     for node in walk(unit.root):
         if node.type == "function_definition" and (named := _local(unit, node)) is not None:
             local.setdefault(named[0], []).append((node, named[1]))
-    edits, waiting = [], list(loops)
+    found, waiting = [], list(loops)
     while waiting:
         words = set(_words(unit, waiting.pop()))
         for name in [name for name in local if name in words or name == "operator"]:
             for function, edit in local.pop(name):
                 waiting.append(function)
-                edits += [edit] if edit is not None else []
-    return edits
+                found.append((function, edit))
+    return found
 
 
 def _local(unit: Unit, function: Node) -> tuple[str, Edit | None] | None:
@@ -140,7 +162,8 @@ def _local(unit: Unit, function: Node) -> tuple[str, Edit | None] | None:
     kind = function.child_by_field_name("type")
     said = unit.code[function.start_byte : declarator.start_byte if declarator is not None else function.start_byte].decode()
     spot = static.end_byte if static is not None else kind.start_byte if kind is not None else None
-    marked = spot is None or re.search(r"\b(?:inline|constexpr|__inline__|__inline|__attribute__)\b|\[\[", said)
+    macros = {unit.text(n) for d in walk(unit.root) if d.type.startswith("preproc_") and (n := d.child_by_field_name("name"))}
+    marked = spot is None or "[[" in said or (INLINE | macros) & set(re.findall(r"\w+", said))
     text = " inline" if static is not None else "inline "
     return ("operator" if name.type == "operator_name" else unit.text(name)), None if marked or spot is None else Edit(spot, spot, text)
 
@@ -165,8 +188,7 @@ def _forms(unit: Unit, node: Node) -> tuple[Node, Node] | None:
     then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
     if then is None or other is None or not other.named_children:
         return None
-    threaded = [n for n in then.named_children if n.type != "comment"]
-    alone = [n for n in other.named_children[-1].named_children if n.type != "comment"]
+    threaded, alone = then.named_children, other.named_children[-1].named_children
     if [n.type for n in threaded] != ["preproc_call", "for_statement"] or not alone or alone[-1].type != "for_statement":
         return None
     found = THREADED.fullmatch(unit.text(threaded[0]))
@@ -178,4 +200,11 @@ def _forms(unit: Unit, node: Node) -> tuple[Node, Node] | None:
 
 
 def _words(unit: Unit, node: Node) -> list[str]:
-    return [unit.text(n) for n in walk(node) if not n.children and n.type != "comment"]
+    """Every token but comments, operators among them."""
+    found, stack = [], [node]
+    while stack:
+        current = stack.pop()
+        if not current.children and current.type != "comment":
+            found.append(unit.text(current))
+        stack.extend(reversed(current.children))
+    return found

@@ -11,7 +11,7 @@ from agents.models.playbook.carried import touches_scalars
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import shared_roots
 from agents.models.playbook.effects import Access, read
-from agents.models.playbook.guarded import either, repeatable
+from agents.models.playbook.guarded import either, marked_inline, repeatable
 from agents.models.playbook.nests import outermost
 from agents.models.playbook.openmp import MIN_WORK, work
 from agents.models.playbook.scopes import Declaration
@@ -114,7 +114,7 @@ def _edits(unit: Unit, loop: Loop, buffer: Declaration, size: str) -> list[Edit]
     ]
     threaded = f"\n{indent}".join(lines)
     text = either(unit, loop.node, enough, threaded, alone) if twice else f"\n{indent}{threaded}"
-    edits = [Edit(loop.node.start_byte, loop.node.end_byte, text)]
+    edits = [Edit(loop.node.start_byte, loop.node.end_byte, text), *(marked_inline(unit, [loop.node]) if twice else [])]
     if "#include <vector>" not in unit.source:
         place = insertion_point(unit)
         edits.append(Edit(place, place, "\n#include <vector>\n"))

@@ -95,11 +95,17 @@ def analyse(brief: AnalystBrief) -> Analysis:
     if not ranked:
         return Analysis(ranking=(), text=f"No rule fired on the evidence of {records}.")
     # Of the roofline alone: what the rules make of counters and listings may hold the kernel back long before a roof does.
-    sentences = [f"Its place in the roofline is {brief.headroom.bound}-bound, by the evidence of {records}."]
+    sentences = [_roof(brief.headroom, records)]
     for finding in ranked:
         where = f" at line {finding.line}" if finding.line else ""
         sentences.append(f"[rule:{finding.rule}] is of {finding.severity} severity on the {finding.axis} axis{where}.")
     return Analysis(ranking=ranking, text=" ".join(sentences))
+
+
+def _roof(headroom: Headroom, records: str) -> str:
+    if headroom.bound == "unknown":
+        return f"No roof over it is known, by the evidence of {records}."
+    return f"In the roofline the {headroom.bound} roof lies over it, by the evidence of {records}."
 
 
 def room(headroom: Headroom, axis: Axis) -> float:

@@ -261,6 +261,9 @@ def _visible(unit: Unit, bound: Node, at: Node) -> bool:
             declaration = unit.declaration(node)
             if declaration is not None and declaration.node.end_byte > at.start_byte:
                 return False
+        elif node.type == "type_identifier" and unit.text(node) in unit.aliases:
+            # It may be one of the block's own.
+            return False
         elif node.type not in (
             "number_literal",
             "binary_expression",

@@ -19,10 +19,11 @@ LEAST = re.compile(r"((?:#pragma omp parallel|if \(1LL|if \(\d+ >= )[^\n]*?>= )\
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 
 
-def build(source: str, folder: Path, name: str) -> Path:
-    """Compile to a library; CalledProcessError with the compiler's words when it does not compile."""
+def build(source: str, folder: Path, name: str, least: int | None = 0) -> Path:
+    """Compile to a library; AssertionError with the compiler's words when it does not compile. `least`: work that wakes threads, None: as
+    the source says."""
     path = folder / f"{name}.cpp"
-    path.write_text(LEAST.sub(r"\g<1>0", source))
+    path.write_text(source if least is None else LEAST.sub(rf"\g<1>{least}", source))
     library = folder / f"{name}.so"
     done = subprocess.run(["g++", *FLAGS, str(path), "-o", str(library)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stderr[:1500]}\n{source}"

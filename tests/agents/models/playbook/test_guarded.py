@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agents.models.playbook.base import recipe
 from agents.models.playbook.guarded import MAX_LINES
 from agents.models.playbook.syntax import parsed
+from tests.agents.models.playbook.calling import build, compare
 
 PARALLEL = recipe("parallel_outer")
 
@@ -132,3 +135,61 @@ def test_functions_that_both_forms_call_are_marked_inline() -> None:
     assert "static inline float half(" in made and "\ninline float twice(" in made
     assert "static float other(" in made and "static constexpr float one(" in made
     assert PARALLEL.edit(made, {}) == made and made.count("inline") == 2
+
+
+def test_forms_that_differ_by_an_operator_are_not_one_loop() -> None:
+    forms = "  if (1LL * n >= 1000) {{\n    #pragma omp parallel for\n    for (int i = 0; i < n; ++i) y[i] = x[i] + {0};\n  }} else {{\n"
+    body = forms.format(2) + "    for (int i = 0; i < n; ++i) y[i] = x[i] - 2;\n  }"
+    made = PARALLEL.edit(kernel(body + SECOND), {})
+    assert "x[i] + 2" in made and "x[i] - 2" in made and "y[n + 1 + i] = 3;" in made, made
+
+
+@pytest.mark.parametrize(
+    "around", ["{{ {}\n  }}", "if (n < 3) y[0] = 1; else {}", "switch (n) {{ case 0: {}\n  }}"], ids=["line", "else", "case"]
+)
+def test_a_pragma_is_put_only_where_one_may_stand(around: str, tmp_path: Path) -> None:
+    forms = "if (1LL * n >= 1000) {\n    #pragma omp parallel for\n    for (int i = 0; i < n; ++i) y[i] = x[i];\n  } else {\n"
+    body = "  " + around.format(forms + "    for (int i = 0; i < n; ++i) y[i] = x[i];\n  }")
+    made = PARALLEL.edit(kernel(body + SECOND), {})
+    assert "y[n + 1 + i] = 3;" in made and made.count("#pragma omp parallel for") == 2
+    build(made, tmp_path, "made")
+
+
+def test_a_type_of_the_block_is_not_named_outside_it(tmp_path: Path) -> None:
+    loop = "using idx = long;\n    for (idx j = 0; j < (idx)m; ++j) y[i * m + j] = x[i];"
+    source = kernel(f"  for (int i = 0; i < n; ++i) {{\n    {loop}\n  }}", "const float* x, float* y, int n, int m")
+    made = PARALLEL.edit(source, {})
+    assert "omp parallel" in made
+    build(made, tmp_path, "made")
+
+
+def test_a_branch_for_another_reason_has_threads_in_both_parts() -> None:
+    loop = "for (int i = 0; i < n; ++i) y[i] = {} * x[i];"
+    branch = f"  if (t) {{\n    #pragma omp parallel for\n    {loop.format(2)}\n  }} else {{\n    {loop.format(3)}\n  }}"
+    source = kernel(branch, "const float* x, float* y, int n, bool t")
+    made = PARALLEL.edit(source, {})
+    assert made.count("#pragma omp parallel for") == 2, made
+    assert PARALLEL.edit(source.replace("(t)", "(n > 5000)"), {}) == source.replace("(t)", "(n > 5000)")
+
+
+def test_a_function_too_long_to_be_put_in_twice_is_called_from_one_form() -> None:
+    helper = "static float f(float v) {\n" + "  v = 0.5f * v + 1;\n" * MAX_LINES + "  return v;\n}\n"
+    made = PARALLEL.edit(helper + kernel("  for (int i = 0; i < n; ++i) y[i] = f(x[i]);"), {})
+    assert made.count("f(x[i])") == 1 and " if(1LL * n >= " in made and "static float f(" in made
+
+
+def test_what_a_macro_may_have_said_is_not_said_twice(tmp_path: Path) -> None:
+    helper = "#define FAST inline float\nstatic FAST f(float v) { return 2 * v; }\n"
+    made = PARALLEL.edit(helper + kernel("  for (int i = 0; i < n; ++i) y[i] = f(x[i]);"), {})
+    assert "} else {" in made
+    build(made, tmp_path, "made")
+
+
+def test_both_forms_compute_the_same(tmp_path: Path) -> None:
+    before = build(SCALE.replace("int n", "long n"), tmp_path, "before")
+    made = PARALLEL.edit(SCALE.replace("int n", "long n"), {})
+    assert ">= 262144" in made
+    library = build(made, tmp_path, "after", least=None)
+    sizes = [1000, 300_000]
+    pairs = [[str(before), str(library), [f"in:{n}", f"out:{n}", n]] for n in sizes]
+    assert compare(pairs, tmp_path) == [0.0, 0.0]
