@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 13
 """A longer loop is not written twice, since whoever reads the kernel reads it twice, and every prompt holds it; nor one that calls a longer
-function of the file, which a compiler would put in once, but not twice. The clause has to do there."""
+function of elements, which a compiler would put in once, but not twice. The clause has to do there."""
 ONCE = frozenset(
     {
         "labeled_statement",
@@ -118,7 +118,9 @@ def repeatable(unit: Unit, node: Node) -> bool:
     text = unit.text(node)
     if text.count("\n") >= MAX_LINES or "\\\n" in text or any(n.type in ONCE for n in walk(node)):
         return False
-    return all(unit.text(called).count("\n") < MAX_LINES for called, _ in _called(unit, [node]))
+    # Those of recipes are put in whatever their size; of one with loops of its own the call costs little.
+    own = [called for called, _ in _called(unit, [node]) if not (unit.function_name(called) or "").startswith("kw_")]
+    return all(unit.text(f).count("\n") < MAX_LINES or any(n.type == "for_statement" for n in walk(f)) for f in own)
 
 
 def marked_inline(unit: Unit, loops: list[Node]) -> list[Edit]:
