@@ -12,6 +12,8 @@ from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
+CLOCK_LOOKS = 3
+"""Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a few pairs too."""
 LAUNCHED_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
 BOTH = ("incumbent", "candidate")
@@ -64,7 +66,6 @@ def one(where: place.Host, request: dict, workload: dict, kernel: Kernel, calm: 
     try:
         timed.prepare()
         timed.cold_pairs()
-        timed.session.clocks_agree()
         timed.warm()
         timed.launches()
         timed.session.inputs_intact("candidate")
@@ -155,9 +156,23 @@ class Timed:
             session.verify()
 
     def cold_pairs(self) -> None:
+        """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones alone gains nothing."""
+        for look in range(1, CLOCK_LOOKS + 1):
+            self.make_pairs()
+            try:
+                self.session.clocks_agree()
+                return
+            except BrokenRuleError:
+                if look == CLOCK_LOOKS:
+                    raise
+            self.repeated += len(self.pairs)
+            self.pairs, self.dirty = [], 0
+            self.session.forget_clocks()
+
+    def make_pairs(self) -> None:
         per_chunk = max(self.slots // (2 * self.calls), 1)
         wanted = self.workload["pairs"]
-        spare = max(wanted // 2, 2)
+        spare = self.repeated + max(wanted // 2, 2)
         while len(self.pairs) < wanted:
             batch = min(per_chunk, wanted - len(self.pairs))
             self.session.clear(min(2 * self.calls * batch, self.slots))
