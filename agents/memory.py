@@ -17,6 +17,7 @@ from knowledge_base import standing
 from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.standing import ORDER, Status
 from tools.artifacts import Interval
+from tools.figures import limiter
 
 
 class Told(NamedTuple):
@@ -72,7 +73,7 @@ def _of_attempt(one: Attempt, when: int, here: bool) -> _Event:
     status, reason = _meant(one.verdict, one.note)
     effect = "" if reason else _effect(one.effect)
     where = "on this baseline" if here else ""
-    detail = ", ".join(part for part in (where, _knobs(one.knobs), effect, f"{one.bottleneck}-bound", one.dtype, one.shape_class) if part)
+    detail = ", ".join(part for part in (where, _knobs(one.knobs), effect, limiter(one.bottleneck), one.dtype, one.shape_class) if part)
     return _Event(when, status, one.verdict, detail, reason, f"record {one.evidence}")
 
 

@@ -56,7 +56,7 @@ AGAINST = ("eager", "compile")
 PAGE = """\
 # Kernels nobody here wrote, the playbook in every role
 
-{date}; {machine}.
+{date}; {machine}; Kernelwright at {commits}.
 
 Command: `{command}`; kernels and references lie in `benchmarks/foreign/`.
 Each run may take {iterations} iterations of {variants} candidates and {wall_s} s before its final benchmark, stops after {patience}
@@ -148,7 +148,19 @@ def attempt(name: str, runs: Path, *, again: bool) -> None:
             child.wait(DRAIN_S)
             raise
     last = (said.splitlines() or [""])[-1]
-    ended.write_text(json.dumps({"exit": child.returncode, "last": last, "stderr": complaint[-2000:]}))
+    ended.write_text(json.dumps({"exit": child.returncode, "last": last, "stderr": complaint[-2000:], "commit": commit()}))
+
+
+def commit() -> str:
+    """What is checked out, with `-dirty` where that is not all."""
+    said = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "no commit"
+
+
+def commits(runs: Path, results: dict[str, Result]) -> str:
+    """At which commits the rows were measured."""
+    ended = [runs / f"{name}.json" for name, one in results.items() if one is not None]
+    return ", ".join(sorted({json.loads(path.read_text()).get("commit", "no commit") for path in ended if path.is_file()})) or "no commit"
 
 
 def _stopped(child: subprocess.Popen[str]) -> tuple[str, str]:
@@ -286,7 +298,12 @@ def table(results: dict[str, Result], runs: Path, command: str) -> str:
     """The whole page."""
     rows = [line(name, one) for name, one in results.items() if isinstance(one, Row)]
     first = PAGE.format(
-        date=f"{datetime.now(UTC):%Y-%m-%d}", machine=machine(runs, results), command=command, **SETTINGS["search"], **SETTINGS["budget"]
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        machine=machine(runs, results),
+        commits=commits(runs, results),
+        command=command,
+        **SETTINGS["search"],
+        **SETTINGS["budget"],
     )
     return "\n".join([first, *rows, "", *counts(results), ""])
 

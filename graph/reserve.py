@@ -40,7 +40,7 @@ def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: Dev
 def sample_s(calibration: Record) -> float:
     """Seconds of one checked sample in v0's A/A blocks, making and checking its inputs and outputs included."""
     result = evidence.Timing.model_validate(calibration.payload).result
-    return result.telemetry.seconds / (2 * sum(len(workload.pairs) + workload.repeated for workload in result.workloads))
+    return result.telemetry.seconds / (2 * sum(len(w.pairs) + w.repeated + w.discarded for w in result.workloads))
 
 
 def too_small(settings: Settings, workloads: int, device: DeviceKind) -> str | None:

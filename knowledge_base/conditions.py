@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Artifact
+from tools.figures import limiter
 
 KINDS: dict[str, tuple[str, ...]] = {
     "row-wise": ("log_softmax", "softmax", "cross_entropy", "layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "norm"),
@@ -151,7 +152,7 @@ def _bottleneck(asked: Conditions, attempt: Attempt) -> tuple[float, str]:
     if asked.rule and attempt.findings:
         return STRANGE, f"without the finding {asked.rule}"
     if asked.rule and attempt.bottleneck == asked.bottleneck:
-        return KIN, f"{attempt.bottleneck}-bound, findings not kept"
+        return KIN, f"{limiter(attempt.bottleneck)}, findings not kept"
     if not asked.bottleneck or asked.bottleneck == attempt.bottleneck:
         return 1.0, ""
     vague = {asked.bottleneck, attempt.bottleneck} & {"mixed", "unknown"}

@@ -15,6 +15,7 @@ from knowledge_base.artifacts import Attempt, FrontMatter, Page, PageType, Passa
 from knowledge_base.experience import Experience
 from knowledge_base.wiki import Wiki, lines_of, passages_of, refusal, rows, yaml_loader
 from tools.artifacts import digest
+from tools.figures import limiter
 from tools.hardware import Citation
 
 ASKED = Path(__file__).parent / "asked.yaml"
@@ -153,7 +154,7 @@ def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures:
     gain = f", {effect.estimate:.3g}x [{effect.low:.3g}, {effect.high:.3g}] over the incumbent" if effect else ""
     text = (
         f"{methods} on {attempt.operator} in {attempt.language}, {attempt.architecture}, {attempt.dtype}, {attempt.shape_class}, "
-        f"{attempt.bottleneck}-bound: {attempt.result} ({attempt.verdict.replace('_', ' ')}{gain})."
+        f"{limiter(attempt.bottleneck)}: {attempt.result} ({attempt.verdict.replace('_', ' ')}{gain})."
     )
     passage = Passage(
         path=path,

@@ -34,7 +34,7 @@ def percent(value: float | None) -> str:
 def limiter(bottleneck: str) -> str:
     """What holds a kernel back by all that was found; "bound" is kept for the roof that lies over it, which may be another."""
     if bottleneck == "unknown":
-        return "its limit unknown"
+        return "limited by something unknown"
     return "limited on several axes" if bottleneck == "mixed" else f"limited by {bottleneck}"
 
 

@@ -84,9 +84,8 @@ class Judge:
         A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
         the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a workload beyond its margin, all
         batches that are left are timed before it may be said to hold (that it surely does not ends them): to stop as soon as the estimate
-        came back within the margin would let more of what is truly slower pass. Some of it does: by simulation 34 instead of 29 % of
-        what slows a workload by 8 % where 5 are allowed and a batch strays by 5. `iteration` only labels the events: equal questions
-        share their records.
+        came back within the margin would let more of what is truly slower pass. Where batches stray by as much as the margin, some of
+        it still does. `iteration` only labels the events: equal questions share their records.
         """
         self._say(candidate, "screen", iteration)
         refused = self.screened(candidate)

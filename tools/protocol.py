@@ -242,6 +242,8 @@ class TimingOfWorkload(Artifact):
     """Dirty pairs (machine disturbed by others) that were measured again."""
     dirty: int = 0
     """Pairs that were dirty all the same when no repeat was left."""
+    discarded: int = 0
+    """Pairs thrown away and made again, since in them the kernel's own clock and the supervisor's did not agree."""
     launched_incumbent_s: float | None = None
     launched_candidate_s: float | None = None
     """On a GPU: seconds a call with the launches included, by the supervisor's clock."""

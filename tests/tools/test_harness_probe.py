@@ -212,10 +212,25 @@ def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, as
 
 def test_what_only_the_tasks_own_precision_moves_is_said_and_let_be(asker: Asker) -> None:
     """In float64, which is the oracle, the reference is the same each time."""
-    body = "calls.append(1)\n    return alpha * (a @ b) * (1 + 3000 * torch.finfo(a.dtype).eps * len(calls))"
+    body = "calls.append(1)\n    return alpha * (a @ b) * (1 + 300 * torch.finfo(a.dtype).eps * len(calls))"
     seen = asker.probe("calls = []\n" + MADE.replace("return alpha * (a @ b)\n", f"{body}\n"))
     assert seen.error is None
     assert any("gives another 'c'" in note and "in float64, which kernels are held against, it does not" in note for note in seen.inferred)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "calls.append(1)\n    return (a @ b) * (2 if len(calls) == 1 else 3)",
+        "calls.append(1)\n    return alpha * (a @ b) * (1 + (0.3 * len(calls) if a.dtype is torch.float32 else 0))",
+        "mask = torch.rand(c.shape, generator=g) > 0.5\n    return (a @ b) * (mask if a.dtype is torch.float32 else 1)",
+    ],
+)
+def test_a_reference_that_float64_calls_alone_make_steady_is_refused(body: str, asker: Asker) -> None:
+    """Its answers in its own precision are far from those that kernels are held against."""
+    own = "g = torch.Generator()\ncalls = []\n"
+    refused = asker.probe(MADE.replace("import torch\n", f"import torch\n{own}").replace("return alpha * (a @ b)\n", f"{body}\n"))
+    assert refused.error is not None and "gives another 'c'" in refused.error
 
 
 def test_one_buffer_returned_each_time_hides_no_chance(asker: Asker) -> None:

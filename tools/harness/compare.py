@@ -183,11 +183,12 @@ def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
         written = None
         in_place = any(tensor is w.value for w in wide)
         if a.value.dtype.is_floating_point:
-            values = tensor.to(torch.float64)
+            # A reference may return the same buffer each time.
+            values = tensor.to(torch.float64) if in_place else tensor.to(torch.float64, copy=True)
             if in_place and tensor.dtype is torch.float64:
                 written = tensor.view(torch.int64) != SENTINEL
         else:
-            values = tensor.to(a.value.dtype)
+            values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
             if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
                 written = tensor == _again(contract, args, a.name)
         expected.append(Expected(a.name, values, a.dtype, None if written is None or bool(written.all()) else written))

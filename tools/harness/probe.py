@@ -246,7 +246,7 @@ def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returne
     """A reference that gives something else when it is called again cannot say what is right. `own`, `returned`: of the first call.
 
     Where it draws from a generator that the whole process shares, any difference is chance; else the last digits may differ, and all of
-    them where in float64, which kernels are held against, they do not: chance would move those as well.
+    them where in float64, which kernels are held against, they do not, and those lie close to both: chance would move them as well.
     """
     # A reference may return the same buffer each time.
     first = None if returned is None else [tensor.clone() for tensor in returned]
@@ -264,7 +264,7 @@ def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returne
         if equal(one, other):
             continue
         found = f"gives another {name!r} when it is called again with the same arguments, {apart(one, other)}"
-        if not moved and steady(contract, args):
+        if not moved and steady(contract, args, *zip(*(answers for _, *answers in pairs), strict=True)):
             inferred.append(f"reference.py: reference(...) {found}; in float64, which kernels are held against, it does not.")
             return
         raise ContractError(
@@ -273,9 +273,9 @@ def look_for_chance(contract: Contract, args: list[Arg], own: list[Arg], returne
         )
 
 
-def steady(contract: Contract, args: list[Arg]) -> bool:
-    """Whether the reference is the same twice in float64, to the precision of the task; False where that cannot be told."""
-    outputs = [a for a in args if a.role == "output"]
+def steady(contract: Contract, args: list[Arg], *natives: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the reference is the same twice in float64, to the precision of the task, and all its answers `natives` in its own dtypes
+    are about that; False where it cannot be told."""
     calls = []
     try:
         for _ in range(2):
@@ -285,9 +285,17 @@ def steady(contract: Contract, args: list[Arg]) -> bool:
             calls.append([tensor.clone() for tensor in results(contract, wide)])
     except ContractError:
         return False
-    for a, one, other in zip(outputs, *calls, strict=True):
-        native = one.dtype.is_floating_point and (one.dtype is not torch.float64 or a.value.dtype is torch.float64)
-        if native or not alike(one, other, a.value.dtype if one.dtype.is_floating_point else None):
+    outputs = [a.value.dtype for a in args if a.role == "output"]
+    for dtype, one, other, *own in zip(outputs, *calls, *natives, strict=True):
+        if any(answer.shape != one.shape for answer in (other, *own)):
+            return False
+        if not dtype.is_floating_point:
+            if not all(same(one, answer) for answer in (other, *own)):
+                return False
+            continue
+        close = torch.finfo(dtype).eps ** 0.5
+        precise = one.dtype is torch.float64 and dtype is not torch.float64
+        if not precise or not alike(one, other, dtype) or any(bool((strayed(one, answer) > close).any()) for answer in own):
             return False
     return True
 

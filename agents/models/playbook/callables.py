@@ -154,7 +154,8 @@ def concrete_templates(unit: Unit) -> list[Edit]:
         name = unit.function_name(function) if function is not None else None
         if function is None or name is None or name in unit.functions:
             continue
-        if sum(unit.text(t).count(f"{name}(") > 0 and t != template for t in templates):
+        # Another template that calls it, or is it for one type (`f<float>(`): which body is meant is the compiler's to say.
+        if any(re.search(rf"\b{name}\s*[(<]", unit.text(t)) for t in templates if t != template):
             continue
         calls = [c for c in walk(unit.root) if c.type == "call_expression" and _called(unit, c) == name and not contains(template, c)]
         bindings = [_bindings(unit, template, function, call) for call in calls]

@@ -40,8 +40,7 @@ THREADED = re.compile(rf"#pragma omp parallel for(?P<simd> simd)?(?P<clauses>{CL
 SHORT = re.compile(rf"{THREADED.pattern} if\((?:parallel: )?(?P<enough>1LL \* .+ >= \d+)\)\s*")
 INLINE = frozenset({"inline", "constexpr", "__inline__", "__inline", "__attribute__"})
 """Whoever said one of these of a function, or a macro that may hold one, has said how it is to be called."""
-AMOUNT = re.compile(r">=?\s*\(?\d|\d\)?\s*<")
-"""In the condition of a branch that asks how much there is to do."""
+COMPARED = frozenset({"<", "<=", ">", ">="})
 OF_THREADS = re.compile(r" schedule\([^()]*\)")
 
 
@@ -89,17 +88,25 @@ def folded(unit: Unit) -> list[Edit]:
 
 
 def serial_form(unit: Unit, node: Node) -> bool:
-    """Whether `node` lies where somebody decided against threads: in the `else` of a branch that has them where an amount is large."""
+    """Whether the loop `node` lies where somebody decided against threads: in the `else` of a branch that has them where it is long."""
+    lengths = _names(unit, [bound for loop in unit.loops(node) for bound in (loop.lower, loop.upper)])
     current: Node | None = node
     while current is not None:
         branch = current.parent if current.type == "else_clause" else None
         condition = branch.child_by_field_name("condition") if branch is not None else None
-        amount = condition is not None and AMOUNT.search(unit.text(condition))
-        threaded = branch.child_by_field_name("consequence") if branch is not None and amount else None
+        asked = [n for n in walk(condition) if n.type == "binary_expression" and unit.text(n.children[1]) in COMPARED]
+        threaded = branch.child_by_field_name("consequence") if branch is not None and _names(unit, asked) & lengths else None
         if threaded is not None and any(n.type == "preproc_call" and "omp parallel" in unit.text(n) for n in walk(threaded)):
             return True
         current = current.parent
     return False
+
+
+def _names(unit: Unit, expressions: list[Node]) -> set[str]:
+    """The names in `expressions`, and in the values that variables among them are first given."""
+    named = [n for one in expressions for n in walk(one) if n.type == "identifier"]
+    values = [d.initial for n in named if (d := unit.declaration(n)) is not None and d.initial is not None]
+    return {unit.text(n) for n in [*named, *(v for value in values for v in walk(value) if v.type == "identifier")]}
 
 
 def either(unit: Unit, node: Node, enough: str, threaded: str, alone: str) -> str:

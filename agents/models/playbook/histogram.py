@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from agents.models.playbook.amount import MIN_WORK, work
 from agents.models.playbook.base import Recipe
 from agents.models.playbook.callables import substituted
 from agents.models.playbook.carried import touches_scalars
@@ -13,7 +14,6 @@ from agents.models.playbook.dependence import shared_roots
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.guarded import either, marked_inline, repeatable
 from agents.models.playbook.nests import outermost
-from agents.models.playbook.openmp import MIN_WORK, work
 from agents.models.playbook.scopes import Declaration
 from agents.models.playbook.syntax import Edit, Unit, pragma_before, single_store
 from agents.models.playbook.tree import contains, strip, walk

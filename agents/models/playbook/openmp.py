@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import FULL, PREFIX, Recipe
+from agents.models.playbook.amount import MIN_WORK, MIN_WORK_HEAVY, heavy, work
+from agents.models.playbook.base import FULL, Recipe
 from agents.models.playbook.carried import read_later
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
@@ -14,26 +15,14 @@ from agents.models.playbook.guarded import serial_form
 from agents.models.playbook.nests import outermost
 from agents.models.playbook.polynomial import loaded
 from agents.models.playbook.private import own_scratch
-from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
 from agents.models.playbook.tile import nested, stores_along
-from agents.models.playbook.tree import contains, strip, walk
-from agents.models.playbook.values import INTEGERS, Values
+from agents.models.playbook.tree import strip, walk
+from agents.models.playbook.values import Values
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MIN_WORK = 1 << 18
-"""Loop iterations below which waking the threads costs more than it gives: some 50 us on a virtual machine, in which one core makes as
-many of a vector loop. Threads that lose on a small workload lose the whole candidate at the gate; on a middling one they can wait."""
-MIN_WORK_HEAVY = 1 << 16
-"""The same where an iteration calls a transcendental function."""
-TYPICAL_LENGTH = "8"
-"""Stands for the length of a loop whose bound cannot be named outside."""
-HEAVY = re.compile(
-    r"(?:exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|asin|acos|atan|atan2|sinh|cosh|tanh|erf|erfc|cbrt|hypot|tgamma|lgamma)f?$"
-)
-MAX_HELPERS = 4
 LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
 
 
@@ -82,7 +71,7 @@ class ParallelOuter(Recipe):
         clauses.append("schedule(nonmonotonic: dynamic, 4)" if _uneven(unit, loop) else f"schedule({schedule})")
         amount = work(unit, loop)
         if amount:
-            least = MIN_WORK_HEAVY if _depth(loop.node) == 0 and _heavy(unit, loop.body) else MIN_WORK
+            least = MIN_WORK_HEAVY if _depth(loop.node) == 0 and heavy(unit, loop.body) else MIN_WORK
             clauses.append(f"if({'parallel: ' if simd else ''}{amount} >= {least})")
         return [*insert_pragma(unit, loop.node, " ".join(clauses), previous), *_counts_up_from_zero(unit, loop)]
 
@@ -200,81 +189,3 @@ def _depth(node: Node) -> int:
 def _long(unit: Unit, loop: Loop) -> bool:
     """Worth threads inside another loop: it holds loops itself."""
     return any(n.type == "for_statement" for n in walk(loop.body))
-
-
-def work(unit: Unit, loop: Loop) -> str:
-    """C expression for the iterations of the nest, from bounds whose names are visible at the loop; "" when its own is not."""
-    return " * ".join(["1LL", *_factors(unit, loop, loop.node, {})]) if _visible(unit, strip(loop.upper), loop.node) else ""
-
-
-def _heavy(unit: Unit, region: Node, depth: int = 0) -> bool:
-    """Whether iterations call transcendental functions, in helpers too."""
-    for call in walk(region):
-        if call.type != "call_expression":
-            continue
-        if HEAVY.match(call_name(unit, call).removeprefix(PREFIX)):
-            return True
-        function = unit.functions.get(unit.callee(call) or "") if depth < MAX_HELPERS else None
-        body = function.child_by_field_name("body") if function is not None else None
-        if body is not None and (HEAVY.match((unit.callee(call) or "").removeprefix(PREFIX)) or _heavy(unit, body, depth + 1)):
-            return True
-    return False
-
-
-def _factors(unit: Unit, loop: Loop, at: Node, values: Mapping[str, Node], depth: int = 0) -> list[str]:
-    """Bounds along the deepest path of loops, through calls; `values` are a helper's arguments by parameter."""
-    bound = strip(loop.upper)
-    given = values.get(unit.text(bound)) if bound.type == "identifier" else None
-    bound = strip(given) if given is not None else bound
-    named = _visible(unit, bound, at) and (given is not None or depth == 0 or bound.type == "number_literal")
-    text = unit.text(bound) if bound.type in ("identifier", "number_literal") else f"({unit.text(bound)})"
-    # A loop that starts at another's variable walks a part of what that one has counted.
-    part = not named and strip(loop.lower).type == "identifier"
-    return [*([] if part else [text if named else TYPICAL_LENGTH]), *_inside(unit, loop.body, at, values, depth)]
-
-
-def _inside(unit: Unit, region: Node, at: Node, values: Mapping[str, Node], depth: int) -> list[str]:
-    paths: list[list[str]] = []
-    outer: list[Loop] = []
-    for loop in unit.loops(region):
-        if not any(contains(one.node, loop.node) for one in outer):
-            outer.append(loop)
-            paths.append(_factors(unit, loop, at, values, depth))
-    for call in walk(region):
-        function = unit.functions.get(unit.callee(call) or "") if call.type == "call_expression" and depth < MAX_HELPERS else None
-        body = function.child_by_field_name("body") if function is not None else None
-        if function is None or body is None or any(contains(one.node, call) for one in outer):
-            continue
-        own = {p.name: a for p, a in zip(unit.parameters(function), unit.arguments(call), strict=False)}
-        passed = own if depth == 0 else {name: values[unit.text(a)] for name, a in own.items() if unit.text(a) in values}
-        paths.append(_inside(unit, body, at, passed, depth + 1))
-    return max(paths, key=len, default=[])
-
-
-def _visible(unit: Unit, bound: Node, at: Node) -> bool:
-    casts = [n.child_by_field_name("function") for n in walk(bound) if n.type == "call_expression"]
-    casts = [f for f in casts if f is not None and unit.text(f).removeprefix("std::") in INTEGERS]
-    for node in walk(bound):
-        if any(contains(f, node) for f in casts if f is not None) or (node.type == "call_expression" and node.named_children[0] in casts):
-            continue
-        if node.type == "identifier":
-            declaration = unit.declaration(node)
-            if declaration is not None and declaration.node.end_byte > at.start_byte:
-                return False
-        elif node.type == "type_identifier" and unit.text(node) in unit.aliases:
-            # It may be one of the block's own.
-            return False
-        elif node.type not in (
-            "number_literal",
-            "binary_expression",
-            "parenthesized_expression",
-            "cast_expression",
-            "type_descriptor",
-            "primitive_type",
-            "sized_type_specifier",
-            "type_identifier",
-            "template_argument_list",
-            "argument_list",
-        ) and not unit.text(node).startswith("static_cast<"):
-            return False
-    return True

@@ -2356,4 +2356,33 @@ extern "C" void solve(const float* x, float* y, int n) {
 """,
         ("in:1001", "out:1001", 1001),
     ),
+    # a body for one type
+    "TEMPLATE_FOR_ONE_TYPE": Foreign(
+        HEAD
+        + """
+namespace {
+template <class T> T twice(T v) { return 2 * v; }
+template <> float twice<float>(float v) { return 3 * v; }
+}
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = twice<float>(x[i]);
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
+    # a length that is not asked for where its divisor is zero
+    "LENGTH_OR_NONE": Foreign(
+        HEAD
+        + """
+extern "C" void solve(const float* x, float* y, int n) {
+  const int parts = n > 3 ? 0 : 7;
+  for (int i = 0; i < n; ++i) {
+    float s = x[i];
+    if (parts > 0) for (int j = 0; j < n / parts; ++j) s += x[j];
+    y[i] = s;
+  }
+}
+""",
+        ("in:1001", "out:1001", 1001),
+    ),
 }

@@ -172,6 +172,76 @@ def test_a_branch_for_another_reason_has_threads_in_both_parts() -> None:
     assert PARALLEL.edit(source.replace("(t)", "(n > 5000)"), {}) == source.replace("(t)", "(n > 5000)")
 
 
+@pytest.mark.parametrize("least", ["constexpr int kMin = 1 << 16;\n", "#define kMin 65536\n", "static int kMin = 65536;\n"])
+@pytest.mark.parametrize("asked", ["n >= kMin", "kMin < n", "total >= kMin"])
+def test_who_names_the_least_amount_has_decided_too(least: str, asked: str) -> None:
+    loop = "for (int i = 0; i < n; ++i) y[i] = 2 * x[i];"
+    branch = f"  const long total = 4L * n;\n  if ({asked}) {{\n    #pragma omp parallel for\n    {loop}\n  }} else {{\n    {loop}\n  }}"
+    source = least + kernel(branch)
+    assert PARALLEL.edit(source, {}) == source
+    other = source.replace(asked, "mode >= 2").replace("int n", "int n, int mode")
+    assert PARALLEL.edit(other, {}).count("#pragma omp parallel for") == 2
+
+
+IDX = "using idx = long;\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "amount"),
+    [
+        (IDX + kernel("  for (idx i = 0; i < (idx)n; ++i) y[i] = 2 * x[i];"), "((idx)n)"),
+        (IDX + kernel("  for (idx i = 0; i < static_cast<idx>(n); ++i) y[i] = 2 * x[i];"), "(static_cast<idx>(n))"),
+        (kernel("  const int m = n / 2;\n  for (int i = 0; i < n / m; ++i) y[i] = 2 * x[i];"), "(n / m)"),
+    ],
+)
+def test_the_amount_is_asked_in_the_words_of_the_loop(source: str, amount: str, tmp_path: Path) -> None:
+    made = PARALLEL.edit(source, {})
+    assert f"if (1LL * {amount} >= 262144)" in made, made
+    build(made, tmp_path, "made")
+
+
+ROWS = """\
+  for (int i = 0; i < n; ++i) {{
+    float s = 0;
+    {before}for ({kind} j = 0; j < {bound}; ++j) s += x[i * m + j];{behind}
+    y[i] = s;
+  }}"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "before", "behind", "amount"),
+    [
+        ("m / 4", "", "", "(m / 4)"),
+        ("m / k", "if (k > 0) ", "", "8"),
+        ("m % k", "if (k > 0) ", "", "8"),
+        ("m / 0x0", "if (k > 0) ", "", "8"),
+        ("w", "if (int w = m) ", "", "8"),
+        ("w", "if (int w = m; w > 2) ", "", "8"),
+        ("W", "enum { W = 4 };\n    ", "", "8"),
+        ("(E)m", "enum E : int { A };\n    ", "", "8"),
+        ("W", "\n#define W 4\n    ", "\n#undef W", "8"),
+        ("(own)m", "using own = long;\n    ", "", "8"),
+        ("(own)m", "typedef long own;\n    ", "", "8"),
+        ("least::W", "using least::W;\n    ", "", "8"),
+        ("W", "using least::W;\n    ", "", "8"),
+    ],
+)
+def test_no_bound_is_asked_in_front_that_means_something_inside_alone(
+    bound: str, before: str, behind: str, amount: str, tmp_path: Path
+) -> None:
+    """Or that the kernel may never come to: a division by zero ends the process."""
+    rows = ROWS.format(bound=bound, before=before, behind=behind, kind="int")
+    # A second loop, so that `own` and `E` mean two things.
+    source = "namespace least { constexpr int W = 4; }\n" + kernel(
+        rows
+        + "\n  for (int i = 0; i < n; ++i) {\n    using own = short;\n    enum class E : int { B };\n    y[i] += own(1) + int(E::B);\n  }",
+        "const float* x, float* y, int n, int m, int k",
+    )
+    made = PARALLEL.edit(source, {})
+    assert f"1LL * n * {amount} >= " in made, made
+    build(made, tmp_path, "made")
+
+
 def test_a_function_too_long_to_be_put_in_twice_is_called_from_one_form() -> None:
     helper = "static float f(float v) {\n" + "  v = 0.5f * v + 1;\n" * MAX_LINES + "  return v;\n}\n"
     made = PARALLEL.edit(helper + kernel("  for (int i = 0; i < n; ++i) y[i] = f(x[i]);"), {})
