@@ -12,7 +12,7 @@ from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
-CLOCK_LOOKS = 3
+LOOKS = 3
 """Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a few pairs too."""
 LAUNCHED_S = 2e-3
 """A train that is timed with its launches included takes about this long."""
@@ -157,14 +157,14 @@ class Timed:
 
     def cold_pairs(self) -> None:
         """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones alone gains nothing."""
-        for look in range(1, CLOCK_LOOKS + 1):
+        for look in range(1, LOOKS + 1):
             self.make_pairs()
             self.session.nothing_left()
             try:
                 self.session.clocks_agree()
                 break
             except ClockError:
-                if look == CLOCK_LOOKS:
+                if look == LOOKS:
                     raise
             self.discarded += len(self.pairs)
             self.pairs, self.dirty = [], 0
