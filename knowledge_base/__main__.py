@@ -7,24 +7,20 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from knowledge_base.experience_cli import add_verbs, home, wiki_at
 from tools.errors import InfrastructureError, SettingsError
 from tools.spelling import Misread, Parser, meant, offered, refusal
 
 if TYPE_CHECKING:
-    from knowledge_base.artifacts import PageType
-    from knowledge_base.verbs import Filter
-    from knowledge_base.wiki import Wiki
     from tools.artifacts import Artifact
 
     Verbs = argparse._SubParsersAction[Parser]
-Run = Callable[[argparse.Namespace], int]
 EXCERPT = 300
 """Characters of a passage that `query` prints."""
-EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."
 
 
 def query(arguments: argparse.Namespace) -> int:
@@ -34,7 +30,7 @@ def query(arguments: argparse.Namespace) -> int:
     if arguments.k < 1:
         raise SettingsError(f"-k: {arguments.k} passages cannot be shown; give 1 or more")
     index = Index.open(
-        _wiki(arguments.wiki),
+        wiki_at(arguments.wiki),
         home=arguments.home,
         reference=arguments.reference_folder,
         embedder=arguments.embedder,
@@ -69,7 +65,7 @@ def pages(arguments: argparse.Namespace) -> int:
     if unknown:
         hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
         raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
-    wiki = _wiki(arguments.wiki).guide()
+    wiki = wiki_at(arguments.wiki).guide()
     languages = wiki.languages()
     if arguments.language and arguments.language not in languages:
         raise SettingsError(f"--language {arguments.language}: no page is about it; {offered(arguments.language, languages)}")
@@ -95,7 +91,7 @@ def spec(arguments: argparse.Namespace) -> int:
     from knowledge_base import specs
     from tools.hardware import Spec, UnknownSpec
 
-    wiki = _wiki(arguments.wiki, types=("hardware", "meta"))
+    wiki = wiki_at(arguments.wiki, types=("hardware", "meta"))
     answer = specs.resolve(wiki, arguments.product, arguments.metric, arguments.variant, arguments.qualifier)
     if isinstance(answer, UnknownSpec):
         from knowledge_base import overlay
@@ -118,7 +114,7 @@ def lint(arguments: argparse.Namespace) -> int:
 
     if arguments.workspace is not None:
         return _citations(arguments.workspace, arguments.wiki)
-    wiki = _wiki(arguments.wiki)
+    wiki = wiki_at(arguments.wiki)
     problems = check(wiki, frozenset(rule.id for rule in rules.load()))
     for problem in problems:
         print(problem)
@@ -129,7 +125,7 @@ def lint(arguments: argparse.Namespace) -> int:
 def _citations(workspace: Path, wiki: Path | None) -> int:
     from knowledge_base import citations
 
-    checked = citations.check(workspace, _wiki(wiki or citations.wiki_of(workspace)), citations.reference_of(workspace))
+    checked = citations.check(workspace, wiki_at(wiki or citations.wiki_of(workspace)), citations.reference_of(workspace))
     for problem in checked.problems:
         print(problem)
     print(f"{checked.citations} citations, {len(checked.problems)} problems")
@@ -140,99 +136,9 @@ def overlay(arguments: argparse.Namespace) -> int:
     """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
     from knowledge_base import overlay as pages
 
-    wiki = _wiki(arguments.wiki)
+    wiki = wiki_at(arguments.wiki)
     written = pages.write(arguments.record, wiki, workspace=arguments.workspace, home=arguments.home, replace=arguments.replace)
     print(f"{written.path} {'is written' if written.changed else 'says this already'}")
-    return 0
-
-
-def recommend(arguments: argparse.Namespace) -> int:
-    """What to try next under given conditions, by what came of it before; where nobody tried anything, by the wiki."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.recommend(
-        arguments.home,
-        _wiki(arguments.wiki),
-        arguments.k,
-        language=arguments.language,
-        bottleneck=arguments.bottleneck,
-        architecture=arguments.arch,
-        operator=arguments.operator,
-        dtype=arguments.dtype,
-        shape_class=arguments.shape_class,
-    )
-    _told(found, advice.recommended(found), arguments)
-    return 0 if found.proposed else 1
-
-
-def experience_list(arguments: argparse.Namespace) -> int:
-    """Show past attempts, the newest first."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.listed(arguments.home, _wiki(arguments.wiki), _filter(arguments), arguments.n)
-    _told(found, advice.listed(found), arguments)
-    return 0 if found.attempts else 1
-
-
-def experience_search(arguments: argparse.Namespace) -> int:
-    """Find past attempts by words."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.search(arguments.home, _wiki(arguments.wiki), arguments.text, _filter(arguments), arguments.n)
-    _told(found, advice.listed(found), arguments)
-    return 0 if found.attempts else 1
-
-
-def experience_stats(arguments: argparse.Namespace) -> int:
-    """Count outcomes, and say of each set of methods whether it is resolved, pending or to be avoided."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.stats(arguments.home, _wiki(arguments.wiki), _filter(arguments))
-    _told(found, advice.counted(found), arguments)
-    return 0
-
-
-def experience_add(arguments: argparse.Namespace) -> int:
-    """Keep an outcome that somebody states, or those in notes on a kernel. Such outcomes are marked as not measured by a run."""
-    from knowledge_base import advice, verbs
-
-    given = {
-        "operator": arguments.operator,
-        "language": arguments.language,
-        "architecture": arguments.arch,
-        "dtype": arguments.dtype,
-        "shape_class": arguments.shape_class,
-        "bottleneck": arguments.bottleneck,
-    }
-    if arguments.memo is not None:
-        besides = [name for name in ("method", "result", "effect", "knob", "evidence", "commit", "note") if getattr(arguments, name)]
-        if besides:
-            raise SettingsError(f"--{besides[0]}: the outcomes come from --memo {arguments.memo}; give one of the two")
-        done = verbs.add_memo(arguments.home, _wiki(arguments.wiki), arguments.memo, given)
-    else:
-        given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
-        done = verbs.add(
-            arguments.home, _wiki(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
-        )
-    _told(done, advice.added(done), arguments)
-    return 0 if done.added or done.known else 1
-
-
-def experience_merge(arguments: argparse.Namespace) -> int:
-    """Append what other logs hold; in any order, any number of times, the result is the same."""
-    from knowledge_base import advice, verbs
-
-    done = verbs.merge(arguments.home, arguments.files)
-    _told(done, advice.added(done), arguments)
-    return 0
-
-
-def experience_sync(arguments: argparse.Namespace) -> int:
-    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines at once."""
-    from knowledge_base import advice, verbs
-
-    done = verbs.sync(arguments.home, arguments.place)
-    _told(done, advice.synced(done), arguments)
     return 0
 
 
@@ -244,21 +150,7 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _wiki(path: Path | None, types: Collection[PageType] = ()) -> Wiki:
-    """The wiki at `path`, None: the bundled one; read here and not at import, since `--help` needs none of it."""
-    from knowledge_base.wiki import Wiki
-
-    return Wiki.open(path, types)
-
-
-def _filter(arguments: argparse.Namespace) -> Filter:
-    from knowledge_base.verbs import Filter
-
-    names = ("operator", "language", "dtype", "bottleneck", "method", "result")
-    return Filter(architecture=arguments.arch, **{name: getattr(arguments, name) for name in names})
-
-
-def _told(answer: Artifact, lines: Iterable[str], arguments: argparse.Namespace) -> None:
+def told(answer: Artifact, lines: Iterable[str], arguments: argparse.Namespace) -> None:
     """One JSON object, or lines for people."""
     if arguments.json:
         print(answer.model_dump_json(indent=1))
@@ -300,7 +192,7 @@ def parser() -> Parser:
     verb.add_argument("--replace", action="store_true", help="put it in the place of another record of the same device and driver")
     verb.set_defaults(run=overlay)
 
-    _experience(verbs, wiki, out)
+    add_verbs(verbs, wiki, out, told)
 
     verb = verbs.add_parser("serve", parents=[wiki, home()], help="answer as an MCP server over stdio", description=serve.__doc__)
     verb.add_argument("--allow-add", action="store_true", help="offer experience_add, too; without it nothing can be written")
@@ -323,58 +215,6 @@ def _query(verbs: Verbs, wiki: Parser, out: Parser) -> None:
     verb.add_argument("--chroma", metavar="URL", help="a Chroma server instead of the index on disk (default: $KERNELWRIGHT_CHROMA)")
     verb.add_argument("--home", type=Path, help="folder that holds index/ and experience/ (default: $KERNELWRIGHT_HOME)")
     verb.set_defaults(run=query)
-
-
-def home() -> Parser:
-    """Where the log is."""
-    shared = Parser(add_help=False)
-    shared.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
-    return shared
-
-
-def _experience(verbs: Verbs, wiki: Parser, out: Parser) -> None:
-    shared = [wiki, out, home()]
-    asked = Parser(add_help=False)
-    for name, what in (
-        ("operator", "family or name, such as softmax"),
-        ("language", "such as cpp or triton"),
-        ("arch", "such as sm_90, hopper, H200, x86_64"),
-        ("dtype", "such as float32"),
-        ("bottleneck", "memory, compute, latency, occupancy, mixed, or a finding such as poor_coalescing"),
-    ):
-        asked.add_argument(f"--{name}", default="", help=what)
-    sized = Parser(add_help=False)
-    sized.add_argument("--shape-class", default="", help="power of two in the unique bytes, such as 2^25B")
-    chosen = Parser(add_help=False)
-    chosen.add_argument("--method", default="", help="id of a method")
-    chosen.add_argument("--result", default="", help="success, failure, neutral or crash")
-    chosen.add_argument("-n", type=int, default=20, help="attempts wanted (default 20)")
-
-    def add(to: Verbs, name: str, run: Run, text: str, *parents: Parser) -> Parser:
-        verb = to.add_parser(name, parents=[*shared, *parents], help=text, description=run.__doc__)
-        verb.set_defaults(run=run)
-        return verb
-
-    inner = verbs.add_parser("experience", help="past outcomes: add, recommend, search, list, merge, sync, stats", description=EXPERIENCE)
-    below: Verbs = inner.add_subparsers(required=True, metavar="VERB")
-    for to in (verbs, below):
-        add(to, "recommend", recommend, "what to try next, and why", asked, sized).add_argument(
-            "-k", type=int, default=5, help="proposals wanted (default 5)"
-        )
-    verb = add(below, "add", experience_add, "keep an outcome that somebody states", asked, sized)
-    verb.add_argument("--memo", type=Path, metavar="FILE", help="notes on a kernel; conditions given as options go before what it says")
-    verb.add_argument("--method", action="append", default=[], help="what was tried; once for each method of a set")
-    verb.add_argument("--result", default="", help="success, failure, neutral or crash")
-    verb.add_argument("--effect", type=float, nargs="+", default=[], metavar="X", help="old time / new time, or ESTIMATE LOW HIGH")
-    verb.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE")
-    for name, what in (("evidence", "id of what shows it"), ("commit", "commit that brought it"), ("note", "why, in words")):
-        verb.add_argument(f"--{name}", default="", help=what)
-    add(below, "list", experience_list, "show attempts, the newest first", asked, chosen)
-    add(below, "search", experience_search, "find attempts by words", asked, chosen).add_argument("text", help="words")
-    add(below, "stats", experience_stats, "count outcomes; resolved, pending, avoid", asked, chosen)
-    add(below, "merge", experience_merge, "append other logs").add_argument("files", type=Path, nargs="+", metavar="FILE")
-    verb = add(below, "sync", experience_sync, "share the log with other machines")
-    verb.add_argument("place", metavar="FOLDER-or-REMOTE", help="a folder that exists, a bare repository or the URL of one")
 
 
 def main(argv: list[str] | None = None) -> int:
