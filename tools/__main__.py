@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(refusal(misread))
         raise
     except (SettingsError, InfrastructureError) as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         if as_json:
             print(refusal(error))
         return 2 if isinstance(error, SettingsError) else 4

@@ -100,6 +100,7 @@ def workload_rows(
         shares = {w.name: w.weight * seconds if (seconds := times[w.name]) is not None else None for w in task.workloads}
     whole = sum(share or 0.0 for share in shares.values())
     heads = {row.workload: row.headroom.total for row in last.rooflines} if last else {}
+    profiled = {row.workload: row.seconds for row in last.rooflines} if last else {}
     own = task.margins
 
     def row(name: str, dims: Dims, weight: float) -> WorkloadRow:
@@ -116,12 +117,17 @@ def workload_rows(
             baseline_s=times[name],
             best_s=best.seconds if best else None,
             speedup=baseline.against_best if baseline else None,
-            of_roof=None if gap is None else 1 - gap,
+            of_roof=None if gap is None else _share(gap, profiled[name], best.seconds if best else None),
             inspection=inspection if gap is not None else None,
             against=others,
         )
 
     return tuple(row(w.name, w.dims, w.weight) for w in task.workloads)
+
+
+def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
+    """Of the roof, with the time that the row shows; the gap was found with that of the profile."""
+    return 1 - gap if best_s is None or gap <= 0 else min((1 - gap) * profiled_s / best_s, 1.0)
 
 
 def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str, Verdict]]) -> Iterable[Step]:

@@ -35,6 +35,8 @@ class Summary(Artifact):
     """baseline / best by paired rounds, each in a process of its own; 1 where no version was accepted."""
     ci: tuple[float, float] | None
     """Of `speedup`; None: no version was accepted, or too few rounds."""
+    against: dict[str, tuple[float, float, float]] = {}
+    """Framework -> its time / the best kernel's by paired rounds: estimate and interval; below 1 it is faster."""
     verdicts: dict[str, str]
     """v<N> -> outcome."""
     commits: tuple[str, ...]
@@ -75,7 +77,9 @@ class Summary(Artifact):
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
             why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
-        tail = f"{accepted} of {len(self.verdicts)} iterations accepted; stopped: {self.stop_reason or 'not yet'}{why}{seen}"
+        raced = [_raced(name, Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in self.against.items()]
+        ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
+        tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
         low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
@@ -84,6 +88,12 @@ class Summary(Artifact):
         doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
         doubt = f" ({', '.join(doubts)})" if doubts else ""
         return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}{doubt}; {tail}"
+
+
+def _raced(framework: str, found: Interval) -> str:
+    """How the best kernel stands to a framework; a loss is said."""
+    doubt = " (a loss)" if found.high < 1 else " (no difference shown)" if found.low <= 1 else ""
+    return f"{ratio(found)} over torch {framework}{doubt}"
 
 
 def summarise(root: Path, state: State) -> Summary:
@@ -108,6 +118,7 @@ def summarise(root: Path, state: State) -> Summary:
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
+        against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
         disturbed=benchmark.disturbed if benchmark else False,
         budget_reached=Reached.model_validate(reached.payload).reason if reached else None,

@@ -38,7 +38,7 @@ from tools.repository import Repository
 from tools.task import thaw
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
-KEYS |= {"budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
+KEYS |= {"against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
 
 
 def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

@@ -18,8 +18,10 @@ from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.report import final, page
 from graph.report.figures.links import Links
-from graph.report.summary import stored_state
+from graph.report.render import ratio
+from graph.report.summary import stored_state, summarise
 from graph.report.view import View, view
+from graph.workspace import peek
 from tests.graph.conftest import FinishedRun
 from tools.artifacts import UNBOUNDED, Interval
 from tools.hardware import Headroom, Roof
@@ -152,9 +154,24 @@ def test_the_workloads_share_the_objective(seen: View) -> None:
     for row in seen.workloads:
         assert row.speedup is not None and row.baseline_s is not None and row.best_s is not None
         assert row.speedup.estimate == pytest.approx(row.baseline_s / row.best_s)
-        assert row.of_roof is not None and seen.records.get(row.inspection or "").kind == "inspection"
+        record = seen.records.get(row.inspection or "")
+        assert record.kind == "inspection"
+        (profiled,) = [r for r in Inspection.model_validate(record.payload).rooflines if r.workload == row.name]
+        # The share is that of the time beside it, not of the one that was profiled.
+        roof_s = profiled.seconds * (1 - (profiled.headroom.total or 0.0))
+        assert row.of_roof == pytest.approx(min(roof_s / row.best_s, 1.0)) or profiled.headroom.total == 0
         assert row.margin == seen.settings.judge.workload_margin and not row.own_margin
         assert row.against["eager"] is not None and row.against["compile"] is None
+
+
+def test_the_last_line_says_how_the_best_kernel_stands_to_torch(seen: View, finished: FinishedRun) -> None:
+    """A loss is no secret of the report."""
+    assert seen.final is not None
+    told = summarise(finished.root, stored_state(peek(finished.root)))
+    assert set(told.against) == set(seen.final.overall) - {"baseline"} == {"eager"}
+    assert f"{ratio(seen.final.overall['eager'])} over torch eager" in told.sentence()
+    lost = told.model_copy(update={"against": {"eager": (0.154, 0.14, 0.17), "compile": (1.1, 0.9, 1.3)}}).sentence()
+    assert "over torch eager (a loss); " in lost and "over torch compile (no difference shown); stopped: " in lost
 
 
 def test_what_was_spent_grows_from_version_to_version_up_to_what_the_benchmark_says(seen: View) -> None:

@@ -201,6 +201,14 @@ def test_a_reference_that_is_random_is_refused(asker: Asker, body: str) -> None:
     assert refused.error is not None and "reference(...) gives another 'c' when it is called again with the same arguments" in refused.error
 
 
+@pytest.mark.parametrize(("given", "words"), [("wieght", "did you mean 'weight'?"), ("margn", "did you mean 'margin'?"), ("zeta", "")])
+def test_a_misspelt_key_of_a_workload_is_refused(given: str, words: str, asker: Asker) -> None:
+    """Passed over, it would take a promised margin away without a word."""
+    seen = asker.probe(MADE.replace('"weight": 2.0', f'"{given}": 2.0'))
+    assert seen.error is not None and f"workload small: unknown key '{given}'" in seen.error and words in seen.error
+    assert "name, weight and margin" in seen.error
+
+
 @pytest.mark.parametrize(("units", "dtype", "random"), [(60, "float32", False), (60, "float64", False), (300, "float64", True)])
 def test_the_order_of_sums_is_no_chance(units: int, dtype: str, random: bool, asker: Asker) -> None:
     """The last digits move from call to call, as those of an index_put_ that accumulates on several threads."""

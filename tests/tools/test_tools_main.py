@@ -133,5 +133,5 @@ def test_a_kernel_that_is_wrong_is_refused_in_one_clean_sentence(tmp_path, capsy
     (tmp_path / "reference.py").write_text(REFERENCE.replace("dim=-1)", "dim=-1) * 2"))
     assert main(["check", "--kernel", str(SEED), "--ref", str(tmp_path / "reference.py")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("the kernel and the reference disagree: ") and error.endswith("; mend the one that is wrong")
+    assert error.startswith("error: the kernel and the reference disagree: ") and error.endswith("; mend the one that is wrong")
     assert ".;" not in error

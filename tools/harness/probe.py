@@ -1,6 +1,7 @@
 """Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
 
 import ast
+import difflib
 import math
 import random
 import sys
@@ -12,6 +13,8 @@ from flops import Counter
 
 UNITS = 128
 """Of the last place, by which a reference may differ from itself: twice what was seen of any operation."""
+KEYS = frozenset({"name", "dims", "weight", "margin"})
+"""Of a workload."""
 
 
 def probe(request: dict) -> dict:
@@ -78,6 +81,12 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, fl
         if not dims or not all(isinstance(v, (int, float)) for v in dims.values()):
             raise ContractError(f"reference.py: a workload's dims must be numbers by name, not {dims!r}")
         name = str(entry.get("name", label(dims)))
+        if "dims" in entry and (unknown := sorted(set(entry) - KEYS)):
+            near = difflib.get_close_matches(str(unknown[0]), sorted(KEYS), n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise ContractError(
+                f"reference.py: workload {name}: unknown key {unknown[0]!r}; {meant}Beside its dims there may be name, weight and margin"
+            )
         weight = amount(name, "weight", entry.get("weight", 1.0))
         if weight == 0:
             raise ContractError(f"reference.py: workload {name}: its weight is 0; give one above 0, or leave the workload out")

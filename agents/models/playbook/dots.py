@@ -3,6 +3,7 @@ vectors of partial sums of its own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,10 @@ from agents.models.playbook.unroll import COMBINE, START
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+SUMMED = re.compile(r"#pragma omp simd(?: reduction\([^()]*\))*\s*")
+"""What may stand before a reduction: the block sums in vectors of its own."""
 
 
 class RegisterTile(Recipe):
@@ -84,7 +89,8 @@ class RegisterTile(Recipe):
 
 def _gains(unit: Unit, loop: Loop, inner: Loop) -> bool:
     """`inner` reduces along memory what moves with `loop` and what does not: the latter need be loaded once only."""
-    if not is_innermost(unit, inner) or inner.step is not None or pragma_before(unit, inner.node) is not None:
+    pragma = pragma_before(unit, inner.node)
+    if not is_innermost(unit, inner) or inner.step is not None or (pragma is not None and not SUMMED.fullmatch(unit.text(pragma))):
         return False
     found = independence(unit, inner)
     if not found or not found.reductions or not unit_stride(inner, found) or is_short(unit, inner):

@@ -67,6 +67,18 @@ def test_recipe_keeps_the_result(name: str, tmp_path: Path) -> None:
     assert dict(zip(SITES[name], errors, strict=True)) == pytest.approx(dict.fromkeys(SITES[name], 0.0), abs=TOLERANCE)
 
 
+@pytest.mark.parametrize("kernel", SITES["register_tile"])
+def test_a_product_that_was_vectorised_before_is_tiled_all_the_same(kernel: str, tmp_path: Path) -> None:
+    """Which of the two a plan takes first must not decide whether the other follows."""
+    given, tiled = KERNELS[kernel], recipe("register_tile")
+    source = recipe("parallel_outer").edit(recipe("simd_reduction").edit(given.source, {}), {})
+    assert "#pragma omp simd reduction" in source
+    edited = tiled.edit(source, {})
+    assert edited != source and tiled.edit(edited, {}) == edited
+    before, after = (build(text, tmp_path, tag) for text, tag in ((given.source, "before"), (edited, "after")))
+    assert compare([[str(before), str(after), list(given.arguments)]], tmp_path)[0] < TOLERANCE
+
+
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_all_recipes_together_keep_the_result(kernel: str, tmp_path: Path) -> None:
     given = KERNELS[kernel]
