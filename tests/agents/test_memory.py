@@ -66,8 +66,8 @@ def test_earlier_runs_name_their_record() -> None:
     won = attempt.model_copy(update={"verdict": "accept", "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"})
     told = of_earlier((attempt, won), None)
     assert [item.levels[0] for item in told.items] == [
-        "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], memory-bound, float32, 2^25B)",
-        "avoid: a: reject_perf; last record 0123456789abcdef (memory-bound, float32, 2^25B): not faster",
+        "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",
+        "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",
     ]
 
 
@@ -84,6 +84,6 @@ def test_what_came_of_this_very_baseline_is_told_apart_and_with_its_knobs() -> N
     other = base.model_copy(update={"methods": ("b",), "before": mark("other"), "knobs": {}})
     said = [item.levels[0] for item in of_earlier((base, other), None, "source").items]
     assert said == [
-        "resolved: a: accept; last record r1 (on this baseline, TILE=8, memory-bound, float32, 2^25B)",
-        "resolved: b: accept; last record r1 (memory-bound, float32, 2^25B)",
+        "resolved: a: accept; last record r1 (on this baseline, TILE=8, limited by memory, float32, 2^25B)",
+        "resolved: b: accept; last record r1 (limited by memory, float32, 2^25B)",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ QUICK = {
     "search": {"iterations": 2, "variants": 2, "patience": 1},
     "benchmark": {"eager": True, "compile": False},
 }
+ATTEMPTS = 3
+"""Runs made until one accepts a version."""
 
 
 @pytest.fixture
@@ -49,8 +52,19 @@ class FinishedRun(NamedTuple):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One quick run for all tests that only look; those that change something take `copied`."""
-    folder = tmp_path_factory.mktemp("finished")
+    """One quick run for all tests that only look; those that change something take `copied`.
+
+    It accepted a version: while others keep the machine busy noise may hide every gain, and then another run is made.
+    """
+    for attempt in range(ATTEMPTS):
+        made = finished_in(tmp_path_factory.mktemp(f"finished{attempt}"))
+        if "accept" in json.loads(made.stdout.splitlines()[-1])["verdicts"].values():
+            return made
+    pytest.fail(f"{ATTEMPTS} runs accepted nothing: {made.stdout.splitlines()[-2]}")
+
+
+def finished_in(folder: Path) -> FinishedRun:
+    """A quick run in `folder`."""
     quick = {**QUICK, "search": {**QUICK["search"], "variants": 1}}
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **quick}))
