@@ -238,7 +238,7 @@ def test_it_disagrees_with_a_kernel_that_is_slower(copied: Path, capsys: pytest.
         said = capsys.readouterr().out
         if code == 1:
             break
-        assert code == 5 and ": inconclusive: claimed " in said and "others took up to" in said
+        assert code == 5 and ": inconclusive: claimed " in said and ("others took up to" in said or "noise floor" in said)
     else:
         pytest.skip("others kept this machine busy all the time, so that nothing could be refuted")
     assert ": disagree: claimed " in said and f"the last of {LOOKS} looks" in said
