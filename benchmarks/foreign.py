@@ -23,7 +23,7 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.render import percent, ratio, seconds
+from graph.report.render import percent, ratio, seconds, standing
 from graph.report.summary import Summary, stored_state, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
@@ -241,18 +241,11 @@ def line(name: str, row: Row) -> str:
         f"{verdicts.count('accept')} of {len(verdicts)}",
         ratio(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
         percent(row.roof),
-        *(_standing(row, other) for other in AGAINST),
+        *(standing(found) if (found := row.against(other)) else "N/A" for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _standing(row: Row, other: str) -> str:
-    found = row.against(other)
-    if found is None:
-        return "N/A"
-    return f"{ratio(found)}{' (a loss)' if found.high < 1 else ' (no difference shown)' if found.low <= 1 else ''}"
 
 
 def counts(results: dict[str, Result]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from graph.board import Board, Gap, Row
 from graph.console import UNSEEN, line
 from graph.events import Event
-from graph.report.render import limiter, percent, ratio
+from graph.report.render import percent, ratio
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -231,7 +231,8 @@ def _headroom(gap: Gap | None) -> str:
     if gap is None:
         return "not profiled yet"
     axes = f"Δc {percent(gap.compute)}, Δm {percent(gap.memory)}, Δl {percent(gap.latency)}"
-    return f"Δ {percent(gap.total)} to roof, {limiter(gap.bound)} ({axes})"
+    # Shorter than elsewhere: no figure may be cut off at 80 columns.
+    return f"Δ {percent(gap.total)} to roof, limit {gap.bound} ({axes})"
 
 
 def _budget(board: Board, now: float) -> str:

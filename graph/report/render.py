@@ -37,6 +37,11 @@ def gain(baseline_s: float, best_s: float, speedup: Interval | None) -> str:
     return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up), {ratio(speedup)}"
 
 
+def standing(found: Interval) -> str:
+    """Another's time over the best kernel's, in words where that is a loss or may be none."""
+    return f"{ratio(found)}{' (a loss)' if found.high < 1 else ' (no difference shown)' if found.low <= 1 else ''}"
+
+
 def dims(value: dict[str, int | float]) -> str:
     """A workload's sizes as `M=512 N=1000`."""
     return " ".join(f"{name}={size}" for name, size in value.items())
@@ -55,6 +60,6 @@ def _environment() -> Environment:
         # Not in Markdown: escaping would corrupt code and operators.
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
-    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter})
+    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter, "standing": standing})
     environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
     return environment

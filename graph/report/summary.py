@@ -11,7 +11,7 @@ from pydantic import Field
 from agents.models.ledger import Spent, exchanges, total
 from graph import events as event_log
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.render import gain, ratio
+from graph.report.render import gain, ratio, standing
 from graph.state import State
 from graph.workspace import Workspace
 from tools.artifacts import UNBOUNDED, Artifact, Interval
@@ -77,7 +77,9 @@ class Summary(Artifact):
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
             why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
-        raced = [_raced(name, Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in self.against.items()]
+        raced = [
+            f"against torch {name} {standing(Interval(estimate=e, low=low, high=high))}" for name, (e, low, high) in self.against.items()
+        ]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
@@ -88,12 +90,6 @@ class Summary(Artifact):
         doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
         doubt = f" ({', '.join(doubts)})" if doubts else ""
         return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}{doubt}; {tail}"
-
-
-def _raced(framework: str, found: Interval) -> str:
-    """How the best kernel stands to a framework; a loss is said."""
-    doubt = " (a loss)" if found.high < 1 else " (no difference shown)" if found.low <= 1 else ""
-    return f"{ratio(found)} over torch {framework}{doubt}"
 
 
 def summarise(root: Path, state: State) -> Summary:

@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from rich.console import Console, ConsoleDimensions
 
-from graph.board import Board
+from graph.board import Board, Gap
 from graph.console import line
 from graph.events import Event, read
 from graph.live import Live, view
@@ -21,6 +22,7 @@ from graph.metering import Metered
 from tests.graph.conftest import ROOT
 from tests.graph.terminal import Terminal
 from tests.graph.test_cli import wait_until_alone
+from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
 from tools.executors.local import Local
@@ -91,7 +93,7 @@ def test_it_says_what_is_under_way(replay: Replay) -> None:
     first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
     assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
     assert rows[3] == "best      v0, the baseline"
-    assert rows[4].startswith("headroom  Δ ") and "limited by " in rows[4]
+    assert rows[4].startswith("headroom  Δ ") and "to roof, limit " in rows[4] and rows[4].endswith(" %)")
     assert rows[5].startswith("budget    wall ") and "/3600 s  device " in rows[5] and "(no cap)" in rows[5]
     wide = replay.terminal.screen.columns == 200
     assert ("SCHEDULE=" in rows[1]) is wide and rows[1].endswith("…") is not wide
@@ -178,6 +180,14 @@ def test_colour_is_left_out_where_it_is_not_wanted() -> None:
         made.terminal.read()
         assert (b"\x1b[32m" in made.terminal.written) is coloured
         made.terminal.close()
+
+
+@pytest.mark.parametrize("bound", get_args(Bound))
+def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
+    board = Board().see_all(RUN[: FIRST + 1])
+    board.gap = Gap(bound=bound, total=0.923, compute=0.995, memory=0.923, latency=0.998)
+    (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
+    assert told.endswith(", Δl 99.8 %)")
 
 
 def test_a_small_terminal_shows_what_is_open_first() -> None:

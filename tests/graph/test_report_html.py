@@ -169,9 +169,11 @@ def test_the_last_line_says_how_the_best_kernel_stands_to_torch(seen: View, fini
     assert seen.final is not None
     told = summarise(finished.root, stored_state(peek(finished.root)))
     assert set(told.against) == set(seen.final.overall) - {"baseline"} == {"eager"}
-    assert f"{ratio(seen.final.overall['eager'])} over torch eager" in told.sentence()
+    assert f"; against torch eager {ratio(seen.final.overall['eager'])}" in told.sentence()
     lost = told.model_copy(update={"against": {"eager": (0.154, 0.14, 0.17), "compile": (1.1, 0.9, 1.3)}}).sentence()
-    assert "over torch eager (a loss); " in lost and "over torch compile (no difference shown); stopped: " in lost
+    assert (
+        "; against torch eager 0.154× [0.14, 0.17] (a loss); against torch compile 1.1× [0.9, 1.3] (no difference shown); stopped: " in lost
+    )
 
 
 def test_what_was_spent_grows_from_version_to_version_up_to_what_the_benchmark_says(seen: View) -> None:
