@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
@@ -105,12 +105,24 @@ def _workspace(text: str) -> Path:
     return kept if not Path(text).exists() and kept.is_dir() else Path(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
-    as_json = argparse.Namespace(json="--json" in (sys.argv[1:] if argv is None else argv))
+def command() -> NoReturn:
+    """`main` as this process; refused where another project's packages would be imported in place of ours."""
     foreign = foreign_packages()
     if foreign:
-        return _failed(as_json, "refused", foreign, None)
+        sys.exit(_failed(_only_json(sys.argv[1:]), "refused", foreign, None))
+    from tools.interrupts import process
+
+    process(main)
+
+
+def _only_json(argv: Sequence[str]) -> argparse.Namespace:
+    """What can be told of arguments before they are parsed."""
+    return argparse.Namespace(json="--json" in argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
+    as_json = _only_json(sys.argv[1:] if argv is None else argv)
     from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
     from tools.spelling import Misread
 
@@ -155,11 +167,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "refused", str(sentence), arguments.workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
-        workspace = _left(arguments, Path(str(interrupt)) if interrupt.args else None)
+        workspace = _left(arguments, _named(interrupt))
         goes_on = workspace is not None and arguments.verb in OPTIMISING
         again = "nothing was changed; run the command again" if arguments.verb == "verify" else "run the command again"
         remedy = f"`python -m graph resume {workspace}` goes on where it stopped" if goes_on else again
         return _failed(arguments, "interrupted", remedy, workspace)
+
+
+def _named(interrupt: BaseException | None) -> Path | None:
+    """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first is its context."""
+    while interrupt is not None and not interrupt.args:
+        interrupt = interrupt.__context__
+    return Path(str(interrupt)) if isinstance(interrupt, KeyboardInterrupt) else None
 
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
@@ -339,4 +358,4 @@ def _abandon(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from knowledge_base.experience_cli import add_verbs, home, wiki_at
 from tools.errors import InfrastructureError, SettingsError
+from tools.interrupts import process
 from tools.spelling import Misread, Parser, meant, offered, refusal
 
 if TYPE_CHECKING:
@@ -241,4 +242,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process(main)

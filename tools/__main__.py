@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.errors import InfrastructureError, SettingsError
+from tools.interrupts import process
 from tools.spelling import Misread, Parser, refusal
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if as_json:
             print(refusal(error))
         return 2 if isinstance(error, SettingsError) else 4
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 
@@ -389,4 +388,4 @@ def _sass(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process(main)

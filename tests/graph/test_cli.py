@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from graph import run as runs
 from graph import workspace as workspaces
-from graph.__main__ import main
+from graph.__main__ import _named, main
 from graph.artifacts import FinalBenchmark, VersionMemory
 from graph.nodes.propose import tried
 from graph.older import told
@@ -547,3 +547,15 @@ def test_the_citations_of_a_run_hold(finished: FinishedRun, capsys: pytest.Captu
 
     assert ask(["lint", "--workspace", str(finished.root)]) == 0
     assert int(capsys.readouterr().out.split()[-4]) > 10
+
+
+def test_an_interrupt_is_named_after_its_first() -> None:
+    """Another Ctrl-C may come while the first is on its way out of the run."""
+    try:
+        try:
+            raise KeyboardInterrupt("workspaces/a")
+        finally:
+            raise KeyboardInterrupt
+    except KeyboardInterrupt as interrupt:
+        assert _named(interrupt) == Path("workspaces/a")
+    assert _named(KeyboardInterrupt()) is None
