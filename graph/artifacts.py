@@ -170,6 +170,8 @@ class FinalBenchmark(Artifact):
     """Contestant -> its objective time / the best kernel's."""
     objective_s: dict[str, float]
     """Contestant -> objective time; quotients of two are the ratios of `overall`."""
+    objective_of: str = ""
+    """What those times are of where that is not one call of one workload."""
     device_s: dict[str, float] = {}
     """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times here are then by the
     wall clock, launches included."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import shutil
 import signal
@@ -62,6 +63,8 @@ def stoppable(services: Services) -> Iterator[None]:
 
     def stop(_number: int, _frame: object) -> None:
         if executor.stopping.is_set():
+            # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on stderr for each.
+            logging.getLogger("concurrent.futures").disabled = True
             executor.abandon()
             raise KeyboardInterrupt
         executor.stopping.set()

@@ -151,7 +151,11 @@ class Services:
     @property
     def roofs(self) -> tuple[Roof, ...]:
         """The roofs measured on this device; measured once, the record answers from then on."""
-        return ceilings.measure(self.language, self.executor, self.records, environment=self.environment)
+        return self.roofs_of(1)
+
+    def roofs_of(self, attempt: int) -> tuple[Roof, ...]:
+        """The same of one of several attempts at measuring them."""
+        return ceilings.measure(self.language, self.executor, self.records, environment=self.environment, attempt=attempt)
 
     @property
     def device(self) -> Device:

@@ -220,7 +220,7 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
 
 
 def _look(claim: Claim, executor: Executor, records: Records) -> Look:
-    from tools import ceilings, evidence, gate, roofline
+    from tools import ceilings, evidence, gate, physics
     from tools.judge import Judge
 
     language = open_language(claim.task.language)
@@ -239,11 +239,15 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         policy=policy,
         emit=lambda kind, details: None,
     )
-    roofs = ceilings.measure(language, executor, records)
     noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
-    launch = roofline.best(roofs, "launch_latency")
+    possible, _ = physics.settled(
+        trial,
+        {w.name: w.unique_bytes for w in claim.loaded.workloads},
+        device.last_level_cache,
+        lambda attempt: ceilings.measure(language, executor, records, attempt=attempt),
+    )
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,
@@ -252,12 +256,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         workloads=tuple(w.name for w in claim.task.workloads),
         margins=claim.task.margins,
         cases=evidence.cases(trial, records),
-        floors=tuple(
-            gate.Floor(workload=w.name, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, roofs))
-            for w in claim.loaded.workloads
-        ),
-        last_level_cache=device.last_level_cache,
-        launch_s=launch.value if launch else None,
+        physics=possible,
         noise_floor=noise,
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )

@@ -229,7 +229,8 @@ def _env(options: argparse.Namespace) -> None:
 def _ceilings(options: argparse.Namespace) -> None:
     with _opened(options) as (executor, records):
         for roof in _roofs(_language(options.language), executor, records):
-            print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}")
+            doubt = f" ({roof.doubt})" if roof.doubt else ""
+            print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -53,6 +53,8 @@ class Ceilings(Artifact):
     float64: Arithmetic
     call: tuple[float, ...]
     """Seconds of an empty call through a pointer."""
+    others: float | None = None
+    """Share of the machine's core seconds that others had meanwhile; None: not known."""
     flags: tuple[str, ...] = ()
 
 
@@ -129,17 +131,17 @@ def roofs(found: Ceilings, source: str) -> tuple[Roof, ...]:
     The compute roofs add up the threads' own bests: on a shared machine hardly ever are all cores free at once, and a roof that is too
     low would call honest kernels impossible.
     """
-    made = [_roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source)]
+    made = [_roof("memory_bandwidth", max(max(tries) for tries in found.bandwidth.values()), "B/s", source, found.others)]
     arithmetic: dict[RoofMetric, Arithmetic] = {"compute_float32": found.float32, "compute_float64": found.float64}
     for metric, tried in arithmetic.items():
         once, doubled = sum(tried.threads_once), sum(tried.threads_doubled)
         if _HONEST[0] < doubled / once < _HONEST[1]:
-            made.append(_roof(metric, max(once, doubled), "op/s", source))
-    return (*made, _roof("launch_latency", min(found.call), "s", source))
+            made.append(_roof(metric, max(once, doubled), "op/s", source, found.others))
+    return (*made, _roof("launch_latency", min(found.call), "s", source, found.others))
 
 
-def _roof(metric: RoofMetric, value: float, unit: str, source: str) -> Roof:
-    return Roof(metric=metric, value=value, unit=unit, origin="measured", source=source)
+def _roof(metric: RoofMetric, value: float, unit: str, source: str, others: float | None = None) -> Roof:
+    return Roof(metric=metric, value=value, unit=unit, origin="measured", source=source, others=others)
 
 
 def _run(program: str, toolchain: Toolchain, device: Device, executor: Executor, records: Records) -> Ceilings:

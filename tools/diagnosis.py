@@ -133,7 +133,8 @@ def roofline_text(placed: Roofline) -> str:
 
 
 def _origin(roof: Roof) -> str:
-    return f"measured here, record {roof.source}" if roof.origin == "measured" else f"cited: {roof.source}"
+    doubt = f" ({roof.doubt})" if roof.doubt else ""
+    return f"measured here, record {roof.source}{doubt}" if roof.origin == "measured" else f"cited: {roof.source}"
 
 
 def text(found: Diagnosis, language: str, *, kept: bool) -> str:

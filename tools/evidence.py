@@ -183,7 +183,8 @@ def not_its_own(record: Record) -> str | None:
 def _why(result: CaseResult) -> str:
     reason = result.reason.rstrip(".") or f"{result.case.workload}: the outputs differ from the reference"
     over = result.max_error is not None and result.tolerance is not None and result.max_error > result.tolerance
-    return f"{reason} (error {result.max_error:.2e}, tolerance {result.tolerance:.2e})" if over else reason
+    relative = "relative to |reference| + rms of its row"
+    return f"{reason} (error {result.max_error:.2e} {relative}, tolerance {result.tolerance:.2e})" if over else reason
 
 
 def _line(result: CaseResult) -> str:

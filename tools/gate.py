@@ -10,26 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tools import contests, margins
 from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
+from tools.physics import Physics
 from tools.policy import Policy
 from tools.protocol import CaseResult
 from tools.statistics import corrected, futile, seems_slower, slower_than
 from tools.statistics import decide as compare
 
-ROOF_SHARE = 0.95
-"""Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
 COMPANY_MARGIN = 0.25
 """Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel with itself beside a
 busy process, with fresh processes each round, strayed by a few percent."""
-
-
-class Floor(Artifact):
-    """The least time that a workload can take: that of moving its data. A better algorithm may well do fewer operations, never that."""
-
-    workload: str
-    unique_bytes: int
-    """Inputs and outputs, each once."""
-    roof_s: float | None = None
-    """`roofline.memory_floor` of them, seconds; None: no bandwidth is known."""
 
 
 class Veto(Artifact):
@@ -61,11 +50,7 @@ class Evidence(Artifact):
     veto: Veto | None = None
     cases: tuple[CaseResult, ...] = ()
     """Of the champion's correctness record."""
-    floors: tuple[Floor, ...] = ()
-    last_level_cache: int = 0
-    """Bytes; 0: unknown, and then no roof is applied."""
-    launch_s: float | None = None
-    """The least time of any call on this device; None: not measured."""
+    physics: Physics = Physics()
     noise_floor: float | None
     """Relative, of this run's A/A blocks."""
     looks: int = 1
@@ -185,18 +170,11 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
 
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
-    """Physics: data that must come from memory takes the time of its bandwidth, any call that of a launch; arithmetic has no floor."""
-    floors = {floor.workload: floor for floor in evidence.floors}
-    applied = 0
-    for measured in trial.measurements:
-        floor = floors.get(measured.workload)
-        streams = floor is not None and evidence.last_level_cache > 0 and floor.unique_bytes > 2 * evidence.last_level_cache
-        roof_s = floor.roof_s if floor is not None and streams else None
-        least, what = (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (evidence.launch_s or 0.0, "a launch")
-        applied += roof_s is not None
-        if measured.candidate_s < least:
-            shown = f"{measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
-            yield "reject_policy", f"Workload {measured.workload} took {shown}: the work cannot have been done{_cited(trial.records)}."
+    for measured in evidence.physics.undercut(trial.measurements):
+        least, what = evidence.physics.least(measured.workload)
+        shown = f"{measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
+        yield "reject_policy", f"Workload {measured.workload} took {shown}: the work cannot have been done{_cited(trial.records)}."
+    applied = sum(evidence.physics.streams(measured.workload) for measured in trial.measurements)
     yield None, f"No time is shorter than physics allows (the memory roof applied to {applied} of {len(trial.measurements)} workloads)."
 
 

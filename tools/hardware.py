@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tools.artifacts import Artifact, Bound
+from tools.figures import percent
 
 
 class Citation(Artifact):
@@ -74,6 +75,10 @@ RoofMetric = Literal[
 ]
 
 
+COMPANY = 0.1
+"""Share of the machine that others may have while a roof is measured before that is said beside it."""
+
+
 class Roof(Artifact):
     """A ceiling of the device: cited, or measured here and labelled so."""
 
@@ -85,6 +90,15 @@ class Roof(Artifact):
     origin: Literal["cited", "measured"]
     source: str
     """A citation, or the id of the measuring record."""
+    others: float | None = None
+    """Share of the machine's core seconds that others had while it was measured; None: not known, or not measured."""
+
+    @property
+    def doubt(self) -> str:
+        """In words why the device may do more than this; empty where nothing speaks for it."""
+        if self.others is None or self.others < COMPANY:
+            return ""
+        return f"others had {percent(self.others)} of the machine meanwhile"
 
 
 class Headroom(Artifact):

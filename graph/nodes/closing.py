@@ -17,7 +17,7 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.standing import RESULTS
-from tools import completeness, evidence, gate, roofline
+from tools import completeness, evidence, gate, physics
 from tools import task as tasks
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
@@ -77,16 +77,19 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     veto: gate.Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
-    if champion:
-        candidate = services.candidate(champion)
+    possible, roofs = physics.Physics(), tuple[str, ...]()
+    needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
+    candidate = services.candidate(champion) if champion else None
+    if candidate is not None:
         veto = _review(candidate, incumbent, services)
-        try:
+    try:
+        possible, roofs = physics.settled(trial, needs, services.device.last_level_cache, services.roofs_of)
+        if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
-        except BudgetError as error:
-            # Nothing is accepted unconfirmed.
-            unconfirmed = str(error)
-            services.out_of_budget(unconfirmed)
-    launch = roofline.best(services.roofs, "launch_latency")
+    except BudgetError as error:
+        # Nothing is accepted unconfirmed, and nobody accused of what roofs forbid that could not be measured again.
+        unconfirmed = str(error)
+        services.out_of_budget(unconfirmed)
     weighed = gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
@@ -99,16 +102,11 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         veto=veto,
         unconfirmed=unconfirmed,
         cases=evidence.cases(trial, services.records),
-        floors=tuple(
-            gate.Floor(workload=w.workload, unique_bytes=w.unique_bytes, roof_s=roofline.memory_floor(w.unique_bytes, services.roofs))
-            for w in inspection.rooflines
-        ),
-        last_level_cache=services.device.last_level_cache,
-        launch_s=launch.value if launch else None,
+        physics=possible,
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),
         mechanisms=_mechanisms(state, services),
-        records=(calibration.id,),
+        records=(calibration.id, *roofs),
     )
     return gate.with_confirmations(weighed, confirmed, services.settings.judge)
 

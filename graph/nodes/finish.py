@@ -13,8 +13,9 @@ from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
 from tools import completeness, contests, ranking
-from tools.artifacts import Record
+from tools.artifacts import Record, Task
 from tools.errors import WorkspaceError
+from tools.statistics import Objective
 
 
 def finalise(state: State, services: Services) -> State:
@@ -36,7 +37,8 @@ def finalise(state: State, services: Services) -> State:
     texts = {final.BENCHMARK: final.benchmark(benchmark, measured.id), **final.reports(ended, services)}
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
-    shown = gain(benchmark.objective_s["baseline"], benchmark.objective_s[benchmark.best], benchmark.overall.get("baseline"))
+    times, won = benchmark.objective_s, benchmark.overall.get("baseline")
+    shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of)
     doubt = " (others kept the machine busy)" if benchmark.disturbed else ""
     return State(report=record.id, summary=f"{shown}{doubt}; stopped: {state.get('stop')}")
 
@@ -66,9 +68,18 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         ),
         overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
+        objective_of=objective_of(services.settings.judge.objective, services.task),
         device_s=contests.device_s(record),
         unavailable=contest.result.unavailable,
         disturbed=contests.disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
     )
+
+
+def objective_of(objective: Objective, task: Task) -> str:
+    """What an objective time is of, in words; empty where it is the time of one call."""
+    if objective == "geomean":
+        return f"geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
+    plain = [w.weight for w in task.workloads] == [1.0]
+    return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"

@@ -30,11 +30,12 @@ def load() -> None:
         environment.get_template(name)
 
 
-def gain(baseline_s: float, best_s: float, speedup: Interval | None) -> str:
+def gain(baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "") -> str:
     """What a run came to: the baseline's time, the best kernel's, and the ratio; `speedup` None: no version was accepted."""
+    of = f", {objective_of}" if objective_of else ""
     if speedup is None:
-        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×)"
-    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up), {ratio(speedup)}"
+        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×{of})"
+    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up{of}), {ratio(speedup)}"
 
 
 def standing(found: Interval) -> str:

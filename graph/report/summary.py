@@ -42,6 +42,8 @@ class Summary(Artifact):
     commits: tuple[str, ...]
     awaited: str | None = None
     """What a run that waits for an answer waits for; one sentence."""
+    objective_of: str = Field(default="", exclude=True)
+    """What the times are of where that is not one call of one workload."""
     disturbed: bool = Field(default=False, exclude=True)
     """Others kept the machine busy while the final benchmark ran."""
     budget_reached: str | None = None
@@ -89,7 +91,7 @@ class Summary(Artifact):
         doubts = ["others kept the machine busy"] if self.disturbed else []
         doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
         doubt = f" ({', '.join(doubts)})" if doubts else ""
-        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup)}{doubt}; {tail}"
+        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup, self.objective_of)}{doubt}; {tail}"
 
 
 def summarise(root: Path, state: State) -> Summary:
@@ -116,6 +118,7 @@ def summarise(root: Path, state: State) -> Summary:
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
         verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
+        objective_of=benchmark.objective_of if benchmark else "",
         disturbed=benchmark.disturbed if benchmark else False,
         budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
         usd=None if models.unknown else round(models.usd, 6),

@@ -88,7 +88,7 @@ def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
     for node in ("preflight", "retrieve_specs", "establish_baseline", "profile", "plan", "write", "judge", "gate", "learn", "finalise"):
         assert any(re.match(rf" *\d* {node} +\d+\.\d\d s", line) for line in lines), node
     assert any(re.match(r" +[0-9a-f]{12} +passed", line) for line in lines)
-    assert lines[-1].startswith("finished: ") and "(baseline / speed-up)" in lines[-1]
+    assert lines[-1].startswith("finished: ") and "(baseline / speed-up, Σ weight × time of 2 workloads), " in lines[-1]
     assert lines[-1].split(";")[0].removeprefix("finished: ") in lines[-2], "the last node and the summary tell different figures"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from graph.artifacts import FinalBenchmark
+from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.render import ratio
-from tools.artifacts import UNBOUNDED, Interval
+from graph.report.render import gain, ratio
+from tools.artifacts import UNBOUNDED, Interval, Task, Workload
+from tools.statistics import Objective
 
 
 def test_a_factor_is_printed_with_its_interval() -> None:
@@ -26,3 +30,22 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
     assert "launches" not in final.benchmark(found, "r")
     text = final.benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
     assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text
+
+
+@pytest.mark.parametrize(
+    ("objective", "weights", "said"),
+    [
+        ("total_time", (1.0,), ""),
+        ("geomean", (3.0,), ""),
+        ("total_time", (3.0,), "Σ weight × time of 1 workload"),
+        ("total_time", (1.0, 1.0), "Σ weight × time of 2 workloads"),
+        ("geomean", (1.0, 2.0), "geometric mean of 2 workloads"),
+    ],
+)
+def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[float, ...], said: str) -> None:
+    workloads = tuple(Workload(name=f"w{at}", dims={}, weight=weight) for at, weight in enumerate(weights))
+    found = objective_of(objective, Task(name="t", language="cpp", arguments=(), reference="", workloads=workloads))
+    assert found == said
+    inner = f", {said}" if said else ""
+    assert f"(baseline / speed-up{inner})," in gain(2.0, 1.0, Interval(estimate=2.0, low=1.0, high=3.0), found)
+    assert gain(2.0, 2.0, None, found).endswith(f"(1×{inner})")

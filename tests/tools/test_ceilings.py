@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 
@@ -35,6 +38,11 @@ def test_the_best_try_is_the_roof_and_names_its_record():
     assert {(roof.origin, roof.source) for roof in found.values()} == {("measured", "record")}
 
 
+def test_a_roof_says_that_others_used_the_machine_while_it_was_measured():
+    for others, doubt in ((None, ""), (0.04, ""), (0.29, "others had 29.0 % of the machine meanwhile")):
+        assert {roof.doubt for roof in roofs(ceilings().model_copy(update={"others": others}), "record")} == {doubt}
+
+
 def test_a_loop_that_was_optimised_away_gives_no_roof():
     # Twice the work in the same time: twice the rate.
     vanished = tried().model_copy(update={"threads_doubled": (12.0, 14.0)})
@@ -54,6 +62,7 @@ def test_really_measured_here(tmp_path):
     assert 1e8 < values["memory_bandwidth"] < values["compute_float32"]
     assert values["compute_float64"] < 1.2 * values["compute_float32"]
     assert 0 < values["launch_latency"] < 1e-6
+    assert all(roof.others is not None and 0 <= roof.others <= 1 for roof in first)
     assert records.get(first[0].source).kind == "roof"
 
 
@@ -68,3 +77,18 @@ def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():
     # A type that could not be tried gives no roof.
     less = found.model_copy(update={"products": {"float32": found.products["float32"]}})
     assert "compute_float16" not in {roof.metric for roof in cuda_roofs(less, "record")}
+
+
+@pytest.mark.slow
+def test_others_are_seen_while_roofs_are_measured(tmp_path):
+    records = Records(tmp_path)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        with Local(records.blobs, tmp_path / "scratch") as executor:
+            others = measure(Cpp(), executor, records)[0].others
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    # They have about half of it: as many threads as cores on either side.
+    assert others is not None and others > 0.2

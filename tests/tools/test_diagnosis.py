@@ -54,6 +54,8 @@ def test_what_is_not_known_is_said():
     assert "nothing was timed" in told
     assert "could not be counted" in told
     assert "none is known here" in told
+    crowded = diagnosis.place(task("a"), [seen("a")], {}, (ROOFS[0].model_copy(update={"others": 0.29}), ROOFS[1]), DEVICE)
+    assert diagnosis.roofline_text(crowded).count("record r1 (others had 29.0 % of the machine meanwhile)") == 1
     timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
     assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
 

@@ -95,7 +95,8 @@ def test_hidden_dims_and_seeds_stand_nowhere_in_the_record():
     assert "123456" not in kept.model_dump_json()
     failed = evidence.correctness_failure(kept, ("b1",))
     assert failed is not None
-    assert failed.reason == "hidden workload: element (#) is wrong (error 3.00e-01, tolerance 4.00e-05)."
+    size = "error 3.00e-01 relative to |reference| + rms of its row, tolerance 4.00e-05"
+    assert failed.reason == f"hidden workload: element (#) is wrong ({size})."
     assert failed.records == ("b1", kept.id)
 
 

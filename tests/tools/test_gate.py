@@ -6,11 +6,12 @@ import pytest
 
 from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
 from tools.evidence import Timing, measurements, recomputed, speedup
-from tools.gate import Evidence, Floor, Veto, decide
+from tools.gate import Evidence, Veto, decide
 from tools.hardware import Roof
+from tools.physics import ATTEMPTS, Floor, Physics, known, settled
 from tools.policy import Policy
 from tools.protocol import Case, CaseResult, Telemetry, TimedPair, TimingOfWorkload, TimingResult
-from tools.roofline import headroom, memory_floor
+from tools.roofline import headroom
 from tools.statistics import corrected
 
 POLICY = Policy()
@@ -49,9 +50,11 @@ GOOD = Evidence(
     task_now="a" * 64,
     workloads=("small", "large"),
     cases=(case("small"), case("large"), case("prime", "dropped", required=False)),
-    floors=(Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4), Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4)),
-    last_level_cache=32 << 20,
-    launch_s=1e-6,
+    physics=Physics(
+        floors=(Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4), Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4)),
+        last_level_cache=32 << 20,
+        launch_s=1e-6,
+    ),
     noise_floor=0.03,
     confirmation=interval(1.9, 0.2, 0.95),
     mechanisms={"simd": True},
@@ -258,10 +261,10 @@ def test_earlier_checks_decide_before_later_ones():
 
 def test_no_roof_is_applied_in_cache_or_without_a_known_cache():
     fast = {"trial": trial(candidate_s=8e-4)}
-    small = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.last_level_cache}) for floor in GOOD.floors)
-    assert verdict(**fast, floors=small).outcome == "accept"
-    assert verdict(**fast, last_level_cache=0).outcome == "accept"
-    assert verdict(**fast, floors=(Floor(workload="large", unique_bytes=1 << 30),)).outcome == "accept"
+    small = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
+    assert verdict(**fast).outcome == "reject_policy"
+    for other in ({"floors": small}, {"last_level_cache": 0}, {"floors": (Floor(workload="large", unique_bytes=1 << 30),)}):
+        assert verdict(**fast, physics=GOOD.physics.model_copy(update=other)).outcome == "accept"
 
 
 @pytest.mark.parametrize(
@@ -283,6 +286,30 @@ def test_an_open_end_is_never_printed_as_a_figure():
     assert "0000000" not in said
 
 
+@pytest.mark.parametrize(
+    ("bandwidths", "asked", "outcome"),
+    [
+        # 256 MiB in 8e-4 s are 3.4e11 B/s. The first roof was measured while others used the machine.
+        ((1e11, 4e11), 2, "accept"),
+        ((1e11, 2e11, 4e11), 3, "accept"),
+        ((4e11, 1e11), 1, "accept"),
+        ((1e11,) * ATTEMPTS, ATTEMPTS, "reject_policy"),
+    ],
+)
+def test_roofs_are_measured_again_before_a_time_is_called_impossible(bandwidths: tuple[float, ...], asked: int, outcome: str):
+    attempts: list[int] = []
+
+    def measure(attempt: int) -> tuple[Roof, ...]:
+        attempts.append(attempt)
+        value = bandwidths[attempt - 1]
+        return (Roof(metric="memory_bandwidth", value=value, unit="B/s", origin="measured", source=f"r{attempt}"),)
+
+    fast = trial(candidate_s=8e-4)
+    possible, records = settled(fast, {"large": 1 << 28}, 32 << 20, measure)
+    assert attempts == list(range(1, asked + 1)) and records == tuple(f"r{n}" for n in attempts)
+    assert verdict(physics=possible, trial=fast).outcome == outcome
+
+
 def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
     """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time would."""
     roofs = [
@@ -291,9 +318,9 @@ def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
     ]
     unique = 1 << 28
     assert (headroom(1e11, unique, 1.0, roofs).roof_s or 0) > 0.05
-    floors = (Floor(workload="large", unique_bytes=unique, roof_s=memory_floor(unique, roofs)),)
-    assert verdict(floors=floors, trial=trial(candidate_s=5e-3)).outcome == "accept"
-    assert verdict(floors=floors, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"
+    possible = known({"large": unique}, 32 << 20, roofs)
+    assert verdict(physics=possible, trial=trial(candidate_s=5e-3)).outcome == "accept"
+    assert verdict(physics=possible, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"
 
 
 def test_a_gain_far_beyond_what_company_can_do_is_confirmed_beside_it():

@@ -10,7 +10,10 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -46,6 +49,33 @@ void print_tries(const char* name, const std::vector<double>& tries, const char*
     std::printf("\"%s\": [", name);
     for (std::size_t i = 0; i < tries.size(); ++i) std::printf("%s%.9g", i ? ", " : "", tries[i]);
     std::printf("]%s", after);
+}
+
+// ---------------------------------------------------------------- company
+
+// Seconds that all cores of the machine were not idle, and how many cores there are; none where there is no /proc/stat. Time that other
+// virtual machines took ("steal") was not idle either.
+struct Cores {
+    double busy = 0;
+    int count = 0;
+    Cores() {
+        std::FILE* file = std::fopen("/proc/stat", "r");
+        char line[512];
+        while (file && std::fgets(line, sizeof line, file)) {
+            unsigned long long user, nice, system, idle, wait, irq, soft, steal = 0;
+            if (std::sscanf(line, "cpu%*u %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) < 7)
+                continue;
+            busy += double(user + nice + system + irq + soft + steal) / double(sysconf(_SC_CLK_TCK));
+            ++count;
+        }
+        if (file) std::fclose(file);
+    }
+};
+
+double ran() {
+    rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1e-6 * double(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
 // ---------------------------------------------------------------- memory
@@ -215,11 +245,15 @@ int main(int count, char** argument) {
         return 2;
     }
     const int threads = std::max(1, std::atoi(argument[1]));
+    const Cores before;
+    const double own = ran(), start = now();
     std::printf("{\"threads\": %d, ", threads);
     bandwidth(threads, std::strtoull(argument[2], nullptr, 10));
     arithmetic<float>("float32", threads);
     arithmetic<double>("float64", threads);
     launch();
-    std::printf("}\n");
+    const Cores after;
+    const double others = (after.busy - before.busy) - (ran() - own), all = after.count * (now() - start);
+    std::printf(", \"others\": %s}\n", after.count ? std::to_string(std::min(std::max(others / all, 0.0), 1.0)).c_str() : "null");
     return 0;
 }
