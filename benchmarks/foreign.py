@@ -241,7 +241,7 @@ def line(name: str, row: Row) -> str:
         f"{verdicts.count('accept')} of {len(verdicts)}",
         ratio(row.against("baseline")) if row.final.best == "best" else "1× (none accepted)",
         percent(row.roof),
-        *(standing(found) if (found := row.against(other)) else "N/A" for other in AGAINST),
+        *(standing(row.against(other)) for other in AGAINST),
         f"{row.summary.stop_reason}{' †' if row.final.disturbed else ''}",
         f"{row.summary.wall_s:.0f}",
     ]

@@ -176,9 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _named(interrupt: BaseException | None) -> Path | None:
     """The workspace that an interrupt names; another Ctrl-C while it was on its way here names none, but the first is its context."""
-    while interrupt is not None and not interrupt.args:
+    while interrupt is not None and not (isinstance(interrupt, KeyboardInterrupt) and interrupt.args):
         interrupt = interrupt.__context__
-    return Path(str(interrupt)) if isinstance(interrupt, KeyboardInterrupt) else None
+    return Path(str(interrupt)) if interrupt else None
 
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:

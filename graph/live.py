@@ -232,7 +232,7 @@ def _headroom(gap: Gap | None) -> str:
         return "not profiled yet"
     axes = f"Δc {percent(gap.compute)}, Δm {percent(gap.memory)}, Δl {percent(gap.latency)}"
     # Shorter than elsewhere: no figure may be cut off at 80 columns.
-    return f"Δ {percent(gap.total)} to roof, limit {gap.bound} ({axes})"
+    return f"Δ {percent(gap.total)}, limit {gap.bound} ({axes})"
 
 
 def _budget(board: Board, now: float) -> str:

@@ -6,6 +6,7 @@ first commit, v0; a later commit that changed them is refuted. What is measured 
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 import tempfile
@@ -20,6 +21,7 @@ from graph.settings import Settings, parse
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
+from tools.hardware import Roof
 from tools.policy import Policy
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
@@ -242,12 +244,13 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
     trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
     confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
-    possible, _ = physics.settled(
-        trial,
-        {w.name: w.unique_bytes for w in claim.loaded.workloads},
-        device.last_level_cache,
-        lambda attempt: ceilings.measure(language, executor, records, attempt=attempt),
-    )
+    attempts = itertools.count(1)
+
+    def roofs() -> tuple[Roof, ...]:
+        return ceilings.measure(language, executor, records, attempt=next(attempts))
+
+    needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
+    possible = physics.settled(trial, needs, device.last_level_cache, roofs(), roofs)
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,

@@ -145,9 +145,7 @@ def _device(record: Record, records: Records) -> Device:
 
 def _roofs(record: Record) -> tuple[Roof, ...]:
     try:
-        if record.device.startswith("cuda:"):
-            return ceilings.cuda_roofs(ceilings.CudaCeilings.model_validate(record.payload), record.id)
-        return ceilings.roofs(ceilings.Ceilings.model_validate(record.payload), record.id)
+        return ceilings.of(record)
     except ValidationError as error:
         raise SettingsError(f"{record.id}: holds no measurement of roofs that can be read; take one of this version's runs") from error
 
@@ -207,7 +205,8 @@ def _product(wiki: Wiki, device: Device) -> tuple[str, ...]:
 
 def _row(roof: Roof, record: str) -> str:
     qualifier = "dense" if roof.unit == "op/s" else ""
-    return f"| {NAMES[roof.metric]} | {' | '.join(_quantity(roof))} | {qualifier} | measured, record {record} | measured |"
+    source = f"measured, record {record}{f'; {roof.doubt}' if roof.doubt else ''}"
+    return f"| {NAMES[roof.metric]} | {' | '.join(_quantity(roof))} | {qualifier} | {source} | measured |"
 
 
 def _quantity(roof: Roof) -> tuple[str, str]:

@@ -6,6 +6,7 @@ every try. On a CPU the best counts, since noise on a shared machine only ever t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -19,6 +20,7 @@ from tools.hardware import Roof, RoofMetric
 from tools.languages.base import Language, Toolchain
 from tools.protocol import PROTOCOL
 from tools.records import Records, key
+from tools.roofline import best
 
 PROGRAM = Path(__file__).with_name("harness") / "roofs_cpu.cpp"
 CUDA_PROGRAM = Path(__file__).with_name("harness") / "roofs_cuda.py"
@@ -54,7 +56,7 @@ class Ceilings(Artifact):
     call: tuple[float, ...]
     """Seconds of an empty call through a pointer."""
     others: float | None = None
-    """Share of the machine's core seconds that others had meanwhile; None: not known."""
+    """Share of the time of the cores we may run on that others had meanwhile; None: not known."""
     flags: tuple[str, ...] = ()
 
 
@@ -103,9 +105,27 @@ def measure(language: Language, executor: Executor, records: Records, *, environ
                 blobs={"program": records.blobs.put(program)},
             )
         )
-    if cuda:
+    return of(record)
+
+
+def of(record: Record) -> tuple[Roof, ...]:
+    """The roofs that a record of kind "roof" holds; ValidationError when it is none that this version can read."""
+    if record.device.startswith("cuda:"):
         return cuda_roofs(CudaCeilings.model_validate(record.payload), record.id)
     return roofs(Ceilings.model_validate(record.payload), record.id)
+
+
+def attempts(first: Sequence[Roof], records: Records) -> tuple[Record, ...]:
+    """All measurements on record of the device on which `first` was measured."""
+    sources = {roof.source for roof in first}
+    devices = {record.device for record in records if record.kind == "roof" and record.id in sources}
+    return tuple(record for record in records if record.kind == "roof" and record.device in devices)
+
+
+def highest(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
+    """`first`, each with what another measurement of the same device found where that is better."""
+    found = [*first, *(roof for record in attempts(first, records) for roof in of(record))]
+    return tuple(best(found, roof.metric) or roof for roof in first)
 
 
 def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:

@@ -170,12 +170,17 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
 
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
-    for measured in evidence.physics.undercut(trial.measurements):
-        least, what = evidence.physics.least(measured.workload)
-        shown = f"{measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
-        yield "reject_policy", f"Workload {measured.workload} took {shown}: the work cannot have been done{_cited(trial.records)}."
-    applied = sum(evidence.physics.streams(measured.workload) for measured in trial.measurements)
-    yield None, f"No time is shorter than physics allows (the memory roof applied to {applied} of {len(trial.measurements)} workloads)."
+    physics = evidence.physics
+    for measured in physics.undercut(trial.measurements):
+        least, what = physics.least(measured.workload)
+        shown = f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
+        cited = _cited((*trial.records, *physics.records))
+        if physics.doubt:
+            yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {physics.doubt}{cited}."
+        yield "reject_policy", f"{shown}: the work cannot have been done{cited}."
+    applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
+    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads"
+    yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
 
 
 def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
@@ -289,7 +294,7 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
         speedup=trial.speedup if isinstance(trial, Passed) else None,
         noise_floor=evidence.noise_floor,
         explained=explained,
-        records=tuple(dict.fromkeys((*(trial.records if trial else ()), *evidence.records))),
+        records=tuple(dict.fromkeys((*(trial.records if trial else ()), *evidence.records, *evidence.physics.records))),
     )
 
 

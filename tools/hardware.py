@@ -91,7 +91,7 @@ class Roof(Artifact):
     source: str
     """A citation, or the id of the measuring record."""
     others: float | None = None
-    """Share of the machine's core seconds that others had while it was measured; None: not known, or not measured."""
+    """Share of the cores' time that others had while it was measured; None: not known, or not measured."""
 
     @property
     def doubt(self) -> str:

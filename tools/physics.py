@@ -1,7 +1,7 @@
 """What no kernel can undercut: data that must come from memory takes the time of its bandwidth, any call that of a launch.
 
 A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the roofs are measured
-again before a time is called impossible.
+again before a time is called impossible, and where others used it then too, nobody is accused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tools.hardware import Roof
 
 ROOF_SHARE = 0.95
 """Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
-ATTEMPTS = 3
-"""At measuring the roofs before a time that they do not allow is held against a kernel."""
+AGAIN = 2
+"""Times that the roofs are measured once more before a time that they do not allow is held against a kernel."""
 
 
 class Floor(Artifact):
@@ -36,6 +36,10 @@ class Physics(Artifact):
     """Bytes; 0: unknown, and then no roof is applied."""
     launch_s: float | None = None
     """The least time of any call on this device; None: not measured."""
+    doubt: str = ""
+    """Why the device may do more than was measured; empty where nothing speaks for it."""
+    records: tuple[str, ...] = ()
+    """Those that hold the roofs."""
 
     def least(self, workload: str) -> tuple[float, str]:
         """Seconds that a call of `workload` takes at least, and what says so."""
@@ -58,21 +62,26 @@ class Physics(Artifact):
 def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
     """What `roofs` allow; `unique_bytes`: workload -> inputs and outputs, each once."""
     launch = roofline.best(roofs, "launch_latency")
-    floors = (Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs)) for name, size in unique_bytes.items())
-    return Physics(floors=tuple(floors), last_level_cache=last_level_cache, launch_s=launch.value if launch else None)
+    binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
+    return Physics(
+        floors=tuple(
+            Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs)) for name, size in unique_bytes.items()
+        ),
+        last_level_cache=last_level_cache,
+        launch_s=launch.value if launch else None,
+        doubt=next((roof.doubt for roof in binding if roof.doubt), ""),
+        records=tuple(dict.fromkeys(roof.source for roof in binding if roof.origin == "measured")),
+    )
 
 
 def settled(
-    trial: Trial | None, unique_bytes: Mapping[str, int], last_level_cache: int, measure: Callable[[int], Sequence[Roof]]
-) -> tuple[Physics, tuple[str, ...]]:
-    """What is possible, for `trial`, and the records of the roofs; `measure`: the roofs of an attempt, from 1 on.
-
-    As long as a time is shorter than they allow the roofs are measured again, and the best of all attempts counts.
-    """
-    roofs: list[Roof] = []
-    for attempt in range(1, ATTEMPTS + 1):
-        roofs += measure(attempt)
-        found = known(unique_bytes, last_level_cache, roofs)
+    trial: Trial | None, unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof], again: Callable[[], Sequence[Roof]]
+) -> Physics:
+    """What is possible, for `trial`: as long as a time of it is shorter than `roofs` allow they are measured `again`; the best counts."""
+    found = known(unique_bytes, last_level_cache, roofs)
+    for _ in range(AGAIN):
         if not isinstance(trial, Passed) or not found.undercut(trial.measurements):
             break
-    return found, tuple(dict.fromkeys(roof.source for roof in roofs if roof.origin == "measured"))
+        roofs = (*roofs, *again())
+        found = known(unique_bytes, last_level_cache, roofs)
+    return found

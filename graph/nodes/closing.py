@@ -77,13 +77,13 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     veto: gate.Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
-    possible, roofs = physics.Physics(), tuple[str, ...]()
+    possible = physics.Physics()
     needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
     candidate = services.candidate(champion) if champion else None
     if candidate is not None:
         veto = _review(candidate, incumbent, services)
     try:
-        possible, roofs = physics.settled(trial, needs, services.device.last_level_cache, services.roofs_of)
+        possible = physics.settled(trial, needs, services.device.last_level_cache, services.roofs, services.roofs_again)
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:
@@ -106,7 +106,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),
         mechanisms=_mechanisms(state, services),
-        records=(calibration.id, *roofs),
+        records=(calibration.id,),
     )
     return gate.with_confirmations(weighed, confirmed, services.settings.judge)
 

@@ -80,6 +80,7 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
 def objective_of(objective: Objective, task: Task) -> str:
     """What an objective time is of, in words; empty where it is the time of one call."""
     if objective == "geomean":
-        return f"geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
+        weighted = "weighted " if len({w.weight for w in task.workloads}) > 1 else ""
+        return f"{weighted}geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
     plain = [w.weight for w in task.workloads] == [1.0]
     return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"

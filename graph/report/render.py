@@ -38,9 +38,14 @@ def gain(baseline_s: float, best_s: float, speedup: Interval | None, objective_o
     return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up{of}), {ratio(speedup)}"
 
 
-def standing(found: Interval) -> str:
+def standing(found: Interval | None) -> str:
     """Another's time over the best kernel's, in words where that is a loss or may be none."""
-    return f"{ratio(found)}{' (a loss)' if found.high < 1 else ' (no difference shown)' if found.low <= 1 else ''}"
+    return f"{ratio(found)} {doubt(found)}".rstrip()
+
+
+def doubt(found: Interval | None) -> str:
+    """What is to be said behind a factor."""
+    return "" if found is None or found.low > 1 else "(a loss)" if found.high < 1 else "(no difference shown)"
 
 
 def dims(value: dict[str, int | float]) -> str:
@@ -61,6 +66,8 @@ def _environment() -> Environment:
         # Not in Markdown: escaping would corrupt code and operators.
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
-    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter, "standing": standing})
+    environment.filters.update(
+        {"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter, "standing": standing, "doubt": doubt}
+    )
     environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
     return environment

@@ -80,7 +80,8 @@ class Summary(Artifact):
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
             why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
         raced = [
-            f"against torch {name} {standing(Interval(estimate=e, low=low, high=high))}" for name, (e, low, high) in self.against.items()
+            f"against torch {name.replace('_', '-')} {standing(Interval(estimate=e, low=low, high=high))}"
+            for name, (e, low, high) in self.against.items()
         ]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
         tail = "; ".join(ended)

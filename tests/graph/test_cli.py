@@ -554,7 +554,10 @@ def test_an_interrupt_is_named_after_its_first() -> None:
     """Another Ctrl-C may come while the first is on its way out of the run."""
     try:
         try:
-            raise KeyboardInterrupt("workspaces/a")
+            try:
+                raise KeyboardInterrupt("workspaces/a")
+            finally:
+                raise OSError(5, "a pipe that broke meanwhile")
         finally:
             raise KeyboardInterrupt
     except KeyboardInterrupt as interrupt:

@@ -93,7 +93,7 @@ def test_it_says_what_is_under_way(replay: Replay) -> None:
     first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
     assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
     assert rows[3] == "best      v0, the baseline"
-    assert rows[4].startswith("headroom  Δ ") and "to roof, limit " in rows[4] and rows[4].endswith(" %)")
+    assert rows[4].startswith("headroom  Δ ") and " %, limit " in rows[4] and rows[4].endswith(" %)")
     assert rows[5].startswith("budget    wall ") and "/3600 s  device " in rows[5] and "(no cap)" in rows[5]
     wide = replay.terminal.screen.columns == 200
     assert ("SCHEDULE=" in rows[1]) is wide and rows[1].endswith("…") is not wide
@@ -185,9 +185,9 @@ def test_colour_is_left_out_where_it_is_not_wanted() -> None:
 @pytest.mark.parametrize("bound", get_args(Bound))
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
     board = Board().see_all(RUN[: FIRST + 1])
-    board.gap = Gap(bound=bound, total=0.923, compute=0.995, memory=0.923, latency=0.998)
+    board.gap = Gap(bound=bound, total=1.0, compute=1.0, memory=1.0, latency=1.0)
     (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
-    assert told.endswith(", Δl 99.8 %)")
+    assert told.endswith(", Δl 100.0 %)")
 
 
 def test_a_small_terminal_shows_what_is_open_first() -> None:

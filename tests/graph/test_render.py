@@ -39,7 +39,8 @@ def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
         ("geomean", (3.0,), ""),
         ("total_time", (3.0,), "Σ weight × time of 1 workload"),
         ("total_time", (1.0, 1.0), "Σ weight × time of 2 workloads"),
-        ("geomean", (1.0, 2.0), "geometric mean of 2 workloads"),
+        ("geomean", (2.0, 2.0), "geometric mean of 2 workloads"),
+        ("geomean", (1.0, 2.0), "weighted geometric mean of 2 workloads"),
     ],
 )
 def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[float, ...], said: str) -> None:

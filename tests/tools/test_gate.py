@@ -8,7 +8,7 @@ from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Reco
 from tools.evidence import Timing, measurements, recomputed, speedup
 from tools.gate import Evidence, Veto, decide
 from tools.hardware import Roof
-from tools.physics import ATTEMPTS, Floor, Physics, known, settled
+from tools.physics import AGAIN, Floor, Physics, known, settled
 from tools.policy import Policy
 from tools.protocol import Case, CaseResult, Telemetry, TimedPair, TimingOfWorkload, TimingResult
 from tools.roofline import headroom
@@ -286,28 +286,34 @@ def test_an_open_end_is_never_printed_as_a_figure():
     assert "0000000" not in said
 
 
+def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
+    return Roof(metric="memory_bandwidth", value=bandwidth, unit="B/s", origin="measured", source=source, others=others)
+
+
 @pytest.mark.parametrize(
-    ("bandwidths", "asked", "outcome"),
+    ("found", "asked", "outcome"),
     [
         # 256 MiB in 8e-4 s are 3.4e11 B/s. The first roof was measured while others used the machine.
-        ((1e11, 4e11), 2, "accept"),
-        ((1e11, 2e11, 4e11), 3, "accept"),
-        ((4e11, 1e11), 1, "accept"),
-        ((1e11,) * ATTEMPTS, ATTEMPTS, "reject_policy"),
+        ((roof(1e11, "r0"), roof(4e11, "r1")), 1, "accept"),
+        ((roof(1e11, "r0"), roof(2e11, "r1"), roof(4e11, "r2")), 2, "accept"),
+        ((roof(4e11, "r0"), roof(1e11, "r1")), 0, "accept"),
+        ((roof(1e11, "r0"),) * (AGAIN + 1), AGAIN, "reject_policy"),
+        # Nobody is accused beside others, and nothing is accepted.
+        ((roof(1e11, "r0", 0.45),) * (AGAIN + 1), AGAIN, "inconclusive"),
+        ((roof(1e11, "r0", 0.45), roof(2e11, "r1", 0.01), roof(1e11, "r2", 0.45)), AGAIN, "reject_policy"),
     ],
 )
-def test_roofs_are_measured_again_before_a_time_is_called_impossible(bandwidths: tuple[float, ...], asked: int, outcome: str):
-    attempts: list[int] = []
-
-    def measure(attempt: int) -> tuple[Roof, ...]:
-        attempts.append(attempt)
-        value = bandwidths[attempt - 1]
-        return (Roof(metric="memory_bandwidth", value=value, unit="B/s", origin="measured", source=f"r{attempt}"),)
-
+def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tuple[Roof, ...], asked: int, outcome: str):
+    later = iter(found[1:])
     fast = trial(candidate_s=8e-4)
-    possible, records = settled(fast, {"large": 1 << 28}, 32 << 20, measure)
-    assert attempts == list(range(1, asked + 1)) and records == tuple(f"r{n}" for n in attempts)
-    assert verdict(physics=possible, trial=fast).outcome == outcome
+    possible = settled(fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),))
+    assert len(list(later)) == len(found) - 1 - asked
+    answer = verdict(physics=possible, trial=fast)
+    binding = max(found[: asked + 1], key=lambda one: one.value).source
+    assert answer.outcome == outcome and possible.records == (binding,) and binding in answer.records
+    about = next(reason for reason in answer.reasons if "memory roof" in reason)
+    assert about.endswith(f"{binding}).") and (outcome != "inconclusive" or "others had 45.0 % of the machine" in about)
+    assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 
 
 def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():

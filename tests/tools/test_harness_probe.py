@@ -147,7 +147,7 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
 
 
 def test_that_sizes_of_the_command_line_replace_the_references_own_is_said(asker: Asker) -> None:
-    told = "The sizes of --dims are timed; the reference's own `workloads` are not."
+    told = "The sizes that were given are timed; the reference's own `workloads` are not."
     assert told in asker.probe(MADE, {"M": 8, "K": 4, "N": 6}).inferred and told not in asker.probe(MADE).inferred
 
 

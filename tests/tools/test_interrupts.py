@@ -26,6 +26,12 @@ WHEN = {
         "def main():\n    try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
         130,
     ),
+    "while it works, so that an import fails": ("def main():\n    try: press()\n    except KeyboardInterrupt: raise RuntimeError", 130),
+    "twice, and the first is never done with": (
+        "def main():\n    try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
+        130,
+    ),
+    "when it has exited": ("def main():\n    atexit.register(press)\n    raise SystemExit(2)", 2),
     "while threads end": (
         "def main():\n    threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
         3,

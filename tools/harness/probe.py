@@ -32,7 +32,7 @@ def probe(request: dict) -> dict:
     inferred: list[str] = []
     roles: dict[str, str] = {}
     if request["dims"] and contract.get("workloads"):
-        inferred.append("The sizes of --dims are timed; the reference's own `workloads` are not.")
+        inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
     for at, (name, dims, weight, margin) in enumerate(workloads):
         args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <sched.h>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -53,24 +54,41 @@ void print_tries(const char* name, const std::vector<double>& tries, const char*
 
 // ---------------------------------------------------------------- company
 
-// Seconds that all cores of the machine were not idle, and how many cores there are; none where there is no /proc/stat. Time that other
-// virtual machines took ("steal") was not idle either.
+// Seconds that the cores we may run on were not idle, and how many they are; none where there is no /proc/stat. Time that other virtual
+// machines took ("steal") was not idle either.
 struct Cores {
     double busy = 0;
     int count = 0;
-    Cores() {
-        std::FILE* file = std::fopen("/proc/stat", "r");
+    explicit Cores(const char* path = "/proc/stat") {
+#if defined(__linux__)
+        cpu_set_t ours;
+        if (sched_getaffinity(0, sizeof ours, &ours) != 0) return;
+        std::FILE* file = std::fopen(path, "r");
         char line[512];
         while (file && std::fgets(line, sizeof line, file)) {
+            // Not the first line, which sums up all cores and has no number.
+            int core = -1;
             unsigned long long user, nice, system, idle, wait, irq, soft, steal = 0;
-            if (std::sscanf(line, "cpu%*u %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) < 7)
+            if (std::strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9') continue;
+            if (std::sscanf(line + 3, "%d %llu %llu %llu %llu %llu %llu %llu %llu", &core, &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) < 8)
                 continue;
+            if (core >= CPU_SETSIZE || !CPU_ISSET(core, &ours)) continue;
             busy += double(user + nice + system + irq + soft + steal) / double(sysconf(_SC_CLK_TCK));
             ++count;
         }
         if (file) std::fclose(file);
+#else
+        (void)path;
+#endif
     }
 };
+
+// Share of the cores' time that others had while we ran for `own` of `wall` seconds; below 0: not known, for what was counted is less
+// than we took ourselves.
+double others(const Cores& before, const Cores& after, double own, double wall) {
+    const double all = after.count * wall, share = all > 0 ? (after.busy - before.busy - own) / all : -1;
+    return share < -0.05 ? -1 : std::min(std::max(share, 0.0), 1.0);
+}
 
 double ran() {
     rusage used;
@@ -253,7 +271,7 @@ int main(int count, char** argument) {
     arithmetic<double>("float64", threads);
     launch();
     const Cores after;
-    const double others = (after.busy - before.busy) - (ran() - own), all = after.count * (now() - start);
-    std::printf(", \"others\": %s}\n", after.count ? std::to_string(std::min(std::max(others / all, 0.0), 1.0)).c_str() : "null");
+    const double share = others(before, after, ran() - own, now() - start);
+    std::printf(", \"others\": %s}\n", share < 0 ? "null" : std::to_string(share).c_str());
     return 0;
 }
