@@ -80,6 +80,8 @@ class Inspection(Artifact):
     """The stop condition: measured roofs before published ones."""
     published: Target | None = None
     """The same held against what is published alone, to compare; None: nothing is."""
+    doubt: str = ""
+    """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where nothing speaks for it."""
     analysis: Analysis
 
 

@@ -22,8 +22,8 @@ class Routes:
     settings: Settings
 
     def after_profile(self, state: State) -> Literal["retrieve_evidence", "finalise"]:
-        """On with the next iteration, unless the incumbent is already good enough."""
-        return "finalise" if self.good_enough(state) or state.get("stop") else "retrieve_evidence"
+        """On with the next iteration, unless the incumbent is already good enough (then the node has said so), or a cap is reached."""
+        return "finalise" if state.get("stop") else "retrieve_evidence"
 
     def after_evidence(self, state: State) -> Literal["plan", "finalise"]:
         """On to the plan, unless the budget ended with the questions."""
@@ -61,12 +61,16 @@ class Routes:
             return "profile"
         return "finalise" if state.get("stop") else "retrieve_evidence"
 
-    def good_enough(self, state: State) -> StopReason | None:
-        """The stop condition that the incumbent meets, if any."""
+    def good_enough(self, state: State, doubt: str = "") -> StopReason | None:
+        """The stop condition that the incumbent meets, if any. `doubt`: why its roof may lie higher; then no nearness to it ends a run."""
         stop = self.settings.stop
-        headroom = state.get("headroom")
         if stop.speedup is not None and state.get("speedup", 1.0) >= stop.speedup:
             return "speedup"
+        return None if doubt else self.near_roof(state.get("headroom"))
+
+    def near_roof(self, headroom: float | None) -> StopReason | None:
+        """The stop condition that is met at this distance from the roof, if any."""
+        stop = self.settings.stop
         if headroom is not None and headroom <= 1 - stop.target_fraction:
             return "target"
         if headroom is not None and headroom < stop.near_peak:

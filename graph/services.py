@@ -157,10 +157,15 @@ class Services:
     def _roofs(self) -> tuple[Roof, ...]:
         return ceilings.measure(self.language, self.executor, self.records, environment=self.environment)
 
-    def roofs_again(self) -> tuple[Roof, ...]:
-        """Measured once more, on the gatekeeper's account; BudgetError where the caps leave no time for it."""
+    @property
+    def all_roofs(self) -> tuple[Roof, ...]:
+        """Those of every measurement on this device, so that one may bear out another."""
+        return ceilings.every(self._roofs, self.records)
+
+    def roofs_again(self, role: Sender) -> tuple[Roof, ...]:
+        """Measured once more, on a role's account; BudgetError where the caps leave no time for it."""
         attempt = len(ceilings.attempts(self._roofs, self.records)) + 1
-        jobs = self.jobs_of("gatekeeper")
+        jobs = self.jobs_of(role)
         return ceilings.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
 
     @property

@@ -122,9 +122,14 @@ def attempts(first: Sequence[Roof], records: Records) -> tuple[Record, ...]:
     return tuple(record for record in records if record.kind == "roof" and record.device in devices)
 
 
+def every(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
+    """The roofs of all measurements on record of the device on which `first` was measured."""
+    return tuple(dict.fromkeys([*first, *(roof for record in attempts(first, records) for roof in of(record))]))
+
+
 def highest(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
     """`first`, each with what another measurement of the same device found where that is better."""
-    found = [*first, *(roof for record in attempts(first, records) for roof in of(record))]
+    found = every(first, records)
     return tuple(best(found, roof.metric) or roof for roof in first)
 
 

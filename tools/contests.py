@@ -13,9 +13,12 @@ from tools.protocol import ContestOfWorkload, ContestResult
 from tools.statistics import Objective, Paired, corrected, pool, speedup_interval
 
 CONFIRMATIONS = 2
-"""Contests at most before an accept: a second one, pooled with the first, where the noise hides a gain that the first estimates."""
+"""Contests at most before an accept: a second one, pooled with the first, where noise or others hide a gain that the first estimates."""
 COMPANY = 0.2
 """Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited for."""
+COMPANY_MARGIN = 0.25
+"""Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel with itself beside a
+busy process, with fresh processes each round, strayed by a few percent."""
 IDLE_SHARE = 10
 """Per cent of the time in which kernels ran on a GPU before any of ours did, from which on it is taken for busy."""
 BORNE_OUT = 0.5
@@ -65,9 +68,15 @@ def confirming(confidence: float) -> float:
     return corrected(confidence, CONFIRMATIONS, 1)
 
 
-def unsettled(found: Interval, min_effect: float) -> bool:
-    """Whether another contest may settle it: the interval holds 1, while the estimate exceeds the effect that is demanded."""
-    return found.low <= 1.0 and found.estimate > 1.0 + min_effect
+def unsettled(found: Interval, min_effect: float, *, company: bool) -> bool:
+    """Whether another contest may settle it: the estimate exceeds the effect that is demanded, while the interval holds 1, or what
+    others may do to it where they kept the machine busy (`company`)."""
+    return found.estimate > 1.0 + min_effect and (found.low <= 1.0 or in_company(found, company=company))
+
+
+def in_company(found: Interval, *, company: bool) -> bool:
+    """Whether others were there, and the gain is not beyond what they can bring about."""
+    return company and found.low <= 1.0 + COMPANY_MARGIN
 
 
 def disturbed(contests: Sequence[Record]) -> bool:

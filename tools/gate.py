@@ -16,10 +16,6 @@ from tools.protocol import CaseResult
 from tools.statistics import corrected, futile, seems_slower, slower_than
 from tools.statistics import decide as compare
 
-COMPANY_MARGIN = 0.25
-"""Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel with itself beside a
-busy process, with fresh processes each round, strayed by a few percent."""
-
 
 class Veto(Artifact):
     """What a review takes away; it needs a line of the diff to stand on."""
@@ -172,14 +168,17 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     physics = evidence.physics
     for measured in physics.undercut(trial.measurements):
-        least, what = physics.least(measured.workload)
-        shown = f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {what} allows no less than {least:.3e} s"
+        least = physics.least(measured.workload)
+        shown = (
+            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less than {least.seconds:.3e} s"
+        )
         cited = _cited((*trial.records, *physics.records))
-        if physics.doubt:
-            yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {physics.doubt}{cited}."
-        yield "reject_policy", f"{shown}: the work cannot have been done{cited}."
+        if least.doubt:
+            yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {least.doubt}{cited}."
+        unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
+        yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
     applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
-    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads"
+    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, whose data cannot stay in the cache"
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
 
 
@@ -237,7 +236,7 @@ def _confirmed(evidence: Evidence, policy: Policy) -> Check:
             return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
         if seems_slower(wall, policy.workload_margin):
             return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
-    if evidence.confirmation_disturbed and min(confirmed.low, wall.low) <= 1.0 + COMPANY_MARGIN:
+    if any(contests.in_company(seen, company=evidence.confirmation_disturbed) for seen in (confirmed, wall)):
         return "inconclusive", f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}."
     if evidence.confirmation_contradicted:
         return (

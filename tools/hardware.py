@@ -75,7 +75,7 @@ RoofMetric = Literal[
 ]
 
 
-COMPANY = 0.1
+BESIDE = 0.05
 """Share of the machine that others may have while a roof is measured before that is said beside it."""
 
 
@@ -96,7 +96,7 @@ class Roof(Artifact):
     @property
     def doubt(self) -> str:
         """In words why the device may do more than this; empty where nothing speaks for it."""
-        if self.others is None or self.others < COMPANY:
+        if self.others is None or self.others < BESIDE:
             return ""
         return f"others had {percent(self.others)} of the machine meanwhile"
 

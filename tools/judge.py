@@ -217,7 +217,7 @@ class Judge:
         return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
 
     def confirmations(self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0) -> tuple[Record, ...]:
-        """The confirmations of one candidate, for `contests.confirmation`: another one while noise hides the gain, as in timing."""
+        """The confirmations of one candidate, for `contests.confirmation`: another while noise or others hide the gain, as in timing."""
         made: list[Record] = []
         while len(made) < contests.CONFIRMATIONS:
             self._say(candidate, "confirmation", iteration, len(made), contests.CONFIRMATIONS)
@@ -225,7 +225,7 @@ class Judge:
             if contests.problem(made[-1]) is not None:
                 break
             found = contests.confirmation(made, self.policy.objective, self.policy.confidence)
-            if not contests.unsettled(found, self.policy.min_effect):
+            if not contests.unsettled(found, self.policy.min_effect, company=contests.disturbed(made)):
                 break
         return tuple(made)
 

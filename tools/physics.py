@@ -7,15 +7,28 @@ again before a time is called impossible, and where others used it then too, nob
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from tools import roofline
 from tools.artifacts import Artifact, Measurement, Passed, Trial
-from tools.hardware import Roof
+from tools.hardware import Roof, RoofMetric
 
 ROOF_SHARE = 0.95
 """Of the time that memory takes at its roof: in less the data cannot have been moved. The slack is for the roof's own measuring error."""
 AGAIN = 2
 """Times that the roofs are measured once more before a time that they do not allow is held against a kernel."""
+
+
+class Least(NamedTuple):
+    """What a call takes at least, and how sure that is."""
+
+    seconds: float
+    what: str
+    """The roof that says so."""
+    doubt: str
+    """Why the device may do more; empty where nothing speaks for it."""
+    watched: bool
+    """It was seen who else used the machine while the roof was measured, or it is cited."""
 
 
 class Floor(Artifact):
@@ -36,15 +49,21 @@ class Physics(Artifact):
     """Bytes; 0: unknown, and then no roof is applied."""
     launch_s: float | None = None
     """The least time of any call on this device; None: not measured."""
-    doubt: str = ""
-    """Why the device may do more than was measured; empty where nothing speaks for it."""
+    doubts: dict[RoofMetric, str] = {}
+    """Roof -> why the device may do more than was measured; only those of which something speaks for it."""
+    unwatched: tuple[RoofMetric, ...] = ()
+    """Roofs that were measured where nobody could say who else used the machine."""
     records: tuple[str, ...] = ()
     """Those that hold the roofs."""
 
-    def least(self, workload: str) -> tuple[float, str]:
-        """Seconds that a call of `workload` takes at least, and what says so."""
-        roof_s = self._roof_s(workload)
-        return (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (self.launch_s or 0.0, "a launch")
+    def least(self, workload: str) -> Least:
+        """What a call of `workload` takes at least."""
+        roof_s, metric = self._roof_s(workload), self._binding(workload)
+        seconds, what = (ROOF_SHARE * roof_s, "the memory roof") if roof_s is not None else (self.launch_s or 0.0, "a launch")
+        return Least(seconds, what, self.doubts.get(metric, ""), metric not in self.unwatched)
+
+    def _binding(self, workload: str) -> RoofMetric:
+        return "memory_bandwidth" if self.streams(workload) else "launch_latency"
 
     def streams(self, workload: str) -> bool:
         """Whether the memory roof applies to it: its data cannot stay in the cache."""
@@ -55,21 +74,24 @@ class Physics(Artifact):
         return floor.roof_s if floor is not None and 0 < 2 * self.last_level_cache < floor.unique_bytes else None
 
     def undercut(self, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-        """Those whose candidate took less than its workload can."""
-        return tuple(one for one in measurements if one.candidate_s < self.least(one.workload)[0])
+        """Those whose candidate took less than its workload can, beyond doubt first."""
+        found = [one for one in measurements if one.candidate_s < self.least(one.workload).seconds]
+        return tuple(sorted(found, key=lambda one: bool(self.least(one.workload).doubt)))
 
 
 def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
-    """What `roofs` allow; `unique_bytes`: workload -> inputs and outputs, each once."""
+    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> inputs and outputs, each once."""
     launch = roofline.best(roofs, "launch_latency")
     binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
+    doubts = {roof.metric: said for roof in binding if (said := roofline.doubt(roofs, roof.metric))}
     return Physics(
         floors=tuple(
             Floor(workload=name, unique_bytes=size, roof_s=roofline.memory_floor(size, roofs)) for name, size in unique_bytes.items()
         ),
         last_level_cache=last_level_cache,
         launch_s=launch.value if launch else None,
-        doubt=next((roof.doubt for roof in binding if roof.doubt), ""),
+        doubts=doubts,
+        unwatched=tuple(roof.metric for roof in binding if roof.origin == "measured" and roof.others is None),
         records=tuple(dict.fromkeys(roof.source for roof in binding if roof.origin == "measured")),
     )
 
@@ -77,7 +99,10 @@ def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequenc
 def settled(
     trial: Trial | None, unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof], again: Callable[[], Sequence[Roof]]
 ) -> Physics:
-    """What is possible, for `trial`: as long as a time of it is shorter than `roofs` allow they are measured `again`; the best counts."""
+    """What is possible, for `trial`: as long as a time of it is shorter than `roofs` allow they are measured `again`; the best counts.
+
+    What was measured again lies in the records, and another process begins to count at none of them.
+    """
     found = known(unique_bytes, last_level_cache, roofs)
     for _ in range(AGAIN):
         if not isinstance(trial, Passed) or not found.undercut(trial.measurements):

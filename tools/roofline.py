@@ -29,6 +29,8 @@ PUBLISHED: dict[str, RoofMetric] = {
 PREFIXES = {"G": 1e9, "T": 1e12, "P": 1e15}
 CLOSED = 0.15
 """Gap of an axis below which no method is spent on it (A4)."""
+ALIKE = 0.95
+"""Ratio of two measurements of a roof from which on the one bears out the other."""
 BALANCED = 1.25
 """Within this factor memory and compute time are both the limit."""
 
@@ -145,6 +147,39 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
     measured = [roof for roof in found if roof.origin == "measured"] or found
     pick = min if metric == "launch_latency" else max
     return pick(measured, key=lambda roof: roof.value, default=None)
+
+
+def doubt(roofs: Sequence[Roof], metric: str) -> str:
+    """Why the device may do more than the `best` of a metric; empty where nothing speaks for it.
+
+    What was measured in company is borne out by another measurement, made alone, that found nearly as much.
+    """
+    binding = best(roofs, metric)
+    if binding is None or not binding.doubt:
+        return ""
+    for other in roofs:
+        alike = ALIKE * binding.value <= other.value if metric != "launch_latency" else ALIKE * other.value <= binding.value
+        if (
+            (other.metric, other.origin) == (metric, "measured")
+            and other.value > 0
+            and alike
+            and other.others is not None
+            and not other.doubt
+        ):
+            return ""
+    return binding.doubt
+
+
+def doubted(found: Headroom, roofs: Sequence[Roof], precision: Precision) -> str:
+    """Why the roof that binds a kernel may lie higher; empty where nothing speaks for it."""
+    compute = peak(roofs, precision)
+    binding: dict[Bound, tuple[str, ...]] = {
+        "memory": ("memory_bandwidth",),
+        "compute": (compute.metric,) if compute else (),
+        "latency": ("launch_latency",),
+    }
+    each = binding.get(found.bound, tuple(metric for metrics in binding.values() for metric in metrics))
+    return next(filter(None, (doubt(roofs, metric) for metric in each)), "")
 
 
 def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:

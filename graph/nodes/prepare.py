@@ -16,7 +16,7 @@ from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
 from knowledge_base.names import metrics
-from tools import evidence, roofline, rules
+from tools import evidence, physics, roofline, rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
 from tools.errors import BudgetError, SettingsError
@@ -131,9 +131,11 @@ def profile(state: State, services: Services) -> State:
     services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck, **gaps})
     routes = Routes(services.settings)
     over = services.over_budget()
-    stop = routes.good_enough({**state, **update}) or routes.exhausted(state, over)
+    stop = routes.good_enough({**state, **update}, found.doubt) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     update["summary"] = f"{limiter(found.bottleneck)}, headroom {percent(found.headroom.total)}; {names}"
+    if found.doubt:
+        update["summary"] += f"; no reason to stop, for {found.doubt} while its roof was measured"
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:
@@ -145,6 +147,7 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = _profiles(candidate, services)
     published = roofline.published(specs)
+    doubt = _settle_roofs(services, calibration)
     # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
     ceiling = services.roofs or published
     rows = _rooflines(services, calibration, ceiling)
@@ -180,9 +183,33 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
         headroom=whole,
         target=target,
         published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
+        doubt=doubt,
         analysis=_analysed(services, brief),
     )
     return inspection, (calibration.id, *records)
+
+
+def _settle_roofs(services: Services, calibration: Record) -> str:
+    """Measure the roofs again, `physics.AGAIN` times at most, while only their doubt keeps a kernel from being near enough to one.
+
+    Returns the doubt that is left; empty where there is none, or where the kernel is far from its roof anyway.
+    """
+    routes, precision = Routes(services.settings), roofline.precision(services.task)
+
+    def doubt() -> str:
+        rows = _rooflines(services, calibration, services.roofs)
+        if routes.near_roof(_whole(services, rows).total) is None:
+            return ""
+        return next(filter(None, (roofline.doubted(row.headroom, services.all_roofs, precision) for row in rows)), "")
+
+    try:
+        for _ in range(physics.AGAIN):
+            if not doubt():
+                break
+            services.roofs_again("profiler_analyst")
+    except BudgetError as error:
+        services.out_of_budget(str(error))
+    return doubt()
 
 
 def _analysed(services: Services, brief: AnalystBrief) -> Analysis:

@@ -60,6 +60,13 @@ def test_good_enough_by_headroom(headroom: float | None, reason: str | None) -> 
     assert ROUTES.good_enough(state(headroom=headroom)) == reason
 
 
+def test_nearness_to_a_roof_that_may_lie_higher_ends_no_run() -> None:
+    assert ROUTES.good_enough(state(headroom=0.0), "others had 30 % of the machine meanwhile") is None
+    routes = Routes(Settings.model_validate({"task": "t", "stop": {"speedup": 3}}))
+    assert routes.good_enough({**state(headroom=0.0), "speedup": 3.1}, "others had 30 %") == "speedup"
+    assert ROUTES.after_profile(state(headroom=0.0)) == "retrieve_evidence", "the node decides, which knows of the doubt"
+
+
 def test_good_enough_by_speedup() -> None:
     routes = Routes(Settings.model_validate({"task": "t", "stop": {"speedup": 3}}))
     assert routes.good_enough({**state(), "speedup": 3.1}) == "speedup"

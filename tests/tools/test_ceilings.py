@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from tools.artifacts import Record
-from tools.ceilings import PROGRAM, Arithmetic, Ceilings, CudaCeilings, attempts, cuda_roofs, highest, measure, of, roofs
+from tools.ceilings import PROGRAM, Arithmetic, Ceilings, CudaCeilings, attempts, cuda_roofs, every, highest, measure, of, roofs
 from tools.executors.local import Local
 from tools.languages.cpp import Cpp
 from tools.records import Records
@@ -40,7 +40,12 @@ def test_the_best_try_is_the_roof_and_names_its_record():
 
 
 def test_a_roof_says_that_others_used_the_machine_while_it_was_measured():
-    for others, doubt in ((None, ""), (0.04, ""), (0.29, "others had 29.0 % of the machine meanwhile")):
+    for others, doubt in (
+        (None, ""),
+        (0.04, ""),
+        (0.06, "others had 6.0 % of the machine meanwhile"),
+        (0.29, "others had 29.0 % of the machine meanwhile"),
+    ):
         assert {roof.doubt for roof in roofs(ceilings().model_copy(update={"others": others}), "record")} == {doubt}
 
 
@@ -66,6 +71,7 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     assert len(attempts(first, records)) == 2 and len(best) == len(first)
     assert (best["memory_bandwidth"].value, best["memory_bandwidth"].source, best["memory_bandwidth"].doubt) == (9.0, again.id, "")
     assert best["launch_latency"].value == 1e-9 and best["launch_latency"].doubt
+    assert set(every(first, records)) == {*first, *of(again)}, "each measurement once, and of this device alone"
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools import contests, evidence
-from tools.artifacts import Artifact, Failed, Passed, Record, Task, Trial, Unmeasured, Workload
+from tools.artifacts import Artifact, Failed, Interval, Passed, Record, Task, Trial, Unmeasured, Workload
 from tools.errors import HarnessError, StorageError
 from tools.protocol import (
     Case,
@@ -299,13 +299,13 @@ CALMER = [1.51, 1.52, 1.53, 1.54, 1.55, 1.56, 1.57, 1.58]
 def test_confirmations_are_pooled_and_pay_for_the_second_look():
     first = contests.confirmation([contest(0, NOISY)], "total_time", 0.95)
     assert first.confidence == pytest.approx(0.975)
-    assert first.low == pytest.approx(0.7) and contests.unsettled(first, 0.02)
+    assert first.low == pytest.approx(0.7) and contests.unsettled(first, 0.02, company=False)
     both = contests.confirmation([contest(0, NOISY), contest(1, CALMER)], "total_time", 0.95)
     assert both.confidence == first.confidence
-    assert 1.5 < both.low < both.estimate and not contests.unsettled(both, 0.02)
+    assert 1.5 < both.low < both.estimate and not contests.unsettled(both, 0.02, company=False)
     # Hopeless, and settled either way: nothing more is asked.
     for ratios in ([0.8, 0.9, 1.0, 1.0, 1.0, 1.1, 1.1, 1.2], [0.5] * 8, CALMER):
-        assert not contests.unsettled(contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02)
+        assert not contests.unsettled(contests.confirmation([contest(0, ratios)], "total_time", 0.95), 0.02, company=False)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +321,15 @@ def test_confirmations_are_pooled_and_pay_for_the_second_look():
 def test_confirmations_that_are_not_one_series_prove_nothing(series: tuple[Record, ...]):
     with pytest.raises(StorageError):
         contests.confirmation(series, "total_time", 0.95)
+
+
+def test_beside_others_a_gain_that_they_could_bring_about_is_looked_at_again():
+    def found(low: float) -> Interval:
+        return Interval(estimate=1.4, low=low, high=1.5, confidence=0.95)
+
+    assert contests.unsettled(found(1.2), 0.02, company=True) and not contests.unsettled(found(1.2), 0.02, company=False)
+    assert not contests.unsettled(found(1.26), 0.02, company=True), "no busy neighbour does that"
+    assert not contests.unsettled(Interval(estimate=1.01, low=0.9, high=1.1, confidence=0.95), 0.02, company=True)
 
 
 def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():

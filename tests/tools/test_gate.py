@@ -316,6 +316,25 @@ def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tupl
     assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 
 
+def test_a_doubt_weighs_only_where_the_roof_it_is_about_binds():
+    launch = Roof(metric="launch_latency", value=1e-3, unit="s", origin="measured", source="l", others=0.0)
+    sizes = {"small": 1 << 10, "large": 1 << 28}
+    fast = trial(candidate_s=8e-4)
+    possible = known(sizes, 32 << 20, (roof(1e11, "r", 0.45), launch))
+    assert [possible.least(name).what for name in sizes] == ["a launch", "the memory roof"]
+    assert [bool(possible.least(name).doubt) for name in sizes] == [False, True]
+    assert [measured.workload for measured in possible.undercut(fast.measurements)] == ["small", "large"]
+    backwards = fast.model_copy(update={"measurements": fast.measurements[::-1]})
+    assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", "what is beyond doubt decides, wherever it stands"
+
+
+def test_an_accusation_says_where_nobody_could_see_who_else_was_there():
+    fast = trial(candidate_s=8e-4)
+    for others, said in ((None, True), (0.0, False)):
+        answer = verdict(physics=known({"large": 1 << 28}, 32 << 20, (roof(1e11, "r", others),)), trial=fast)
+        assert answer.outcome == "reject_policy" and ("is not known" in answer.reasons[0]) == said
+
+
 def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
     """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time would."""
     roofs = [

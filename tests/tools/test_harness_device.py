@@ -133,6 +133,40 @@ def test_threads_that_only_wait_for_each_other_are_not() -> None:
     assert host.disturbed([before], [robbed], 1.0, [], 1e-4)
 
 
+def counts(path: Path, *cores: tuple[int, int, int]) -> Path:
+    """A /proc/stat that says (user, idle, stolen) ticks of cores 0, 1 ..."""
+    rows = [f"cpu{at} {user} 0 0 {idle} 0 0 0 {stolen} 0 0" for at, (user, idle, stolen) in enumerate(cores)]
+    path.write_text("\n".join(["cpu  9999 0 0 9 0 0 0 999 0 0", *rows, "intr 1 2 3"]) + "\n")
+    return path
+
+
+def test_only_the_cores_that_we_may_run_on_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry = module("telemetry")
+    monkeypatch.setattr(telemetry.os, "sched_getaffinity", lambda _: {1, 2})
+    monkeypatch.setattr(telemetry, "STAT", counts(tmp_path / "stat", (900, 0, 900), (30, 5, 10), (20, 5, 0)))
+    assert telemetry.busy() == pytest.approx(60 / telemetry.TICK)
+    assert telemetry.stolen() == {1: pytest.approx(10 / telemetry.TICK), 2: 0.0}
+    (tmp_path / "stat").write_text("masked\n")
+    assert (telemetry.busy(), telemetry.stolen()) == (0, {})
+    (tmp_path / "stat").unlink()
+    assert telemetry.counted() == {}
+
+
+@pytest.mark.parametrize(("ticks", "seconds", "held"), [((0, 0), 0.02, False), ((0, 3), 0.02, True), ((0, 3), 2.0, False)])
+def test_a_core_that_a_hypervisor_takes_away_holds_a_go_back(
+    ticks: tuple[int, int], seconds: float, held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = module("place")
+    monkeypatch.setattr(place.telemetry.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(place.telemetry, "STAT", counts(tmp_path / "stat", (10, 10, 5), (10, 10, 5)))
+    host = object.__new__(place.Host)
+    before = host.stolen()
+    counts(tmp_path / "stat", (10, 10, 5 + ticks[0]), (10, 10, 5 + ticks[1]))
+    assert host.held_back(before, seconds, 2e-4) is held
+    device = object.__new__(place.Device)
+    assert not device.held_back(device.stolen(), seconds, 2e-4), "a launch hides what the host's cores lose"
+
+
 # ---------------------------------------------------------------- memory
 
 

@@ -177,9 +177,10 @@ def a_round(
         start = order.randrange(ring.addresses)
         train = [(start + i) % ring.addresses for i in range(calls[name])]
         where.evict()
-        before = where.disturbance([field[name].pid()])
+        before, stolen = where.disturbance([field[name].pid()]), where.stolen()
         wall = field[name].go(train)
         disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)
+        disturbed |= where.held_back(stolen, wall, DIRTY_S)
         seconds[name] = wall / calls[name]
         device[name] = field[name].device_s / calls[name]
     for name in names:

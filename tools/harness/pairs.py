@@ -248,7 +248,7 @@ class Meter:
         """Call when the kernels' processes have ended, so that their time is counted as ours."""
         seconds = self.clock() - self.start
         taken = telemetry.busy() - self.busy - (self.supervisor.own_cpu() - self.own)
-        cores = os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
         return {
             "load_before": self.load,
             "load_after": telemetry.load(),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
 CPU = Path("/sys/devices/system/cpu")
+STAT = Path("/proc/stat")
 
 
 class Threads:
@@ -23,14 +24,31 @@ class Threads:
         """Seconds on a core, and seconds ready to run but without one."""
 
 
-def busy() -> float:
-    """CPU seconds that all processes together have used since boot, and those that a hypervisor took away."""
+def counted() -> dict[int, tuple[float, float]]:
+    """Of each core that we may run on: seconds since boot that it was not idle, and those of them that a hypervisor took away.
+
+    A core that the system does not tell of (a masked file, another system) is left out.
+    """
+    ours, found = os.sched_getaffinity(0), {}
     try:
-        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        for line in STAT.read_text().splitlines():
+            name, *fields = line.split()
+            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in ours:
+                user, nice, system, _, _, irq, softirq, steal = (*(int(field) for field in fields[:8]), *[0] * 8)[:8]
+                found[int(name[3:])] = ((user + nice + system + irq + softirq + steal) / TICK, steal / TICK)
     except (OSError, ValueError):
-        return 0.0
-    user, nice, system, _, _, irq, softirq, steal = (*fields[:8], 0)[:8]
-    return (user + nice + system + irq + softirq + steal) / TICK
+        return {}
+    return found
+
+
+def busy() -> float:
+    """Seconds since boot that the cores we may run on were not idle, whoever used them; what a hypervisor took away counts."""
+    return sum(seconds for seconds, _ in counted().values())
+
+
+def stolen() -> dict[int, float]:
+    """Core that we may run on -> seconds since boot that a hypervisor took away while somebody wanted to run there."""
+    return {core: seconds for core, (_, seconds) in counted().items()}
 
 
 def used(pid: int) -> float:
