@@ -35,8 +35,9 @@ types: install
 layers: install
 	$(BIN)/lint-imports
 
+# Most of the time goes to whole runs, which wait a good deal; more than four at once would only be in each other's measurements.
 tests: install
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 bench: install  ## the table of speeds in benchmarks/
 	$(BIN)/python benchmarks/speed.py
