@@ -178,7 +178,7 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
         unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
         yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
     applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
-    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, whose data cannot stay in the cache"
+    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot stay in the cache"
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
 
 
