@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
     )
     for verb in (run, check):
-        verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml")
+        verb.add_argument("config", nargs="?", type=Path, help="YAML, e.g. configs/quickstart.yaml, or a task folder")
         verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
         verb.add_argument("--ref", help="its reference.py")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
@@ -255,6 +255,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     files = {"kernel": arguments.kernel, "reference": arguments.ref, "dims": " ".join(arguments.dims or []) or None}
     given = {key: value for key, value in files.items() if value}
     if arguments.config is not None:
+        if given and arguments.config.is_dir():
+            raise SettingsError(
+                "give either a folder or --kernel with --ref and --dims, not both; a task folder's own files say all of that"
+            )
         if given:
             raise SettingsError("give either a config file or --kernel with --ref and --dims, not both; put the files into the config")
         if arguments.ptr_size:

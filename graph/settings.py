@@ -52,6 +52,8 @@ def _role(name: str) -> str:
     return name
 
 
+SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
+"""How files end that people take for a config because a kernel is in them."""
 MODEL_FILES = ("path", "folder", "record")
 """Options of providers that name a file or a folder."""
 
@@ -221,9 +223,18 @@ class Settings(Section):
 
 
 def load(path: Path) -> Settings:
-    """Read a config; paths in it become absolute, relative to the file. SettingsError names the key or file."""
+    """Read a config; paths in it become absolute, relative to the file. SettingsError names the key or file.
+
+    A folder that holds a task stands for the config of which `task` is the only key.
+    """
     import yaml
 
+    if path.is_dir():
+        return _folder(path)
+    if path.is_file() and path.suffix in SOURCES:
+        raise SettingsError(
+            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that holds both of them"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -240,6 +251,19 @@ def load(path: Path) -> Settings:
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: must hold keys and values, e.g. `task: tasks/softmax`")
     return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)
+
+
+def _folder(path: Path) -> Settings:
+    """The run of a task folder under all defaults; SettingsError where a folder holds no task."""
+    if (path / ".kernelwright").is_dir():
+        raise SettingsError(
+            f"{path}: is a run's workspace; `python -m graph resume {path}` goes on with it, `restart` begins from one of its versions"
+        )
+    if (path / "reference.py").exists() or any(path.glob("kernel.*")):
+        return parse({"task": "."}, origin=str(path), base=path)
+    configs = sorted(found for kind in ("*.yaml", "*.yml") for found in path.glob(kind) if found.name != "task.yaml")
+    inside = f"give the config that is in it, such as {configs[0]}" if configs else "give a YAML file, such as configs/quickstart.yaml"
+    raise SettingsError(f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or {inside}")
 
 
 def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:

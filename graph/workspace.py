@@ -149,7 +149,7 @@ def _is_one(path: Path) -> bool:
 
 def _meant(path: Path) -> str:
     """What to give instead: a config or its name was given, or the folder that holds workspaces."""
-    if path.is_file():
+    if path.is_file() or (path / "reference.py").is_file():
         try:
             settings = load(path)
         except SettingsError:

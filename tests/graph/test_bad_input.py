@@ -136,6 +136,12 @@ def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
     assert _settings(parser().parse_args(["run", path])).name == "bad"
 
 
+def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(task)]) == 0
+    assert capsys.readouterr().out.startswith("task        task (cpp)")
+    assert "a task folder's own files say all of that" in refused(capsys, "check", str(task), "--dims", "rows=3")
+
+
 def test_kernel_that_does_not_compile(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoiled(task, "kernel.cpp", "float total = 0;", "float total = nowhere;")
     said = refused(capsys, "run", str(configured(tmp_path)))

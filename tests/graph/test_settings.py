@@ -122,9 +122,41 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.yaml")
 
 
-def test_a_folder_is_no_config(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"cannot be read \(Is a directory\); give a readable UTF-8 YAML file"):
+@pytest.mark.parametrize("files", [("reference.py", "kernel.cpp"), ("reference.py",), ("kernel.py",)])
+def test_a_task_folder_is_a_config_with_nothing_else(tmp_path: Path, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "softmax"
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text("")
+    monkeypatch.chdir(folder)
+    assert load(folder) == load(Path()) == load(written(tmp_path, "task: softmax\n"))
+    assert load(Path()).run == "softmax"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", ["is a folder without a task", "reference.py", "configs/quickstart.yaml"]),
+        ("task.yaml", ["is a folder without a task", "configs/quickstart.yaml"]),
+        ("mine.yaml", ["is a folder without a task", "such as {folder}/mine.yaml"]),
+        (".kernelwright/secret", ["is a run's workspace", "`python -m graph resume {folder}`"]),
+    ],
+)
+def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str]) -> None:
+    if name:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    with pytest.raises(SettingsError) as caught:
         load(tmp_path)
+    said = str(caught.value)
+    assert all(word.format(folder=tmp_path) in said for word in says), said
+    assert "\n" not in said
+
+
+def test_a_kernel_in_the_place_of_a_config_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "mine.cpp").write_text("int x[] = {1};")
+    with pytest.raises(SettingsError, match=r"mine\.cpp: is source and no config; give `--kernel` and `--ref`"):
+        load(tmp_path / "mine.cpp")
 
 
 def test_other_encoding_is_named(tmp_path: Path) -> None:
