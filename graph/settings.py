@@ -54,6 +54,11 @@ def _role(name: str) -> str:
 
 SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 """How files end that people take for a config because a kernel is in them."""
+ELSEWHERE = {
+    "workloads": "list them in the task's reference.py",
+    **dict.fromkeys(("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"),
+}
+"""Keys of a task that people write into a config -> where they go."""
 MODEL_FILES = ("path", "folder", "record")
 """Options of providers that name a file or a folder."""
 
@@ -271,7 +276,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise SettingsError(sentences(error, Settings, f"{origin}: ")) from None
+        raise SettingsError(sentences(error, Settings, f"{origin}: ", ELSEWHERE)) from None
     paths = {"task", "kernel", "reference", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}

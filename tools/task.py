@@ -27,7 +27,7 @@ from tools.languages.base import LANGUAGES, Language, Variant
 from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
 from tools.records import Blobs, write_atomically
 from tools.registry import load
-from tools.spelling import meant
+from tools.spelling import meant, offered
 from tools.validation import sentences
 
 REFERENCE = "reference.py"
@@ -215,9 +215,8 @@ def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]
     for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 to 1, 0.05 for 5 %")):
         for name, value in said.items():
             if name not in {w.name for w in seen.workloads}:
-                raise SettingsError(
-                    f"task.yaml: {key} names the workload {name!r}; the reference has {', '.join(w.name for w in seen.workloads)}"
-                )
+                there = offered(name, [w.name for w in seen.workloads])
+                raise SettingsError(f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}")
             if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
                 raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
     return tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -27,8 +28,10 @@ _SHOWN = 40
 """Characters of the value that are repeated to the user."""
 
 
-def sentences(error: ValidationError, model: type[BaseModel], origin: str) -> str:
+def sentences(error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None) -> str:
     """The problems of `error`, found while reading `model`, a line each behind `origin`; a validator's own sentences stay as they are.
+
+    `elsewhere`: keys that belong to another file -> where they stand.
 
     Unknown keys come before all others, and a key that is missing because it was misspelt has no line of its own.
     """
@@ -36,14 +39,16 @@ def sentences(error: ValidationError, model: type[BaseModel], origin: str) -> st
     misspelt = {(*at, name) for *at, word in strange for name in _section(model, tuple(at)).model_fields if meant(str(word), [name])}
     problems = [problem for problem in error.errors() if problem["type"] != "missing" or problem["loc"] not in misspelt]
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    return "\n".join(f"{origin}{line}" for problem in problems for line in _sentence(problem, model).splitlines())
+    return "\n".join(f"{origin}{line}" for problem in problems for line in _sentence(problem, model, elsewhere or {}).splitlines())
 
 
-def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
+def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[str, str]) -> str:
     # pydantic marks a key that is not allowed, as against its value.
     key = ".".join(str(part) for part in problem["loc"] if part != "[key]")
     owner = _section(model, problem["loc"][:-1])
     if problem["type"] == "extra_forbidden":
+        if key in elsewhere:
+            return f"{key}: does not stand here; {elsewhere[key]}"
         hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
     if problem["type"] == "value_error":

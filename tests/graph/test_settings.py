@@ -40,6 +40,7 @@ def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
     ("text", "says"),
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
+        (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
         (GOOD + "search: {iteration: 3}\n", ["search.iteration", "iterations"]),
         (GOOD + "search: {iterations: none}\n", ["search.iterations", "integer"]),
         (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),

@@ -120,7 +120,11 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         ("def reference(:\n", ["does not parse", "line 1"]),
         ("x = 1\n", ["no function `reference`"]),
         ("import nowhere_to_be_found\n", ["importing reference.py", "nowhere_to_be_found"]),
-        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["reference(...) raised KeyError", "nope", "line"]),
+        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["reference(...) raised KeyError", "nope", "(line", "; mend it there and"]),
+        (MADE + "\nworkloads = []\n", ["`workloads` is empty", "list at least one"]),
+        (MADE + "\nworkloads = 3\n", ["`workloads` must be a list, not int"]),
+        (MADE.replace('"K": 4, ', ""), ["workload small: 'K', which make_inputs reads, is not among its dims"]),
+        (MADE.replace("    g = ", "    {}['Z']\n    g = "), ["make_inputs(M=8 K=4 N=6) raised KeyError: 'Z' (line"]),
         (MADE.replace("return alpha * (a @ b)", "return (a @ b)[1:]"), ["shape (7, 6)", "'c'", "(8, 6)"]),
         (MADE.replace("return alpha * (a @ b)", "return a, b"), ["2 tensors", "1 outputs"]),
         (MADE.replace("return alpha * (a @ b)", "return 3"), ["returned int"]),
@@ -149,6 +153,13 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
 def test_that_sizes_of_the_command_line_replace_the_references_own_is_said(asker: Asker) -> None:
     told = "The sizes that were given are timed; the reference's own `workloads` are not."
     assert told in asker.probe(MADE, {"M": 8, "K": 4, "N": 6}).inferred and told not in asker.probe(MADE).inferred
+
+
+def test_a_size_that_is_lacking_is_named_with_why_it_must_be_given(asker: Asker) -> None:
+    alone = MADE.replace("workloads =", "wl =")
+    for reference, why in ((MADE, "they replace the reference's own `workloads`, and 'K'"), (alone, "'K'")):
+        error = asker.probe(reference, {"M": 8, "N": 6}).error
+        assert error is not None and error.startswith(f"--dims: {why}, which make_inputs reads, is not among them; add K=NUMBER"), error
 
 
 def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:

@@ -185,7 +185,11 @@ def test_weights_of_task_yaml_replace_the_references() -> None:
     loaded = infer(probe, declared=Declared(weights={"16x4": 5.0}))
     assert [w.weight for w in loaded.task.workloads] == [2.0, 5.0]
     assert [w.weight for w in loaded.workloads] == [2.0, 5.0]
-    for weights, word in (({"9x9": 1.0}, "'9x9'"), ({"8x4": 0.0}, "above 0")):
+    for weights, word in (
+        ({"9x9": 1.0}, "'9x9'.* give one of 8x4, 16x4"),
+        ({"16x5": 1.0}, "did you mean '16x4'"),
+        ({"8x4": 0.0}, "above 0"),
+    ):
         with pytest.raises(SettingsError, match=word):
             infer(probe, declared=Declared(weights=weights))
 

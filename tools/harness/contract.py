@@ -84,7 +84,9 @@ def guarded(what: str, function, *args, **kwargs):
         if re.search(NO_GPU, str(error)):
             remedy = "make inputs on the CPU, they are moved to where the kernel needs them"
             raise ContractError(f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()) from error
-        raise ContractError(f"{what} raised {first_line(error)}{_line(error)}", traceback.format_exc()) from error
+        # What else is guarded is no file that a person could mend.
+        remedy = "; mend it there and run again" if FILE in what else ""
+        raise ContractError(f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()) from error
 
 
 def _line(error: BaseException) -> str:
@@ -202,8 +204,11 @@ class Contract:
     def _made(self, dims: dict, seed: int) -> list[Arg]:
         there = {"device": self.device} if self.device != "cpu" and self._takes_device() else {}
         asked = Asked(dims)
-        made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, asked, seed, **there)
-        self.sizes |= asked.seen
+        try:
+            made = guarded(f"reference.py: make_inputs({spoken(dims)})", self.module.make_inputs, asked, seed, **there)
+        finally:
+            # Also of one that fails: `probe` tells a dim that nobody gave from any other key.
+            self.sizes |= asked.seen
         if not isinstance(made, dict) or not made:
             raise ContractError("reference.py: make_inputs must return a dict of every argument by name, in the kernel's order")
         args = []

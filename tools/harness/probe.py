@@ -34,7 +34,7 @@ def probe(request: dict) -> dict:
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
     for at, (name, dims, weight, margin) in enumerate(workloads):
-        args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
+        args = built(contract, name, dims, request)
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
         contract.check_call(args)
         room(args, dims, request["memory_bytes"])
@@ -61,6 +61,27 @@ def probe(request: dict) -> dict:
     return answer | {"inferred": inferred}
 
 
+def built(contract: Contract, name: str, dims: dict, request: dict) -> list[Arg]:
+    """The arguments at `dims`; a dim that make_inputs reads and nobody gave is named, with whoever should have given it."""
+    try:
+        return contract.build(dims, 1, request["parameters"], request["pointer_elements"])
+    except ContractError as error:
+        cause = error.__cause__
+        lacking = cause.args[0] if isinstance(cause, KeyError) and cause.args else None
+        if not isinstance(lacking, str) or lacking in dims or lacking not in contract.sizes:
+            raise
+        if not request["dims"]:
+            said = f"reference.py: workload {name}: {lacking!r}, which make_inputs reads, is not among its dims; add it there"
+        elif contract.get("workloads"):
+            said = (
+                f"--dims: they replace the reference's own `workloads`, and {lacking!r}, which make_inputs reads, is not among them; "
+                f"add {lacking}=NUMBER, or give no dims to time the reference's own"
+            )
+        else:
+            said = f"--dims: {lacking!r}, which make_inputs reads, is not among them; add {lacking}=NUMBER"
+        raise ContractError(said, error.log) from error
+
+
 def seen(a: Arg, compared: int | None) -> dict:
     """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
     told = a.json() | {"compared": compared}
@@ -72,8 +93,11 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, fl
     if request["dims"]:
         return [(label(dims), dims, 1.0, None) for dims in request["dims"]]
     listed = contract.get("workloads")
-    if not listed:
+    if listed is None:
         raise ContractError("no dims: give --dims (for example M=4096 N=1024), or define `workloads` in reference.py")
+    if not isinstance(listed, (list, tuple)) or not listed:
+        what = f"must be a list, not {type(listed).__name__}" if listed else "is empty, so that there is nothing to time"
+        raise ContractError(f"reference.py: `workloads` {what}; list at least one, such as {{'dims': {{'M': 4096, 'N': 1024}}}}")
     found = []
     for entry in listed:
         if not isinstance(entry, dict):
