@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("version", help="e.g. v2")
     caps = "other caps than the old run's, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (run, resume, show, verify, restart):
+    for verb in (run, check, resume, show, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
         verb.add_argument(
@@ -226,7 +226,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "check":
         from graph.check import check
 
-        _say(check(_settings(arguments)), alone=True)
+        found = check(_settings(arguments))
+        _say(found.model_dump_json() if arguments.json else found.text(), alone=True)
         return 0
     if arguments.verb == "verify":
         from graph.verify import verify

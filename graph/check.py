@@ -4,21 +4,68 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from agents import coder
+from agents.artifacts import RoleName
 from agents.handlers.base import applying, hints, opened
-from graph import first, reserve, room
-from graph.estimate import ASSUMED, estimate
+from graph import cited, first, reserve, room
+from graph.estimate import ASSUMED, Estimate, estimate
 from graph.report.render import render
 from graph.run import load_task
 from graph.services import open_agents, open_executor, open_language, open_ledger
 from graph.settings import Settings
 from graph.unmeasured import lacking_of, refuse_wrong
+from tools.artifacts import Argument, Artifact
 from tools.executors.base import lacking
+from tools.interpreter import Interpreted
+from tools.protocol import SeenWorkload
 from tools.records import Records
 
 
-def check(settings: Settings) -> str:
+class Checked(Artifact):
+    """The object that `check --json` prints."""
+
+    status: Literal["checked"] = "checked"
+    task: str
+    language: str
+    identity: str
+    compiler: str
+    entry: str
+    """The function that is called."""
+    arguments: tuple[Argument, ...]
+    workloads: tuple[SeenWorkload, ...]
+    """With operations and unique bytes."""
+    dims_range: dict[str, tuple[int, int]]
+    """From which hidden sizes are drawn."""
+    precision: str
+    device: str | None
+    """Why there is no device for it here; None: there is one."""
+    interpreted: Interpreted | None
+    """What was found without the device, where it is not here."""
+    unwritten: str
+    """The provider that writes v0 when the run begins; empty: there is a kernel."""
+    handlers: tuple[str, ...]
+    models: dict[RoleName, str]
+    """Role -> its provider."""
+    estimate: Estimate
+    too_dear: bool
+    """The estimate is above the cap on dollars."""
+    too_small: tuple[str, ...]
+    """What is wrong with caps, one sentence each."""
+    caps: dict[str, str]
+    pages: int
+    """Of the wiki."""
+    unpublished: str
+    """That the gpu-wiki knows nothing of the hardware that the settings name; empty: it does, or they name none."""
+    inferred: tuple[str, ...]
+
+    def text(self) -> str:
+        """The same for people."""
+        return render("check.md", found=self, assumed=ASSUMED)
+
+
+def check(settings: Settings) -> Checked:
     """Load and probe the task, open every part that the settings name, compile the kernel, and describe the contract.
 
     Raises SettingsError for whatever `run` would refuse before its first measurement.
@@ -53,21 +100,26 @@ def check(settings: Settings) -> str:
             tight = room.tight(settings, task, wiki.guide(), agents, expected)
             room.refuse(tight)
             small = reserve.too_small(settings, len(task.workloads), language.device)
-            return render(
-                "check.md",
-                task=task,
-                seen=loaded.workloads,
-                toolchain=language.toolchain(),
-                handlers=[str(handler) for handler in applying(handlers, task.baseline or "", task.language)],
-                providers={role: agent.model.provider for role, agent in agents.items()},
+            return Checked(
+                task=task.name,
+                language=task.language,
+                identity=task.identity(),
+                compiler=str(language.toolchain()),
+                entry=language.entry,
+                arguments=task.arguments,
+                workloads=loaded.workloads,
+                dims_range=task.dims_range,
+                precision=task.numeric.precision,
+                device=lacking_of(settings, absent) if absent else None,
+                interpreted=checked,
+                unwritten=writer.provider if task.baseline is None else "",
+                handlers=tuple(str(handler) for handler in applying(handlers, task.baseline or "", task.language)),
+                models={role: agent.model.provider for role, agent in agents.items()},
                 estimate=expected,
                 too_dear=settings.budget.usd is not None and expected.run_usd > settings.budget.usd,
-                tight=[*(one.sentence() for one in tight), *([small] if small else [])],
-                assumed=ASSUMED,
+                too_small=(*(one.sentence() for one in tight), *([small] if small else [])),
                 caps=settings.budget.named(),
                 pages=len(wiki.pages),
-                checked=checked,
-                absent=lacking_of(settings, absent) if absent else None,
-                entry=language.entry,
-                unwritten=writer.provider if task.baseline is None else "",
+                unpublished=cited.unpublished(wiki, task, settings.hardware, settings.variant),
+                inferred=task.inferred,
             )

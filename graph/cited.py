@@ -49,6 +49,22 @@ def cpu(wiki: Wiki, product: str) -> bool:
     return named.identify(product, "", ()) is None and named.family(product) == CPU
 
 
+def unpublished(wiki: Wiki, task: Task, hardware: str | None, variant: str) -> str:
+    """One sentence where the settings name a product of which the wiki answers nothing that a run asks for; "" where not."""
+    if not hardware:
+        return ""
+    if cpu(wiki, hardware):
+        return SILENT
+    gaps = [answer for answer in published(wiki, task, hardware, variant) if isinstance(answer, UnknownSpec)]
+    if len(gaps) < len(published(wiki, task, hardware, variant)):
+        return ""
+    near = f" (there are {', '.join(gaps[0].candidates)})" if gaps[0].candidates else ""
+    return (
+        f"the gpu-wiki answers nothing of {f'{hardware} {variant}'.strip()}: {gaps[0].reason}{near}; mend `hardware` and `variant`, "
+        "or leave them, and targets rest on measured roofs alone"
+    )
+
+
 def elsewhere(wiki: Wiki, device: Device, hardware: str | None, variant: str) -> str:
     """One sentence where the settings name another product than the device that measures; "" where not, or where that cannot be told."""
     named = products(wiki)

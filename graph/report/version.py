@@ -136,7 +136,7 @@ def render_baseline(
             baseline=baseline,
             inferred=services.task.inferred,
             clocks=services.language.clocks,
-            toolchain=toolchain.version if toolchain.version.startswith(toolchain.name) else f"{toolchain.name} {toolchain.version}",
+            toolchain=str(toolchain),
             correctness=checked,
             calibration=calibration,
             measurements=measurements,

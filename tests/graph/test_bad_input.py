@@ -138,7 +138,12 @@ def test_name_counts_more_than_the_config(tmp_path: Path, task: Path) -> None:
 
 def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(task)]) == 0
-    assert capsys.readouterr().out.startswith("task        task (cpp)")
+    said = capsys.readouterr().out
+    assert said.startswith("task        task (cpp)") and said.split("compiler")[1].split("contract")[0].split().count("g++") <= 1
+    assert re.search(r"^hidden      drawn from \w+ \d+\.\.\d+", said, re.MULTILINE), said
+    assert main(["check", str(task), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "checked" and found["task"] == "task" and [w["name"] for w in found["workloads"]]
     assert "a task folder's own files say all of that" in refused(capsys, "check", str(task), "--dims", "rows=3")
 
 

@@ -141,6 +141,23 @@ def test_of_a_cpu_nothing_is_published_by_design() -> None:
     assert cited.cpu(Wiki.open(), "AMD EPYC 9354") and not cited.cpu(Wiki.open(), "H200") and not cited.cpu(Wiki.open(), "H20000")
 
 
+@pytest.mark.parametrize(
+    ("hardware", "variant", "says"),
+    [
+        (None, "", ""),
+        ("H200", "SXM5", ""),
+        ("H200", "", ""),
+        ("AMD EPYC 9354", "", "No figure of a CPU is published, by design"),
+        ("H20000", "", "the gpu-wiki answers nothing of H20000: no hardware page is about 'H20000'"),
+        ("H200", "PCIe", "the gpu-wiki answers nothing of H200 PCIe: "),
+    ],
+)
+def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(hardware: str | None, variant: str, says: str) -> None:
+    task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
+    said = cited.unpublished(Wiki.open(), task, hardware, variant)
+    assert said.startswith(says) and bool(said) == bool(says) and "\n" not in said
+
+
 def test_what_is_unofficial_or_said_by_a_person_is_shown_and_rests_nothing() -> None:
     answer = specs.resolve(Wiki.open(), "H200", "memory_bandwidth", "SXM5")
     assert isinstance(answer, Spec)

@@ -120,7 +120,7 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         ("def reference(:\n", ["does not parse", "line 1"]),
         ("x = 1\n", ["no function `reference`"]),
         ("import nowhere_to_be_found\n", ["importing reference.py", "nowhere_to_be_found"]),
-        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["reference(...) raised KeyError", "nope", "(line", "; mend it there and"]),
+        (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["raised KeyError: 'nope' (line", "mend it there"]),
         (MADE + "\nworkloads = []\n", ["`workloads` is empty", "list at least one"]),
         (MADE + "\nworkloads = 3\n", ["`workloads` must be a list, not int"]),
         (MADE.replace('"K": 4, ', ""), ["workload small: 'K', which make_inputs reads, is not among its dims"]),

@@ -30,6 +30,10 @@ class Toolchain(Artifact):
     argv: tuple[str, ...]
     """How it is called."""
 
+    def __str__(self) -> str:
+        """Name and version, once: some compilers begin their version with their name."""
+        return self.version if self.version.startswith(self.name) else f"{self.name} {self.version}"
+
 
 class Variant(Artifact):
     """A user's kernel with its autotuning pinned one way."""
