@@ -123,6 +123,10 @@ class Attribution(Artifact):
     methods: tuple[MethodOutcome, ...]
 
 
+SIZE = 2.0
+"""A predicted factor counts as right when the observed one lies within this factor of it."""
+
+
 class Scored(Artifact):
     """One prediction of a plan and what came of it (F6)."""
 
@@ -130,6 +134,7 @@ class Scored(Artifact):
     observed_factor: float | None
     """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing was measured."""
     hit: bool | None
+    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said."""
 
 
 class VersionMemory(Artifact):

@@ -35,8 +35,10 @@ class Best:
     """The kernel at HEAD, when it is not v0."""
 
     iteration: int
+    parent: str
+    """The version that it was compared with, e.g. v0."""
     speedup: Interval | None
-    """Over the version before it."""
+    """Over its parent."""
     at_least: float | None
     """Over v0: the product of the accepted steps' lower bounds."""
 
@@ -128,6 +130,11 @@ class Board:
         return before + max(0.0, now - begun)
 
     @property
+    def parent(self) -> str:
+        """The version at HEAD, which candidates are compared with."""
+        return f"v{self.best.iteration}" if self.best else "v0"
+
+    @property
     def device_s(self) -> float:
         """Seconds of jobs on the device."""
         return self.seconds.get(self.device, 0.0)
@@ -184,7 +191,8 @@ class Board:
         if row is not None:
             row.outcome, row.stage, row.batch = told["outcome"], None, ""
         if told["outcome"] == "accept":
-            self.best = Best(int(told["iteration"]), interval(told), number(told, "at_least"))
+            # Logs from before it was told do not name it: it was the best until now.
+            self.best = Best(int(told["iteration"]), told.get("parent", self.parent), interval(told), number(told, "at_least"))
 
     def _paid(self, told: dict[str, str]) -> None:
         if "spent_tokens" in told:

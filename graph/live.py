@@ -192,6 +192,9 @@ def _named(name: str, text: str) -> Text:
 
 def _doing(board: Board) -> Text:
     parts = [board.node if board.node in ("starting", "finalise") else f"v{board.iteration} {board.node}"]
+    if board.rows:
+        # Where candidates stand below, with factors beside them.
+        parts.append(f"parent {board.parent}")
     if board.asked:
         parts.append(f"asking the {board.asked}")
     if board.since is not None:
@@ -223,8 +226,8 @@ def _best(board: Board) -> str:
     best = board.best
     if best is None:
         return "v0, the baseline"
-    whole = f", at least {best.at_least:.3g}× over v0" if best.at_least and best.iteration > 1 else ""
-    return f"v{best.iteration}  {ratio(best.speedup)} over v{best.iteration - 1}{whole}"
+    whole = f", at least {best.at_least:.3g}× over v0" if best.at_least and best.parent != "v0" else ""
+    return f"v{best.iteration}  {ratio(best.speedup)} over {best.parent}{whole}"
 
 
 def _headroom(gap: Gap | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agents import gatekeeper
 from agents.artifacts import GatekeeperBrief, Plan
 from graph import cited
-from graph.artifacts import Attribution, Inspection, Judged, Scored, VersionMemory
+from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
 from graph.nodes.commits import commit_version
 from graph.nodes.propose import trials
 from graph.report import version as artifacts
@@ -24,9 +24,6 @@ from tools.errors import BudgetError, WorkspaceError
 from tools.records import key
 from tools.repository import having
 from tools.screen import screen
-
-SIZE = 2.0
-"""A predicted factor counts as right when the observed one lies within this factor of it."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
 from graph.nodes.closing import close
 from graph.nodes.propose import coder_brief, trials
 from graph.report.render import ratio
+from graph.report.summary import version_of
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
@@ -37,7 +38,8 @@ def judge(branch: Branch, services: Services) -> State:
     )
     # What was found before a kill stays.
     trial = Judged.model_validate(record.payload).trial
-    services.emit("candidate", {**_told(trial, branch["iteration"]), "summary": describe(trial, candidate)})
+    parent = version_of(services.workspace.root, branch["incumbent"])
+    services.emit("candidate", {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)})
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
 
 
@@ -68,11 +70,11 @@ def _told(trial: Trial, iteration: int) -> dict[str, str]:
     return {**told, "reason": trial.reason, **({"stage": trial.stage} if isinstance(trial, Failed) else {})}
 
 
-def describe(trial: Trial, candidate: Candidate) -> str:
-    """One line for the console and the reports."""
+def describe(trial: Trial, candidate: Candidate, parent: str) -> str:
+    """One line for the console; `parent`: the version that it was timed against."""
     made = " ".join(["+".join(candidate.methods), *(f"{knob}={value}" for knob, value in candidate.knobs.items())])
     if isinstance(trial, Passed):
-        return f"{ratio(trial.speedup)}  {made}"
+        return f"{ratio(trial.speedup)} over {parent}  {made}"
     stage = f"{trial.stage}: " if isinstance(trial, Failed) else ""
     return f"{stage}{trial.reason}  {made}"
 
@@ -205,11 +207,12 @@ def gate(state: State, services: Services) -> State:
     """The verdict from records, the version's artifacts, one commit (design 7)."""
     closed = close(state, services)
     verdict = closed.verdict
-    # The reasons in full are in the commit; the last one is the one that decided.
-    said = f"{ratio(verdict.speedup)} of v{state['iteration'] - 1}" if verdict.outcome == "accept" else verdict.reasons[-1]
     accepted = verdict.outcome == "accept"
+    parent = version_of(services.workspace.root, state["incumbent"])
+    # The reasons in full are in the commit; the last one is the one that decided.
+    said = f"{ratio(verdict.speedup)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
     at_least = state.get("speedup", 1.0) * verdict.speedup.low if accepted and verdict.speedup else None
-    told = {"candidate": verdict.candidate or "", **events.interval(verdict.speedup), **events.figures(at_least=at_least)}
+    told = {"candidate": verdict.candidate or "", "parent": parent, **events.interval(verdict.speedup), **events.figures(at_least=at_least)}
     services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told})
     update = State(
         verdict=closed.record, outcome=verdict.outcome, stale=0 if accepted else state.get("stale", 0) + 1, summary=closed.commit[:12]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
+from graph.artifacts import SIZE
 from tools.artifacts import Interval
 from tools.figures import limiter as limiter
 from tools.figures import percent as percent
@@ -70,4 +71,5 @@ def _environment() -> Environment:
         {"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter, "standing": standing, "doubt": doubt}
     )
     environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
+    environment.globals["SIZE"] = SIZE
     return environment

@@ -14,7 +14,8 @@ from graph.artifacts import FinalBenchmark, Reached, VersionMemory
 from graph.report.render import gain, ratio, standing
 from graph.state import State
 from graph.workspace import Workspace
-from tools.artifacts import UNBOUNDED, Artifact, Interval
+from tools import contests
+from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.languages.base import LANGUAGES, Language
 from tools.records import Records, key
 from tools.registry import load
@@ -44,8 +45,12 @@ class Summary(Artifact):
     """What a run that waits for an answer waits for; one sentence."""
     objective_of: str = Field(default="", exclude=True)
     """What the times are of where that is not one call of one workload."""
-    disturbed: bool = Field(default=False, exclude=True)
+    objective: str = ""
+    """total_time or geomean: what `speedup` and the times are of."""
+    disturbed: bool = False
     """Others kept the machine busy while the final benchmark ran."""
+    disturbed_verdicts: tuple[str, ...] = ()
+    """v<N> of those whose candidate was confirmed while others kept the machine busy."""
     budget_reached: str | None = None
     """The cap that ended the run, in one sentence."""
     usd: float | None = None
@@ -99,9 +104,11 @@ def summarise(root: Path, state: State) -> Summary:
     """From the final state and the records of a workspace."""
     from tools.repository import Repository
 
-    awaited = Workspace(root, None).awaited
+    workspace = Workspace(root, None)
+    awaited = workspace.awaited
     benchmark = None
     records = Records(root)
+    closed = versions(root)
     if state.get("report"):
         benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
     reached = records.find(key("budget"))
@@ -118,18 +125,28 @@ def summarise(root: Path, state: State) -> Summary:
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
-        verdicts={f"v{m.iteration}": m.verdict for m in versions(root) if m.iteration > 0},
+        verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0},
         objective_of=benchmark.objective_of if benchmark else "",
+        objective=workspace.settings().judge.objective,
         disturbed=benchmark.disturbed if benchmark else False,
+        disturbed_verdicts=tuple(f"v{m.iteration}" for m in closed if _disturbed(m, records)),
         budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
         usd=None if models.unknown else round(models.usd, 6),
         cost_unknown=models.unknown,
         tokens=None if models.unseen else models.tokens,
         models=str(models) if models.paid else "",
-        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log, Workspace(root, None).wall_s()),
-        wall_s=benchmark.wall_s if benchmark else Workspace(root, None).wall_s(),
+        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log, workspace.wall_s()),
+        wall_s=benchmark.wall_s if benchmark else workspace.wall_s(),
         commits=tuple(commit.id for commit in reversed(Repository(root).log())),
     )
+
+
+def _disturbed(memory: VersionMemory, records: Records) -> bool:
+    """Whether others kept the machine busy in the confirmations that a version's verdict rests on."""
+    kept = [records.get(identity) for identity in memory.records]
+    cited = [identity for record in kept if record.kind == "verdict" for identity in Verdict.model_validate(record.payload).records]
+    confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
+    return bool(confirmed) and contests.disturbed(confirmed)
 
 
 def by_role(records: Records) -> dict[str, Spent]:
@@ -152,6 +169,11 @@ def versions(root: Path) -> tuple[VersionMemory, ...]:
     """memory/v<N>.json of every closed version, in order."""
     paths = sorted((root / "memory").glob("v*.json"), key=lambda path: int(path.stem[1:]))
     return tuple(VersionMemory.model_validate_json(path.read_bytes()) for path in paths)
+
+
+def version_of(root: Path, candidate: str) -> str:
+    """v<N> under which a kernel became the one at HEAD; v0 for the baseline."""
+    return f"v{max((m.iteration for m in versions(root) if m.candidate == candidate and m.verdict == 'accept'), default=0)}"
 
 
 def stored_state(workspace: Workspace) -> State:
@@ -184,7 +206,8 @@ def show(path: Path, *, as_json: bool) -> str:
     for memory in versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
-        lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {ratio(memory.speedup):<26} {what}{masked}")
+        gained = f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}" if memory.speedup else ratio(None)
+        lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")
     lines += [f"       {role}: {spent}" for role, spent in by_role(workspace.records).items()]

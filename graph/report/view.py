@@ -148,7 +148,7 @@ def view(state: State, services: Services) -> View:
         inspection_records=inspection_records,
         analyses={c: analysis(record) for c, record in inspected.items()},
         attributions=attributions,
-        retrospective=_retrospective(attributions),
+        retrospective=retrospective_of(attributions, verdicts),
         left=tuple(dict.fromkeys(finding.rule for finding in last.findings)) if last else (),
         sheet=sheet,
         sheet_record=state["specs"],
@@ -182,8 +182,11 @@ def _closed(
     return verdicts, attributions
 
 
-def _retrospective(attributions: Mapping[int, tuple[str, Attribution]]) -> dict[str, tuple[str, ...]]:
-    """Status -> the methods that ended with it, with their versions."""
-    told = [(o.status, f"{o.method} (v{n})") for n, (_, attribution) in attributions.items() for o in attribution.methods]
+def retrospective_of(
+    attributions: Mapping[int, tuple[str, Attribution]], verdicts: Mapping[int, tuple[str, Verdict]]
+) -> dict[str, tuple[str, ...]]:
+    """Status -> the methods that ended with it, with their versions, and whether the gate did not take these."""
+    lost = {n: "" if n in verdicts and verdicts[n][1].outcome == "accept" else ", not accepted" for n in attributions}
+    told = [(o.status, f"{o.method} (v{n}{lost[n]})") for n, (_, attribution) in attributions.items() for o in attribution.methods]
     every = ("effective", "ineffective", "implementation_failed", "unattributed")
     return {status: tuple(name for found, name in told if found == status) for status in every}

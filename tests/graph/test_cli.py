@@ -38,7 +38,7 @@ from tools.repository import Repository
 from tools.task import thaw
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
-KEYS |= {"against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
+KEYS |= {"objective", "disturbed", "disturbed_verdicts", "against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}
 
 
 def succeeded(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -80,6 +80,8 @@ def test_json_is_one_object_at_the_end(finished: FinishedRun) -> None:
     # On a busy machine the final benchmark of an accepted version may well include 1.
     assert 0 < low <= found["speedup"] <= high and high > 1
     assert found["verdicts"]["v1"] == "accept"
+    assert found["objective"] == "total_time" and isinstance(found["disturbed"], bool)
+    assert set(found["disturbed_verdicts"]) <= set(found["verdicts"])
     assert found["commits"] == git(finished.root, "rev-list", "--reverse", "HEAD").split()
 
 
@@ -105,6 +107,22 @@ def test_show(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None
     assert lines[-1].startswith("spent: no language model was paid; wall time ") and lines[-1].endswith("; caps: wall_s 3600 s")
     assert [line.split()[0] for line in lines[1:-1]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
     assert succeeded(capsys, "show", str(finished.root), "--json").strip() == finished.stdout.splitlines()[-1]
+
+
+def test_every_verdict_names_the_version_that_it_was_compared_with(finished: FinishedRun) -> None:
+    kernels = {memory.candidate: f"v{memory.iteration}" for memory in versions(finished.root) if memory.verdict in ("accept", "baseline")}
+    parents = {str(memory.iteration): kernels[memory.parent] for memory in versions(finished.root) if memory.iteration}
+    log = [json.loads(line) for line in (finished.root / ".kernelwright" / "events.jsonl").read_text().splitlines()]
+    for kind in ("candidate", "verdict"):
+        told = [event["details"] for event in log if event["kind"] == kind]
+        assert {one["iteration"] for one in told} == set(parents)
+        for one in told:
+            parent = parents[one["iteration"]]
+            assert one["parent"] == parent
+            if one["outcome"] in ("accept", "passed"):
+                assert f" over {parent}" in one["summary"]
+            elif kind == "verdict":
+                assert one["summary"].startswith(f"against {parent}: ")
 
 
 def test_the_oldest_logs_still_make_a_report(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,7 +89,7 @@ def test_it_says_what_is_under_way(replay: Replay) -> None:
     replay.feed(RUN[: FIRST + 2])
     assert RUN[FIRST + 1].kind == "job"
     rows = shown(replay.terminal.seen)
-    assert rows[0].startswith("v1 judge · since ")
+    assert rows[0].startswith("v1 judge · parent v0 · since ")
     first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
     assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
     assert rows[3] == "best      v0, the baseline"
@@ -199,6 +199,18 @@ def test_a_small_terminal_shows_what_is_open_first() -> None:
     lines = [str(text) for text in view(board, 80, 12, 0.0)]
     assert len(lines) < 12 and any("timing 1/2" in text for text in lines) and any("more" in text for text in lines)
     assert any("failed: build" in text for text in lines)
+
+
+@pytest.mark.parametrize("told", [{"parent": "v1"}, {}])
+def test_the_best_is_over_the_version_that_it_was_compared_with(told: dict[str, str]) -> None:
+    """Not over the iteration before it, which may have lost; logs from before that was told are read too."""
+    board = Board()
+    board.taken_up = 0.0, 0.0
+    for iteration, outcome, of in (("1", "accept", {}), ("2", "reject_perf", {}), ("3", "accept", told)):
+        details = {"iteration": iteration, "candidate": "c", "outcome": outcome, "speedup": "2", "low": "1.9", "high": "2.1", **of}
+        board.see(Event(kind="verdict", seconds=0.0, details={**details, "summary": ""}))
+    assert "best      v3  2× [1.9, 2.1] over v1" in [str(text) for text in view(board, 80, 24, 0.0)]
+    assert board.parent == "v3"
 
 
 def test_what_is_paid_stands_beside_its_caps() -> None:

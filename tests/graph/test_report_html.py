@@ -20,7 +20,7 @@ from graph.report import final, page
 from graph.report.figures.links import Links
 from graph.report.render import ratio
 from graph.report.summary import stored_state, summarise
-from graph.report.view import View, view
+from graph.report.view import View, retrospective_of, view
 from graph.workspace import peek
 from tests.graph.conftest import FinishedRun
 from tools.artifacts import UNBOUNDED, Interval
@@ -143,6 +143,15 @@ def test_both_renderings_tell_the_same_figures(finished: FinishedRun) -> None:
     assert rows
     for cell in (cell for row in rows for cell in row.split(" | ")[:-1] if cell != "N/A" and "---" not in cell):
         assert cell in told, cell
+
+
+def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
+    lost = {n: (record, verdict.model_copy(update={"outcome": "inconclusive"})) for n, (record, verdict) in seen.verdicts.items()}
+    assert seen.retrospective == retrospective_of(seen.attributions, seen.verdicts)
+    for status, methods in retrospective_of(seen.attributions, lost).items():
+        assert methods == tuple(said.replace(")", ", not accepted)") for said in seen.retrospective[status])
+    for text in (final.markdown(seen), page.html(seen)):
+        assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
 def test_the_workloads_share_the_objective(seen: View) -> None:
