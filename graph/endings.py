@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import shutil
 import signal
 import sqlite3
 import threading
@@ -50,7 +49,7 @@ def kept(workspace: Workspace) -> Iterator[None]:
         if stored_state(workspace).get("baseline"):
             error.workspace = root
         else:
-            shutil.rmtree(root, ignore_errors=True)
+            workspace.discard()
         raise
 
 

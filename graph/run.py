@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +64,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
             loaded = load(executor, workspace.records.blobs)
             absent = lacking(executor.devices(), open_language(loaded.task.language).device)
             if absent is not None:
-                stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
+                stack.callback(workspace.discard)
                 return unmeasured.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
             room.refuse(room.tight(settings, loaded.task, services.guide, services.agents))
@@ -73,7 +72,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
             _keep(workspace, "task" if settled else "loaded", loaded)
         except BaseException:
             # Without the task's record there is nothing that could be resumed.
-            stack.callback(shutil.rmtree, workspace.root, ignore_errors=True)
+            stack.callback(workspace.discard)
             raise
         return drive(services if settled else _settled(services, loaded, events)), workspace.root
     raise AssertionError("unreachable")

@@ -15,7 +15,7 @@ from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.policy import Policy as JudgePolicy
 from tools.spelling import meant
-from tools.validation import sentences
+from tools.validation import no_yaml, sentences
 
 
 class Section(BaseModel):
@@ -250,9 +250,7 @@ def load(path: Path) -> Settings:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise SettingsError(f"{where}: not valid YAML; check the indentation and quotes there") from error
+        raise SettingsError(no_yaml(path, text, error)) from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: must hold keys and values, e.g. `task: tasks/softmax`")
     return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)

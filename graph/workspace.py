@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -29,9 +30,11 @@ STAMP = re.compile(r"(.+)-(\d{8}T\d{6}Z)(?:-(\d+))?")
 class Workspace:
     """An open workspace; `lock` is None for one that is only looked at."""
 
-    def __init__(self, root: Path, lock: IO[str] | None) -> None:
+    def __init__(self, root: Path, lock: IO[str] | None, made: tuple[Path, ...] = ()) -> None:
+        """`made`: the folders above that were made for it, the innermost first."""
         self.root = root
         self._lock = lock
+        self._made = made
         self.secret = bytes.fromhex((self.private / "secret").read_text())
         self.repository = Repository(root, self.secret)
         self._clock = None if lock is None else clock.Clock(self._time)
@@ -94,6 +97,10 @@ class Workspace:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         return parse(data, origin=str(path), base=self.root)
 
+    def discard(self) -> None:
+        """Take it away, and what was made for it alone: of a run that was refused nothing stays."""
+        _take_away(self.root, self._made)
+
     def close(self) -> None:
         """Give the lock back."""
         if self._clock is not None:
@@ -110,18 +117,27 @@ def create(settings: Settings) -> Workspace:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise SettingsError(f"name: {name!r} cannot name a folder; use letters, digits, '.', '_' and '-', at most 64")
     parent = Path(settings.workspaces).resolve()
+    made = tuple(folder for folder in (parent, *parent.parents) if not folder.exists())
     root = _new_folder(parent, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     try:
         private = root / ".kernelwright"
-        private.mkdir()
+        # What lies in it is nobody else's: the secret, and sizes that are hidden.
+        private.mkdir(mode=0o700)
         write_atomically(private / "secret", secrets.token_hex(32).encode())
         (private / "secret").chmod(0o600)
         write_atomically(root / "settings.yaml", yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False).encode())
         Repository(root).init()
-        return Workspace(root, _lock(root))
+        return Workspace(root, _lock(root), made)
     except BaseException:
-        shutil.rmtree(root, ignore_errors=True)
+        _take_away(root, made)
         raise
+
+
+def _take_away(root: Path, made: tuple[Path, ...]) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another run has begun beside it
+        for folder in made:
+            folder.rmdir()
 
 
 def reopen(path: Path) -> Workspace:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,16 +156,18 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        # Not mkstemp's: that is its owner's alone, and so would be what it becomes, where the umask lets others read.
+        temporary = path.parent / f".tmp-{secrets.token_hex(8)}"
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise unwritable(path, error) from error

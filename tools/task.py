@@ -28,7 +28,7 @@ from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, T
 from tools.records import Blobs, write_atomically
 from tools.registry import load
 from tools.spelling import meant, offered
-from tools.validation import sentences
+from tools.validation import no_yaml, sentences
 
 REFERENCE = "reference.py"
 PROBE_LIMIT_S = 300.0
@@ -285,13 +285,11 @@ def _declared(path: Path) -> Declared:
         return Declared()
     import yaml
 
+    text = read_source(path)
     try:
-        data = yaml.safe_load(read_source(path))
+        data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise SettingsError(
-            f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
-        ) from None
+        raise SettingsError(no_yaml(path, text, error)) from None
     try:
         return Declared.model_validate(data)
     except ValidationError as error:

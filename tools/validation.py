@@ -12,7 +12,10 @@ from pydantic import BaseModel, ValidationError
 from tools.spelling import meant
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic_core import ErrorDetails
+    from yaml import Mark, YAMLError
 
 _PLAIN = {
     "a valid dictionary": "keys and values",
@@ -26,6 +29,39 @@ _PLAIN = {
 }
 _SHOWN = 40
 """Characters of the value that are repeated to the user."""
+
+
+def no_yaml(path: Path, text: str, error: YAMLError) -> str:
+    """What is wrong with the `text` of a YAML file that cannot be parsed, and in which line: where it opened, of what is not closed."""
+    import yaml
+
+    mark: Mark | None = getattr(error, "problem_mark", None)
+    context = str(getattr(error, "context", None))
+    opened = _unclosed(text)
+    if opened:
+        return f"{path}:{opened[0]}: not valid YAML; the {opened[1]} in that line is not closed"
+    if isinstance(error, yaml.MarkedYAMLError) and error.context_mark and context.startswith("while scanning a quoted"):
+        return f"{path}:{error.context_mark.line + 1}: not valid YAML; the quote that begins in that line does not end"
+    return f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
+
+
+def _unclosed(text: str) -> tuple[int, str] | None:
+    """Line and bracket of the innermost one that is not closed; None: all are, or what stands between them cannot be told."""
+    import yaml
+
+    closing = {"]": "[", "}": "{"}
+    opened: list[tuple[int, str]] = []
+    try:
+        for token in yaml.scan(text):
+            if isinstance(token, yaml.FlowSequenceStartToken | yaml.FlowMappingStartToken):
+                opened.append((token.start_mark.line + 1, token.id))
+            elif isinstance(token, yaml.FlowSequenceEndToken | yaml.FlowMappingEndToken):
+                if not opened or opened[-1][1] != closing[token.id]:
+                    break
+                opened.pop()
+    except yaml.YAMLError:
+        return None
+    return opened[-1] if opened else None
 
 
 def sentences(error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None) -> str:

@@ -56,7 +56,7 @@ def spoiled(task: Path, name: str, old: str, new: str) -> None:
 
 
 def nothing_is_left(folder: Path) -> bool:
-    return not list((folder / "workspaces").glob("*")) if (folder / "workspaces").exists() else True
+    return not (folder / "workspaces").exists()
 
 
 def test_nothing_to_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -268,7 +268,7 @@ def test_help_lists_the_exit_codes(verb: str | None, codes: list[int], capsys: p
 # ---------------------------------------------------------------- what lies in the workspace
 
 
-def test_layout(finished: FinishedRun) -> None:
+def test_layout(finished: FinishedRun, tmp_path: Path) -> None:
     root = finished.root
     readme = (root / "README.md").read_text()
     assert all(f"## {title}" in readme for title in ("Hardware Spec", "Roofline", "Stop Conditions"))
@@ -285,6 +285,10 @@ def test_layout(finished: FinishedRun) -> None:
         assert (root / name).read_text().strip(), name
     assert (root / "task" / "kernel.cpp").read_text() == (TASK / "kernel.cpp").read_text()
     assert Repository(root).is_clean()
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode & 0o777
+    assert {(root / name).stat().st_mode & 0o777 for name in ("report.md", "report.html", "README.md", "settings.yaml")} == {usual}
+    assert (root / ".kernelwright").stat().st_mode & 0o077 == 0, "what is hidden is nobody else's"
     assert not [name for name in git(root, "ls-files").split() if name.startswith(".kernelwright/")]
     assert {"checkpoint.sqlite", "events.jsonl", "lock", "secret"} <= {path.name for path in (root / ".kernelwright").iterdir()}
     assert (root / ".kernelwright" / "secret").stat().st_mode & 0o077 == 0

@@ -114,7 +114,7 @@ def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_p
     assert main(["run", str(asking), "--quiet"]) == 2
     said = capsys.readouterr().err.strip()
     assert said.startswith("error: on_unknown: ask") and "terminal" in said and "`on_unknown: continue`" in said and "\n" not in said
-    assert not list((tmp_path / "workspaces").iterdir())
+    assert not (tmp_path / "workspaces").exists()
 
 
 def on_terminal(config: Path, *lines: str) -> tuple[int, str]:
@@ -151,4 +151,4 @@ def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path,
 def test_on_a_terminal_stop_leaves_nothing_behind(asking: Path, tmp_path: Path) -> None:
     code, shown = on_terminal(asking, "s")
     assert code == 2 and "on_unknown: ask, and the answer about memory_bandwidth" in shown
-    assert not list((tmp_path / "workspaces").iterdir())
+    assert not (tmp_path / "workspaces").exists()
