@@ -14,7 +14,8 @@ quickstart: install  ## install, then make a naive softmax faster, provably: in 
 
 install: $(STAMP)
 
-# torch first and pinned: otherwise the resolver may fetch a build with gigabytes of CUDA libraries.
+# torch first and pinned: otherwise the resolver may fetch a build with gigabytes of CUDA libraries. Of the pinned version pip may still take the CUDA
+# build on Linux, unless an index of CPU builds is set (README.md says how).
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
