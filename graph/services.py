@@ -102,9 +102,10 @@ class Services:
         record = self.records.find(key("reserve"))
         return Reserve.model_validate(record.payload).seconds if record else 0.0
 
-    def jobs_of(self, role: Sender) -> Capped:
-        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them."""
-        return Capped(self.executor, role, self.language.device, self.settings.budget, self.kept_s, self.out_of_budget)
+    def jobs_of(self, role: Sender, tell: Callable[[str], object] | None = None) -> Capped:
+        """The executor for a role's jobs: BudgetError when the caps on time leave nothing for them, which ends the run unless `tell` is
+        told instead: the run can do without these jobs."""
+        return Capped(self.executor, role, self.language.device, self.settings.budget, self.kept_s, tell or self.out_of_budget)
 
     @property
     def capped_judge(self) -> Judge:
@@ -162,10 +163,9 @@ class Services:
         """Those of every measurement on this device, so that one may bear out another."""
         return ceilings.every(self._roofs, self.records)
 
-    def roofs_again(self, role: Sender) -> tuple[Roof, ...]:
-        """Measured once more, on a role's account; BudgetError where the caps leave no time for it."""
+    def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
+        """Measured once more, on the account of `jobs`; BudgetError where the caps leave no time for it."""
         attempt = len(ceilings.attempts(self._roofs, self.records)) + 1
-        jobs = self.jobs_of(role)
         return ceilings.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
 
     @property

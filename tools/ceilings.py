@@ -128,9 +128,9 @@ def every(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
 
 
 def highest(first: Sequence[Roof], records: Records) -> tuple[Roof, ...]:
-    """`first`, each with what another measurement of the same device found where that is better."""
+    """The best of what all measurements of the device of `first` found; one may have a roof that another had to leave out."""
     found = every(first, records)
-    return tuple(best(found, roof.metric) or roof for roof in first)
+    return tuple(roof for metric in dict.fromkeys(roof.metric for roof in found) if (roof := best(found, metric)) is not None)
 
 
 def cuda_roofs(found: CudaCeilings, source: str) -> tuple[Roof, ...]:

@@ -13,9 +13,12 @@ from tools.protocol import ContestOfWorkload, ContestResult
 from tools.statistics import Objective, Paired, corrected, pool, speedup_interval
 
 CONFIRMATIONS = 2
-"""Contests at most before an accept: a second one, pooled with the first, where noise or others hide a gain that the first estimates."""
+"""Contests at most before an accept: a second one where noise or others hide a gain that the first estimates."""
 COMPANY = 0.2
 """Cores' worth of CPU time in others' hands from which on they, and not its own threads, are what a contest waited for."""
+STOLEN = 0.1
+"""Share of a contest's time that a hypervisor took of one core from which on that disturbs it. Rounds do not show it: they are shorter than
+the ticks in which it is counted."""
 COMPANY_MARGIN = 0.25
 """Beside others a gain counts as confirmed only when its interval lies above 1 by this much: contests of a kernel with itself beside a
 busy process, with fresh processes each round, strayed by a few percent."""
@@ -49,8 +52,8 @@ def policy(record: Record) -> bool:
 
 
 def confirmation(contests: Sequence[Record], objective: Objective, confidence: float) -> Interval:
-    """Incumbent / candidate over the rounds of all `contests`, pooled; at the confidence that each of `CONFIRMATIONS` looks must have so
-    that all together keep `confidence`.
+    """Incumbent / candidate over the rounds of the `contests` that count, pooled; at the confidence that each of `CONFIRMATIONS` looks must
+    have so that all together keep `confidence`.
 
     StorageError unless they are the attempts, from the first on, of one and the same confirmation.
     """
@@ -59,8 +62,17 @@ def confirmation(contests: Sequence[Record], objective: Objective, confidence: f
         raise StorageError("the confirmations are not all attempts from the first on")
     if any(contest.candidates != loaded[0].candidates for contest in loaded):
         raise StorageError("the confirmations are of several candidates")
-    samples = pool([sample for record in contests for sample in pairs(record, "incumbent", "candidate")])
+    samples = pool([sample for record in counting(contests) for sample in pairs(record, "incumbent", "candidate")])
     return speedup_interval(samples, objective, confirming(confidence))
+
+
+def counting(contests: Sequence[Record]) -> Sequence[Record]:
+    """Those that the answer rests on: all, but after a disturbed one that was repeated the repeat alone.
+
+    What others do to a contest may lean to one side through all of its rounds. Pooled with as many good ones that is no noise which an
+    interval allows for: of kernels alike, one in five would seem faster.
+    """
+    return contests[1:] if len(contests) > 1 and _disturbed(contests[0]) else contests
 
 
 def confirming(confidence: float) -> float:
@@ -80,28 +92,30 @@ def in_company(found: Interval, *, company: bool) -> bool:
 
 
 def disturbed(contests: Sequence[Record]) -> bool:
+    """Whether others disturbed one of the `contests` that count."""
+    return any(_disturbed(record) for record in counting(contests))
+
+
+def _disturbed(contest: Record) -> bool:
     """Whether more than half of the rounds of a workload were dirty when no repeat was left, and others were there to make them so.
 
     A round is dirty on a CPU when threads had to wait for a core; a program whose own threads get in each other's way has such rounds
-    alone, too. On a GPU it is dirty when others computed there meanwhile; what they do on the CPU does not count, nor do lower clocks,
-    which a kernel can bring about itself. A GPU that was busy before any of ours ran is disturbed as a whole.
+    alone, too. A hypervisor that took much of a core disturbs a contest as a whole. On a GPU a round is dirty when others computed there
+    meanwhile; what they do on the CPU does not count, nor do lower clocks, which a kernel can bring about itself. A GPU that was busy
+    before any of ours ran is disturbed as a whole.
     """
-    dirty: dict[str, int] = {}
-    kept: dict[str, int] = {}
-    results = [Contest.model_validate(record.payload).result for record in contests]
-    for found in (workload for result in results for workload in result.workloads):
-        dirty[found.workload] = dirty.get(found.workload, 0) + found.dirty
-        kept[found.workload] = kept.get(found.workload, 0) + len(found.rounds)
-    gpus = [result.telemetry.gpu for result in results if result.telemetry.gpu is not None]
-    if any((gpu.idle_share or 0) >= IDLE_SHARE for gpu in gpus):
+    result = Contest.model_validate(contest.payload).result
+    gpu, cpu = result.telemetry.gpu, result.telemetry
+    if (gpu.idle_share or 0) >= IDLE_SHARE if gpu is not None else (cpu.stolen_fraction or 0.0) >= STOLEN:
         return True
-    taken = max((result.telemetry.foreign_cpu_fraction * result.telemetry.cores for result in results), default=0.0)
-    others = any(gpu.foreign_busy for gpu in gpus) if gpus else taken > COMPANY
-    return others and any(2 * count > kept[workload] for workload, count in dirty.items())
+    # Where nobody can say who used the cores, a dirty round is not held to be the program's own doing.
+    taken = cpu.foreign_cpu_fraction is None or cpu.foreign_cpu_fraction * cpu.cores > COMPANY
+    others = bool(gpu.foreign_busy) if gpu is not None else taken
+    return others and any(2 * found.dirty > len(found.rounds) for found in result.workloads)
 
 
 def confirmed_on_device(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Interval | None:
-    """Incumbent / candidate over the rounds of all `contests` by the device's own events, where launches dilute the wall clock's.
+    """Incumbent / candidate over the rounds that count by the device's own events, where launches dilute the wall clock's.
 
     The events are read in the candidate's own process, so that they only say how large a gain is that the clock outside bears out. None
     where there are no such events; where the candidate's wall time exceeds its device time by no more than `min_effect`, since then
@@ -127,8 +141,9 @@ def contradicted(contests: Sequence[Record], objective: Objective, confidence: f
 
 
 def _on_device(contests: Sequence[Record]) -> tuple[tuple[Paired, Paired], ...]:
-    """(by the wall clock, by the device's events) of each workload, pooled over `contests`; empty where some has no events."""
-    loaded = [Contest.model_validate(record.payload) for record in contests]
+    """(by the wall clock, by the device's events) of each workload, pooled over those of `contests` that count; empty where some has no
+    events."""
+    loaded = [Contest.model_validate(record.payload) for record in counting(contests)]
     found = [(contest.weights[w.workload], w) for contest in loaded for w in contest.result.workloads]
     if not all(w.device_rounds and min(r[name] for r in w.device_rounds for name in ("incumbent", "candidate")) > 0 for _, w in found):
         return ()

@@ -351,8 +351,9 @@ def seconds(timing: Record) -> dict[str, float]:
 
 
 def others(records: Sequence[Record]) -> float:
-    """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0 without any."""
-    return max((t.result.telemetry.foreign_cpu_fraction for t in _timings([r for r in records if r.kind == "timing"])), default=0.0)
+    """The largest share of the machine's CPU time that other processes took during one of the `timing` records; 0 where none tells."""
+    seen = _timings([r for r in records if r.kind == "timing"])
+    return max((t.result.telemetry.foreign_cpu_fraction or 0.0 for t in seen), default=0.0)
 
 
 def cases(trial: Trial | None, records: Records) -> tuple[CaseResult, ...]:

@@ -54,7 +54,7 @@ class Physics(Artifact):
     unwatched: tuple[RoofMetric, ...] = ()
     """Roofs that were measured where nobody could say who else used the machine."""
     records: tuple[str, ...] = ()
-    """Those that hold the roofs."""
+    """Those that hold the roofs, and what bears them out."""
 
     def least(self, workload: str) -> Least:
         """What a call of `workload` takes at least."""
@@ -83,6 +83,7 @@ def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequenc
     """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> inputs and outputs, each once."""
     launch = roofline.best(roofs, "launch_latency")
     binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
+    sure = [other for roof in binding if (other := roofline.borne_out(roofs, roof.metric)) is not None]
     doubts = {roof.metric: said for roof in binding if (said := roofline.doubt(roofs, roof.metric))}
     return Physics(
         floors=tuple(
@@ -92,7 +93,7 @@ def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequenc
         launch_s=launch.value if launch else None,
         doubts=doubts,
         unwatched=tuple(roof.metric for roof in binding if roof.origin == "measured" and roof.others is None),
-        records=tuple(dict.fromkeys(roof.source for roof in binding if roof.origin == "measured")),
+        records=tuple(dict.fromkeys(roof.source for roof in (*binding, *sure) if roof.origin == "measured")),
     )
 
 

@@ -276,8 +276,10 @@ class Telemetry(Artifact):
 
     load_before: float
     load_after: float
-    foreign_cpu_fraction: float
-    """CPU time that other processes took meanwhile, over cores x wall time."""
+    foreign_cpu_fraction: float | None
+    """CPU time that other processes took meanwhile, over cores x wall time; None: not known."""
+    stolen_fraction: float | None = None
+    """Share of the wall time that a hypervisor took of the core that lost most; None: not known."""
     cores: int = 1
     seconds: float
     gpu: GpuTelemetry | None = None

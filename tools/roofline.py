@@ -150,36 +150,30 @@ def best(roofs: Sequence[Roof], metric: str) -> Roof | None:
 
 
 def doubt(roofs: Sequence[Roof], metric: str) -> str:
-    """Why the device may do more than the `best` of a metric; empty where nothing speaks for it.
+    """Why the device may do more than the `best` of a metric; empty where nothing speaks for it."""
+    binding = best(roofs, metric)
+    return binding.doubt if binding is not None and borne_out(roofs, metric) is None else ""
 
-    What was measured in company is borne out by another measurement, made alone, that found nearly as much.
-    """
+
+def borne_out(roofs: Sequence[Roof], metric: str) -> Roof | None:
+    """The measurement, made alone, that found nearly as much as the `best` of a metric, which others accompanied; None: there is none."""
     binding = best(roofs, metric)
     if binding is None or not binding.doubt:
-        return ""
+        return None
     for other in roofs:
         alike = ALIKE * binding.value <= other.value if metric != "launch_latency" else ALIKE * other.value <= binding.value
-        if (
-            (other.metric, other.origin) == (metric, "measured")
-            and other.value > 0
-            and alike
-            and other.others is not None
-            and not other.doubt
-        ):
-            return ""
-    return binding.doubt
+        if other.metric == metric and other.value > 0 and alike and other.others is not None and not other.doubt:
+            return other
+    return None
 
 
 def doubted(found: Headroom, roofs: Sequence[Roof], precision: Precision) -> str:
     """Why the roof that binds a kernel may lie higher; empty where nothing speaks for it."""
     compute = peak(roofs, precision)
-    binding: dict[Bound, tuple[str, ...]] = {
-        "memory": ("memory_bandwidth",),
-        "compute": (compute.metric,) if compute else (),
-        "latency": ("launch_latency",),
-    }
-    each = binding.get(found.bound, tuple(metric for metrics in binding.values() for metric in metrics))
-    return next(filter(None, (doubt(roofs, metric) for metric in each)), "")
+    each = ("memory_bandwidth", *((compute.metric,) if compute else ()), "launch_latency")
+    # Where no single one is the limit, all have their part in the roof's time.
+    binding = {"memory": each[:1], "compute": each[1:-1]}.get(found.bound, each)
+    return next(filter(None, (doubt(roofs, metric) for metric in binding)), "")
 
 
 def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:

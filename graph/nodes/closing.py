@@ -80,9 +80,9 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     if candidate is not None:
         veto = _review(candidate, incumbent, services)
     try:
-        possible = physics.settled(
-            trial, needs, services.device.last_level_cache, services.all_roofs, lambda: services.roofs_again("gatekeeper")
-        )
+        jobs = services.jobs_of("gatekeeper")
+        cache, roofs = services.device.last_level_cache, services.all_roofs
+        possible = physics.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs))
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:

@@ -19,7 +19,7 @@ from knowledge_base.names import metrics
 from tools import evidence, physics, roofline, rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
-from tools.errors import BudgetError, SettingsError
+from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.records import key
 
@@ -122,7 +122,7 @@ def profile(state: State, services: Services) -> State:
     record = services.records.find(key("inspection", candidate=candidate.id))
     sheet = cited.sheet(state["specs"], services)
     if record is None:
-        inspection, parents = _inspect(candidate, services, sheet.here)
+        inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
@@ -134,8 +134,8 @@ def profile(state: State, services: Services) -> State:
     stop = routes.good_enough({**state, **update}, found.doubt) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     update["summary"] = f"{limiter(found.bottleneck)}, headroom {percent(found.headroom.total)}; {names}"
-    if found.doubt:
-        update["summary"] += f"; no reason to stop, for {found.doubt} while its roof was measured"
+    if found.doubt and not stop and not state.get("stop"):
+        update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:
@@ -143,11 +143,10 @@ def profile(state: State, services: Services) -> State:
     return update
 
 
-def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) -> tuple[Inspection, tuple[str, ...]]:
+def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
     profiles, records, missing = _profiles(candidate, services)
     published = roofline.published(specs)
-    doubt = _settle_roofs(services, calibration)
     # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
     ceiling = services.roofs or published
     rows = _rooflines(services, calibration, ceiling)
@@ -189,12 +188,14 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...]) 
     return inspection, (calibration.id, *records)
 
 
-def _settle_roofs(services: Services, calibration: Record) -> str:
+def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str:
     """Measure the roofs again, `physics.AGAIN` times at most, while only their doubt keeps a kernel from being near enough to one.
 
-    Returns the doubt that is left; empty where there is none, or where the kernel is far from its roof anyway.
+    Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where the run ends for
+    another reason. It stays until another kernel is accepted.
     """
     routes, precision = Routes(services.settings), roofline.precision(services.task)
+    calibration = services.judge.calibrate(candidate)
 
     def doubt() -> str:
         rows = _rooflines(services, calibration, services.roofs)
@@ -202,14 +203,20 @@ def _settle_roofs(services: Services, calibration: Record) -> str:
             return ""
         return next(filter(None, (roofline.doubted(row.headroom, services.all_roofs, precision) for row in rows)), "")
 
-    try:
-        for _ in range(physics.AGAIN):
-            if not doubt():
-                break
-            services.roofs_again("profiler_analyst")
-    except BudgetError as error:
-        services.out_of_budget(str(error))
-    return doubt()
+    left = doubt()
+    if not left or state.get("stop") or routes.good_enough(state, left) or routes.exhausted(state, services.over_budget()):
+        return ""
+    # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
+    jobs = services.jobs_of("profiler_analyst", tell=lambda _: None)
+    for _ in range(physics.AGAIN):
+        try:
+            services.roofs_again(jobs)
+        except (BudgetError, HarnessError):
+            break
+        left = doubt()
+        if not left:
+            break
+    return left
 
 
 def _analysed(services: Services, brief: AnalystBrief) -> Analysis:

@@ -15,7 +15,7 @@ from graph import cited
 from graph.artifacts import Attribution, Inspection, Judged
 from graph.report.referred import analysis
 from graph.report.render import render
-from tools import evidence, gate, roofline
+from tools import ceilings, evidence, gate, roofline
 from tools.artifacts import Artifact, Candidate, Record
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def render_baseline(
             seen=services.seen,
             sheet=sheet,
             sheet_record=state["specs"],
-            roofs=(*roofline.published(sheet.here), *sheet.roofs),
+            roofs=(*roofline.published(sheet.here), *ceilings.highest(sheet.roofs, services.records)),
             rooflines=found.rooflines,
             inspection=inspection.id,
             target=found.target,

@@ -71,6 +71,8 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     assert len(attempts(first, records)) == 2 and len(best) == len(first)
     assert (best["memory_bandwidth"].value, best["memory_bandwidth"].source, best["memory_bandwidth"].doubt) == (9.0, again.id, "")
     assert best["launch_latency"].value == 1e-9 and best["launch_latency"].doubt
+    left_out = tuple(roof for roof in first if roof.metric != "compute_float32")
+    assert "compute_float32" in {roof.metric for roof in highest(left_out, records)}, "another measurement has it"
     assert set(every(first, records)) == {*first, *of(again)}, "each measurement once, and of this device alone"
 
 

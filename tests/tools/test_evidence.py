@@ -333,17 +333,37 @@ def test_beside_others_a_gain_that_they_could_bring_about_is_looked_at_again():
 
 
 def test_contest_is_disturbed_when_more_than_half_of_its_rounds_are_dirty():
-    def kept(dirty: int, taken: float = 0.3):
+    def kept(dirty: int, taken: float | None = 0.3, stolen: float | None = None):
         found = rounds(incumbent=2e-3, candidate=1e-3).model_copy(update={"dirty": dirty})
-        result = ContestResult(workloads=(found,), telemetry=CALM.model_copy(update={"foreign_cpu_fraction": taken, "cores": 2}))
+        told = {"foreign_cpu_fraction": taken, "stolen_fraction": stolen, "cores": 2}
+        result = ContestResult(workloads=(found,), telemetry=CALM.model_copy(update=told))
         return record("confirmation", contests.Contest(candidates={"candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result))
 
     assert not contests.disturbed(())
     assert not contests.disturbed((kept(10),))
     assert contests.disturbed((kept(11),))
-    assert not contests.disturbed((kept(20), kept(0)))
-    assert contests.disturbed((kept(20), kept(1)))
+    assert not contests.disturbed((kept(20), kept(1))), "the repeat alone counts"
+    assert contests.disturbed((kept(20), kept(11))) and contests.disturbed((kept(0), kept(20)))
     assert not contests.disturbed((kept(20, taken=0.01),)), "its own threads were in each other's way"
+    assert contests.disturbed((kept(20, taken=None),)), "nobody knows whose doing that was"
+    assert not contests.disturbed((kept(0, taken=None),))
+    assert contests.disturbed((kept(0, stolen=0.2),)) and not contests.disturbed((kept(0, stolen=0.05),))
+
+
+def test_after_a_disturbed_confirmation_the_repeat_alone_counts():
+    def kept(attempt: int, candidate: float, dirty: int) -> Record:
+        found = rounds(incumbent=2e-3, candidate=candidate).model_copy(update={"dirty": dirty})
+        telemetry = CALM.model_copy(update={"foreign_cpu_fraction": 0.3, "cores": 2})
+        result = ContestResult(workloads=(found,), telemetry=telemetry)
+        return record("confirmation", contests.Contest(candidates={"candidate": "c"}, attempt=attempt, weights={"w": 1.0}, result=result))
+
+    def estimate(*series: Record) -> float:
+        return contests.confirmation(series, "total_time", 0.95).estimate
+
+    repeat = kept(1, 1.9e-3, 0)
+    assert estimate(kept(0, 1e-3, 20), repeat) == pytest.approx(2.0 / 1.9), "what others did to the first is no noise"
+    assert estimate(kept(0, 1e-3, 0), repeat) > 1.2, "noise is pooled"
+    assert estimate(kept(0, 1e-3, 20)) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

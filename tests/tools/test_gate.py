@@ -328,6 +328,13 @@ def test_a_doubt_weighs_only_where_the_roof_it_is_about_binds():
     assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", "what is beyond doubt decides, wherever it stands"
 
 
+def test_what_bears_a_roof_out_is_cited_beside_it():
+    fast = trial(candidate_s=8e-4)
+    possible = known({"large": 1 << 28}, 32 << 20, (roof(1e11, "crowded", 0.45), roof(0.98e11, "alone", 0.0)))
+    answer = verdict(physics=possible, trial=fast)
+    assert answer.outcome == "reject_policy" and {"crowded", "alone"} <= set(answer.records)
+
+
 def test_an_accusation_says_where_nobody_could_see_who_else_was_there():
     fast = trial(candidate_s=8e-4)
     for others, said in ((None, True), (0.0, False)):

@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -143,28 +143,50 @@ def counts(path: Path, *cores: tuple[int, int, int]) -> Path:
 def test_only_the_cores_that_we_may_run_on_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     telemetry = module("telemetry")
     monkeypatch.setattr(telemetry.os, "sched_getaffinity", lambda _: {1, 2})
+    monkeypatch.setattr(telemetry, "TICK", 10)
     monkeypatch.setattr(telemetry, "STAT", counts(tmp_path / "stat", (900, 0, 900), (30, 5, 10), (20, 5, 0)))
-    assert telemetry.busy() == pytest.approx(60 / telemetry.TICK)
-    assert telemetry.stolen() == {1: pytest.approx(10 / telemetry.TICK), 2: 0.0}
+    assert telemetry.counted() == {1: (4.0, 1.0), 2: (2.0, 0.0)}
+    # A container that numbers its cores by itself has none of ours.
+    counts(tmp_path / "stat", (30, 5, 10), (20, 5, 0))
+    assert telemetry.counted() == {0: (4.0, 1.0), 1: (2.0, 0.0)}
     (tmp_path / "stat").write_text("masked\n")
-    assert (telemetry.busy(), telemetry.stolen()) == (0, {})
+    assert telemetry.counted() == {}
     (tmp_path / "stat").unlink()
     assert telemetry.counted() == {}
 
 
-@pytest.mark.parametrize(("ticks", "seconds", "held"), [((0, 0), 0.02, False), ((0, 3), 0.02, True), ((0, 3), 2.0, False)])
-def test_a_core_that_a_hypervisor_takes_away_holds_a_go_back(
-    ticks: tuple[int, int], seconds: float, held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("later", "own", "others", "stolen"),
+    [
+        (((20, 80, 0), (10, 90, 0)), 1.0, 0.0, 0.0),
+        (((20, 80, 0), (10, 85, 5)), 1.0, 0.25, 0.5),
+        (((20, 80, 0), (20, 80, 0)), 1.0, 0.5, 0.0),
+        (((10, 90, 0), (10, 90, 0)), 1.0, None, None),
+    ],
+    ids=["alone", "a hypervisor", "a neighbour", "a sandbox that does not count"],
+)
+def test_a_batch_says_who_else_had_the_cores(
+    later: tuple[tuple[int, int, int], ...],
+    own: float,
+    others: float | None,
+    stolen: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = module("place")
-    monkeypatch.setattr(place.telemetry.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(place.telemetry, "STAT", counts(tmp_path / "stat", (10, 10, 5), (10, 10, 5)))
-    host = object.__new__(place.Host)
-    before = host.stolen()
-    counts(tmp_path / "stat", (10, 10, 5 + ticks[0]), (10, 10, 5 + ticks[1]))
-    assert host.held_back(before, seconds, 2e-4) is held
-    device = object.__new__(place.Device)
-    assert not device.held_back(device.stolen(), seconds, 2e-4), "a launch hides what the host's cores lose"
+    """One second on two cores, of which we used `own`; the third is nobody's concern."""
+    pairs = module("pairs")
+    cores, time, used = {0, 1}, [0.0], [0.0]
+    monkeypatch.setattr(pairs.telemetry.os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.setattr(pairs.telemetry, "TICK", 10)
+    monkeypatch.setattr(pairs.telemetry, "STAT", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
+    supervisor = SimpleNamespace(own_cpu=lambda: used[0])
+    meter = pairs.Meter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
+    time[0], used[0] = 1.0, own
+    counts(tmp_path / "stat", *later, (5000, 0, 0))
+    cores.add(2)  # What a core was at before it was ours is no neighbour's doing.
+    found = pairs.Meter.read(meter)
+    assert (found["foreign_cpu_fraction"], found["stolen_fraction"]) == (pytest.approx(others), pytest.approx(stolen))
+    assert found["cores"] == 2
 
 
 # ---------------------------------------------------------------- memory

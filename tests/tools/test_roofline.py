@@ -3,11 +3,25 @@ import pytest
 from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
 from tools.executors.base import Device
 from tools.hardware import Citation, Evidence, Headroom, Roof, Spec
-from tools.roofline import best, budget, facts, headroom, memory_floor, precision, published, target, traffic
+from tools.roofline import (
+    ALIKE,
+    best,
+    borne_out,
+    budget,
+    doubt,
+    doubted,
+    facts,
+    headroom,
+    memory_floor,
+    precision,
+    published,
+    target,
+    traffic,
+)
 
 
-def roof(metric, value, origin="measured"):
-    return Roof(metric=metric, value=value, unit="", origin=origin, source="r")
+def roof(metric, value, origin="measured", others=None):
+    return Roof(metric=metric, value=value, unit="", origin=origin, source=f"r{value:g}", others=others)
 
 
 # By hand: 100 bytes/s, 1000 op/s, a call of 1 s.
@@ -196,3 +210,44 @@ def test_traffic_is_bytes_counted_over_bytes_needed():
         "roofline.dram_over_unique": 1.5,
     }
     assert traffic({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic(metrics, 0, 200)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "others", "cleared"),
+    [
+        ("memory_bandwidth", 1.001 * ALIKE, 0.0, True),
+        ("memory_bandwidth", 0.999 * ALIKE, 0.0, False),
+        ("memory_bandwidth", 1.0, 0.4, False),
+        ("memory_bandwidth", 1.0, None, False),
+        ("compute_float32", 1.0, 0.0, False),
+        ("launch_latency", 1.0, 0.0, False),
+    ],
+    ids=["alike", "less", "in company too", "unwatched", "another roof", "a latency"],
+)
+def test_only_the_same_roof_measured_alone_clears_a_doubt(metric: str, value: float, others: float | None, cleared: bool):
+    pressed, other = roof("memory_bandwidth", 1.0, others=0.5), roof(metric, value, others=others)
+    assert bool(doubt((pressed, other), "memory_bandwidth")) != cleared
+    assert borne_out((pressed, other), "memory_bandwidth") == (other if cleared else None)
+    assert doubt((other,), "memory_bandwidth") == "" or others == 0.4, "nothing speaks for one made alone"
+
+
+def test_a_latency_is_borne_out_by_one_that_is_hardly_longer():
+    pressed = roof("launch_latency", 1.0, others=0.5)
+    assert not doubt((pressed, roof("launch_latency", 1.04, others=0.0)), "launch_latency")
+    assert doubt((pressed, roof("launch_latency", 1.1, others=0.0)), "launch_latency")
+
+
+@pytest.mark.parametrize(
+    ("flops", "unique_bytes", "asked"),
+    [
+        (2000, 900, {"memory_bandwidth"}),
+        (9000, 100, {"compute_float32"}),
+        (1, 1, {"memory_bandwidth", "compute_float32", "launch_latency"}),
+        (1000, 100, {"memory_bandwidth", "compute_float32", "launch_latency"}),
+    ],
+    ids=["memory", "compute", "latency", "mixed"],
+)
+def test_the_roof_that_binds_is_the_one_to_doubt(flops: float, unique_bytes: int, asked: set[str]):
+    for metric in ("memory_bandwidth", "compute_float32", "launch_latency"):
+        roofs = tuple(one.model_copy(update={"others": 0.5 if one.metric == metric else 0.0}) for one in ROOFS)
+        assert bool(doubted(headroom(flops, unique_bytes, 40.0, roofs), roofs, "float32")) == (metric in asked), metric

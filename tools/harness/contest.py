@@ -118,7 +118,13 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
                 contestant.go([0])
                 contestant.settle()
                 if exchange is None:
-                    exchange = contestant.session.exchange = contestant.try_exchange()
+                    exchange = contestant.try_exchange()
+                    for _ in range(1, ring.trials()):
+                        if exchange:
+                            contestant.ready()
+                            contestant.go([0])
+                            exchange = contestant.try_exchange()
+                    contestant.session.exchange = exchange
                     contestant.session.swaps = SWAPS
                     contestant.ready()
                     contestant.go([0])
@@ -177,10 +183,9 @@ def a_round(
         start = order.randrange(ring.addresses)
         train = [(start + i) % ring.addresses for i in range(calls[name])]
         where.evict()
-        before, stolen = where.disturbance([field[name].pid()]), where.stolen()
+        before = where.disturbance([field[name].pid()])
         wall = field[name].go(train)
         disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)
-        disturbed |= where.held_back(stolen, wall, DIRTY_S)
         seconds[name] = wall / calls[name]
         device[name] = field[name].device_s / calls[name]
     for name in names:

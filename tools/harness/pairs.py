@@ -242,18 +242,22 @@ class Meter:
     def __init__(self, where, clock):
         self.place, self.supervisor, self.clock = where, where.supervisor, clock
         self.load = telemetry.load()
-        self.start, self.busy, self.own = clock(), telemetry.busy(), self.supervisor.own_cpu()
+        self.start, self.counted, self.own = clock(), telemetry.counted(), self.supervisor.own_cpu()
 
     def read(self) -> dict:
         """Call when the kernels' processes have ended, so that their time is counted as ours."""
         seconds = self.clock() - self.start
-        taken = telemetry.busy() - self.busy - (self.supervisor.own_cpu() - self.own)
-        cores = len(os.sched_getaffinity(0))
+        cores = telemetry.since(self.counted)
+        taken = sum(busy for busy, _ in cores) - (self.supervisor.own_cpu() - self.own)
+        available = max(seconds * len(cores), 1e-9)
+        # What was counted is less than we took ourselves: a sandbox that does not count.
+        told = bool(cores) and taken > -0.05 * available
         return {
             "load_before": self.load,
             "load_after": telemetry.load(),
-            "foreign_cpu_fraction": min(max(taken / max(seconds * cores, 1e-9), 0.0), 1.0),
-            "cores": cores,
+            "foreign_cpu_fraction": min(max(taken / available, 0.0), 1.0) if told else None,
+            "stolen_fraction": min(max(stolen for _, stolen in cores) / max(seconds, 1e-9), 1.0) if told else None,
+            "cores": len(cores) or len(os.sched_getaffinity(0)),
             "seconds": seconds,
             **self.place.telemetry(),
         }

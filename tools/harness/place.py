@@ -92,18 +92,6 @@ class Host:
             waited += min(wait, max(cores * seconds - (new.ran - old.ran), 0.0)) if new.count > cores else wait
         return waited > 0.10 * seconds + slack_s
 
-    def stolen(self) -> dict[int, float]:
-        """What `held_back` compares with. Counted in ticks of 10 ms, so it says something of goes alone, not of single pairs."""
-        return telemetry.stolen()
-
-    def held_back(self, before: dict[int, float], seconds: float, slack_s: float) -> bool:
-        """Did a hypervisor take a core away for longer than a go of `seconds` can bear? No thread of ours is seen to wait then.
-
-        A kernel with many threads ends with the slowest, so that the core which lost most counts.
-        """
-        now = telemetry.stolen()
-        return max((now[core] - was for core, was in before.items() if core in now), default=0.0) > 0.10 * seconds + slack_s
-
     def settled(self) -> None:
         """Nothing of ours may still be starting while kernels are timed."""
 
@@ -162,10 +150,6 @@ class Device(Host):
     def disturbed(self, before, after, seconds: float, samples: list, slack_s: float) -> bool:
         """Did others compute on the GPU meanwhile, or did it run dry? Lower clocks are noted apart: a kernel can bring them about."""
         return before != after or any(sample.starved for sample in samples)
-
-    def stolen(self) -> dict[int, float]:
-        """A launch hides what the host's cores lose, and the device's own clock does not see it."""
-        return {}
 
     def settled(self) -> None:
         self.supervisor.device_nursery(self.facts["capability"]).settled()

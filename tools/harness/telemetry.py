@@ -27,28 +27,25 @@ class Threads:
 def counted() -> dict[int, tuple[float, float]]:
     """Of each core that we may run on: seconds since boot that it was not idle, and those of them that a hypervisor took away.
 
-    A core that the system does not tell of (a masked file, another system) is left out.
+    Empty where the system does not tell. A container may number the cores it has by itself; where ours are not among those listed, all
+    that are listed are taken for ours.
     """
-    ours, found = os.sched_getaffinity(0), {}
+    found = {}
     try:
         for line in STAT.read_text().splitlines():
-            name, *fields = line.split()
-            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in ours:
+            name, *fields = line.split() or [""]
+            if name.startswith("cpu") and name[3:].isdecimal():
                 user, nice, system, _, _, irq, softirq, steal = (*(int(field) for field in fields[:8]), *[0] * 8)[:8]
                 found[int(name[3:])] = ((user + nice + system + irq + softirq + steal) / TICK, steal / TICK)
     except (OSError, ValueError):
         return {}
-    return found
+    ours = os.sched_getaffinity(0)
+    return {core: seconds for core, seconds in found.items() if core in ours} if ours <= found.keys() else found
 
 
-def busy() -> float:
-    """Seconds since boot that the cores we may run on were not idle, whoever used them; what a hypervisor took away counts."""
-    return sum(seconds for seconds, _ in counted().values())
-
-
-def stolen() -> dict[int, float]:
-    """Core that we may run on -> seconds since boot that a hypervisor took away while somebody wanted to run there."""
-    return {core: seconds for core, (_, seconds) in counted().items()}
+def since(before: dict[int, tuple[float, float]]) -> list[tuple[float, float]]:
+    """(not idle, stolen) seconds of each core since `before`; of those alone that were counted then, too."""
+    return [(busy - before[core][0], stolen - before[core][1]) for core, (busy, stolen) in counted().items() if core in before]
 
 
 def used(pid: int) -> float:

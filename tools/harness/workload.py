@@ -1,6 +1,7 @@
 """One workload in memory: a ring of input sets at distinct addresses, output slots, and the oracle's view of both."""
 
 import copy
+import math
 import random
 
 import buffers
@@ -8,7 +9,8 @@ import buffers
 SWAPS = 4
 """Pairs of elements exchanged in each floating input before a timed call, at secret places."""
 TRIAL_SWAPS = 64
-"""Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by luck."""
+"""Pairs exchanged when the frozen kernel is asked whether it bears that at all: so many that none gets through by luck. Inputs with fewer
+elements are exchanged as often as it takes (`Ring.trials`)."""
 CHANCE = random.SystemRandom()
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 
@@ -95,6 +97,12 @@ class Ring:
             if differs:
                 done[at].append(tuple(pair))
         return done
+
+    def trials(self) -> int:
+        """How often the frozen kernel is asked: once, or more often where the floating inputs are so small that one permutation of theirs
+        may do no harm by luck."""
+        elements = max((count(a["shape"]) for a in self.ins if a["dtype"] in FLOATING), default=0)
+        return math.ceil(2 * TRIAL_SWAPS / elements) if elements > 1 else 1
 
     def unswap(self, done: dict[int, list[tuple[int, int, int]]]) -> None:
         self.inputs.exchange([self._places(at, *pair) for at, pairs in done.items() for pair in pairs])

@@ -2,56 +2,92 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from graph import run as runs
+from graph.artifacts import Inspection
+from graph.metering import Capped
 from graph.nodes import prepare
+from graph.report.summary import stored_state
+from graph.routing import Routes
 from graph.services import Services
+from graph.state import State
 from tests.graph.conftest import FinishedRun
 from tools import evidence, physics, roofline
-from tools.errors import BudgetError
+from tools.errors import BudgetError, HarnessError
 from tools.hardware import Roof
+from tools.records import key
 
 
 @pytest.mark.parametrize(
-    ("near", "others", "asked", "doubted"),
+    ("near", "others", "asked", "doubted", "ends"),
     [
-        (True, (0.0,), 0, False),
-        (False, (0.5,), 0, False),
-        (True, (0.5, 0.0), 1, False),
-        (True, (0.5, 0.5, 0.0), 2, False),
-        (True, (0.5,) * (physics.AGAIN + 1), physics.AGAIN, True),
-        (True, (0.5, None), 1, True),
+        (True, (0.0,), 0, False, False),
+        (False, (0.5,), 0, False, False),
+        (True, (0.5, 0.0), 1, False, False),
+        (True, (0.5, 0.5, 0.0), 2, False, False),
+        (True, (0.5,) * (physics.AGAIN + 1), physics.AGAIN, True, False),
+        (True, (0.5, BudgetError("budget.wall_s: 9 s of 9 s are spent")), 1, True, False),
+        (True, (0.5, HarnessError("roofs_cpu.cpp ran out of time")), 1, True, False),
+        (True, (0.5,), 0, False, True),
     ],
-    ids=["alone", "far from the roof", "again alone", "the second time alone", "never alone", "no time left"],
+    ids=["alone", "far from the roof", "again alone", "the second time alone", "never alone", "no time", "no luck", "it ends anyway"],
 )
 def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
-    near: bool, others: tuple[float | None, ...], asked: int, doubted: bool, finished: FinishedRun, monkeypatch: pytest.MonkeyPatch
+    near: bool,
+    others: tuple[float | Exception, ...],
+    asked: int,
+    doubted: bool,
+    ends: bool,
+    finished: FinishedRun,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`others`: their share in each measurement; None: the caps leave no time for it."""
+    """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for another reason."""
     with runs.opened(finished.root) as services:
-        calibration = next(record for record in services.records if record.kind == "calibration")
-        size, seconds = services.seen[0].unique_bytes, evidence.seconds(calibration)[services.task.workloads[0].name]
+        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
+        baseline = services.candidate(state["baseline"])
+        seconds = evidence.seconds(services.judge.calibrate(baseline))[services.task.workloads[0].name]
+        size = services.seen[0].unique_bytes
         bandwidth = size / seconds * (1.01 if near else 5.0)
-        measured = [roof(bandwidth, others[0])]
-        said: list[str] = []
+        measured, failed = [roof(bandwidth, others[0])], list[Exception]()
 
-        def again(_: Services, role: str) -> None:
-            assert role == "profiler_analyst"
+        def again(_: Services, jobs: Capped) -> None:
+            assert jobs.role == "profiler_analyst"
             share = others[len(measured)]
+            if isinstance(share, Exception):
+                failed.append(share)
+                jobs.tell(str(share))
+                raise share
             measured.append(roof(bandwidth, share))
-            if share is None:
-                measured.pop()
-                said.append(role)
-                raise BudgetError("budget.wall_s: 9 s of 9 s are spent")
 
         monkeypatch.setattr(Services, "roofs", property(lambda _: (roofline.best(measured, "memory_bandwidth"),)))
         monkeypatch.setattr(Services, "all_roofs", property(lambda _: tuple(measured)))
         monkeypatch.setattr(Services, "roofs_again", again)
-        monkeypatch.setattr(Services, "out_of_budget", lambda _, reason: said.append(reason))
-        doubt = prepare._settle_roofs(services, calibration)
+        if ends:
+            state["stop"] = "iterations"
+        doubt = prepare._settle_roofs(state, services, baseline)
+        assert services.ended is None, "the run can do without these measurements"
     assert bool(doubt) == doubted and (not doubted or "others had 50.0 % of the machine" in doubt)
-    assert len(measured) - 1 + len(said) // 2 == asked
+    assert len(measured) - 1 + len(failed) == asked
+
+
+@pytest.mark.parametrize(("doubt", "stop"), [("", "target"), ("others had 50.0 % of the machine meanwhile", None)])
+def test_a_run_goes_on_near_a_roof_that_is_in_doubt(doubt: str, stop: str | None, copied: Path) -> None:
+    with runs.opened(copied) as services:
+        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
+        record = services.records.find(key("inspection", candidate=state["baseline"]))
+        assert record is not None
+        found = Inspection.model_validate(record.payload)
+        there = found.model_copy(update={"headroom": found.headroom.model_copy(update={"total": 0.01}), "doubt": doubt})
+        baseline = services.candidate(state["baseline"])
+        other = baseline.model_copy(update={"files": {name: f"{text}\n" for name, text in baseline.files.items()}})
+        services.keep_candidate(other)
+        services.keep("inspection", there, candidate=other.id)
+        update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
+    assert update.get("stop") == stop and (doubt in update["summary"])
+    assert Routes(services.settings).after_profile(update) == ("finalise" if stop else "retrieve_evidence")
 
 
 def roof(bandwidth: float, others: float | None) -> Roof:
