@@ -442,7 +442,7 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     os.sched_setaffinity(0, {min(cores)})
     bench = Bench(tmp_path)
     try:
-        kernels = twins(bench, HONEST * 20)
+        kernels = twins(bench, HONEST * 80)  # Longer than the scheduler lets the neighbour wait.
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
             try:
                 found = contest(bench, *kernels, rounds=8)
