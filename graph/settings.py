@@ -15,7 +15,7 @@ from tools.contract import Sources
 from tools.errors import SettingsError
 from tools.policy import Policy as JudgePolicy
 from tools.spelling import meant
-from tools.validation import no_yaml, sentences
+from tools.validation import no_yaml, read_yaml, sentences
 
 
 class Section(BaseModel):
@@ -248,7 +248,7 @@ def load(path: Path) -> Settings:
         why = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
         raise SettingsError(f"{path}: cannot be read ({why}); give a readable UTF-8 YAML file") from error
     try:
-        data = yaml.safe_load(text)
+        data = read_yaml(text)
     except yaml.YAMLError as error:
         raise SettingsError(no_yaml(path, text, error)) from error
     if not isinstance(data, dict):

@@ -115,7 +115,9 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
             raise WorkspaceError(f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}")
         return named
     if not found:
-        raise WorkspaceError(f"{repository.root}: no version was accepted, so there is nothing to verify; run longer or look at report.md")
+        raise WorkspaceError(
+            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show {repository.root}` tells more"
+        )
     return found if every else found[-1:]
 
 

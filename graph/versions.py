@@ -31,6 +31,8 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             raise WorkspaceError(f"{workspace.root}: {', '.join(others[:3])} changed outside the run; restore it, or resume the run first")
         # What HEAD says counts: a kill may have left the file written and not committed. Every step below can be done again.
         memory = VersionMemory.model_validate_json(repository.show("HEAD", relative))
+        if memory.iteration == 0:
+            raise WorkspaceError(f"{version}: is the baseline, which no decision can do without; name a version that was tried")
         attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
         if memory.masked != masked:
             changed = memory.model_copy(update={"masked": masked, "attempts": attempts})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.__main__ import parser
+from graph.__main__ import main, parser
 from tests.readme import MODULES, README, ROOT, replaced, tree
 from tools.__main__ import main as tool
 
@@ -33,6 +33,15 @@ def test_the_first_kernel_that_it_shows_is_right(tmp_path: Path, capsys: pytest.
         (tmp_path / name).write_text(found)
     assert tool(["check", "--kernel", str(tmp_path / "centre.cpp"), "--ref", str(tmp_path / "centre.py")]) == 0, capsys.readouterr().err
     assert "the kernel compiles, agrees with the reference and is timed" in capsys.readouterr().out
+
+
+def test_a_kernel_can_be_written_for_the_logic_that_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = re.findall(r"^```python\n# relu_softmax/reference.py\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    folder = tmp_path / "relu_softmax"
+    folder.mkdir()
+    (folder / "reference.py").write_text(found)
+    assert main(["check", str(folder)]) == 0, capsys.readouterr().err
+    assert "No kernel was given: v0 was written from reference.py by the coder (Playbook)." in capsys.readouterr().out
 
 
 def test_every_verb_that_it_names_exists() -> None:

@@ -188,7 +188,7 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     threshold = max(policy.min_effect, evidence.noise_floor)
     launched = any(m.launched_candidate_s is not None for m in trial.measurements)
     clock = " on the device, launches not included" if launched else ""
-    shown = f"{_interval(trial.speedup)} of the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor {evidence.noise_floor:.1%})"
+    shown = f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor {evidence.noise_floor:.1%})"
     needed = corrected(policy.confidence, policy.batches, evidence.siblings)
     if trial.speedup.confidence < needed - 1e-12:
         return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
@@ -299,7 +299,7 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
 
 def _interval(interval: Interval) -> str:
     ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
-    return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%}"
+    return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%} confidence"
 
 
 def _cited(records: tuple[str, ...]) -> str:

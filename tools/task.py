@@ -28,7 +28,7 @@ from tools.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, T
 from tools.records import Blobs, write_atomically
 from tools.registry import load
 from tools.spelling import meant, offered
-from tools.validation import no_yaml, sentences
+from tools.validation import no_yaml, read_yaml, sentences
 
 REFERENCE = "reference.py"
 PROBE_LIMIT_S = 300.0
@@ -287,7 +287,7 @@ def _declared(path: Path) -> Declared:
 
     text = read_source(path)
     try:
-        data = yaml.safe_load(text)
+        data = read_yaml(text)
     except yaml.YAMLError as error:
         raise SettingsError(no_yaml(path, text, error)) from None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -27,8 +27,26 @@ _PLAIN = {
     "a valid number": "a number",
     "a valid boolean": "true or false",
 }
+TWICE = "a key that stands twice"
 _SHOWN = 40
 """Characters of the value that are repeated to the user."""
+
+
+def read_yaml(text: str) -> object:
+    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two would be lost."""
+    import yaml
+
+    class Once(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
+            plain = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge"]
+            seen: set[str] = set()
+            for key in plain:
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, Once)  # A SafeLoader, too.
 
 
 def no_yaml(path: Path, text: str, error: YAMLError) -> str:
@@ -37,6 +55,8 @@ def no_yaml(path: Path, text: str, error: YAMLError) -> str:
 
     mark: Mark | None = getattr(error, "problem_mark", None)
     context = str(getattr(error, "context", None))
+    if context == TWICE and mark:
+        return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} stands twice; keep one of the two"
     opened = _unclosed(text)
     if opened:
         return f"{path}:{opened[0]}: not valid YAML; the {opened[1]} in that line is not closed"
@@ -85,6 +105,8 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[
     if problem["type"] == "extra_forbidden":
         if key in elsewhere:
             return f"{key}: does not stand here; {elsewhere[key]}"
+        if there := _holder(model, str(problem["loc"][-1])):
+            return f"{key}: does not stand here; put it under `{there}`"
         hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
     if problem["type"] == "value_error":
@@ -126,6 +148,12 @@ def _mended(problem: ErrorDetails) -> str:
 def _keys(section: type[BaseModel]) -> str:
     own = ", ".join(sorted(section.model_fields))
     return f"{own} and options of its own" if section.model_config.get("extra") == "allow" else own
+
+
+def _holder(model: type[BaseModel], key: str) -> str:
+    """The section of a config that has `key`; "" where none has, or several have."""
+    found = [name for name in model.model_fields if key in (section := _section(model, (name,))).model_fields and section is not model]
+    return found[0] if len(found) == 1 else ""
 
 
 def _section(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

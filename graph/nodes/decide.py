@@ -240,4 +240,7 @@ def learn(state: State, services: Services) -> State:
         services.out_of_budget(over)
     unexplained = memory.verdict == "accept" and not any(attempt.verdict == "accept" for attempt in memory.attempts)
     left_out = ", the accepted one not: its mechanism did not show" if unexplained else ""
-    return State(stop=stop, summary=f"{len(memory.attempts)} outcomes kept{left_out}{f'; stop: {stop}' if stop else ''}")
+    return State(
+        stop=stop,
+        summary=f"{len(memory.attempts)} outcome{'s' * (len(memory.attempts) != 1)} kept{left_out}{f'; stop: {stop}' if stop else ''}",
+    )

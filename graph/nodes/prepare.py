@@ -133,7 +133,9 @@ def profile(state: State, services: Services) -> State:
     over = services.over_budget()
     stop = routes.good_enough({**state, **update}, found.doubt) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
-    update["summary"] = f"{limiter(found.bottleneck)}, headroom {percent(found.headroom.total)}; {names}"
+    # Without a profile the roofline alone would name a limit, and rules that ask for counters would be silent.
+    limit = limiter(found.bottleneck) if found.profiles or not found.missing else f"not profiled ({next(iter(found.missing.values()))})"
+    update["summary"] = f"{limit}, headroom {percent(found.headroom.total)}{f'; {names}' if names else ''}"
     if found.doubt and not stop and not state.get("stop"):
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
     if stop and not state.get("stop"):

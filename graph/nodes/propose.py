@@ -108,7 +108,13 @@ def write(state: State, services: Services) -> State:
         if candidate.id not in known
     ]
     again = state.get("repair", 0)
-    return State(drafts=drafts, repair=again + 1, champion=None, attribution=None, summary=f"{len(drafts)} candidates, round {again + 1}")
+    return State(
+        drafts=drafts,
+        repair=again + 1,
+        champion=None,
+        attribution=None,
+        summary=f"{len(drafts)} candidate{'s' * (len(drafts) != 1)}, round {again + 1}",
+    )
 
 
 def coder_brief(state: State, services: Services, made: Plan, source: str) -> CoderBrief:

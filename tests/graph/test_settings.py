@@ -122,6 +122,20 @@ def test_whole_numbers_are_numbers(tmp_path: Path) -> None:
     assert (settings.budget.usd, settings.budget.wall_s, settings.budget.per_role["coder"].tokens) == (5.0, 60.0, 1_000_000)
 
 
+def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
+        load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
+    merged = "common: &c {wall_s: 5}\n"
+    with pytest.raises(SettingsError, match="common: unknown key"):
+        load(written(tmp_path, f"task: x\n{merged}budget: {{<<: *c, usd: 1}}\n"))
+
+
+@pytest.mark.parametrize(("text", "key"), [("iterations: 2", "iterations"), ("stop: {patience: 1}", "stop.patience")])
+def test_a_key_of_another_section_is_sent_there(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{key}: does not stand here; put it under `search`"):
+        load(written(tmp_path, f"task: x\n{text}\n"))
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.yaml: no such config file"):
         load(tmp_path / "nowhere.yaml")

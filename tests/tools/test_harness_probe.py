@@ -150,6 +150,31 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
         assert word in seen.error, seen.error
 
 
+LOGIC = """
+import torch
+workloads = [{"B": 8}]
+def make_inputs(dims, seed):
+    torch.manual_seed(seed)
+    return {"x": torch.randn(dims["B"], 4), "b": torch.ones(dims["B"], 4), "B": dims["B"]}
+def reference(x, b, **rest):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [("torch.softmax(x * 2, -1) + b", "b"), ("torch.softmax(x, -1) * b.sum()", "b"), ("torch.softmax(x, -1)", None)],
+)
+def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker, body: str, read: str | None) -> None:
+    """The last tensor is an input then, and no kernel could be right that wrote there."""
+    seen = asker.probe(LOGIC.replace("return x", f"return {body}"))
+    if read is None:
+        assert seen.error is None, "the last one is not read, so the answer may go there"
+    else:
+        assert seen.error is not None and f"reads {read}, so that make_inputs leaves no buffer" in seen.error
+        assert "(of shape [8, 4])" in seen.error and "'out': torch.empty" in seen.error
+
+
 def test_that_sizes_of_the_command_line_replace_the_references_own_is_said(asker: Asker) -> None:
     told = "The sizes that were given are timed; the reference's own `workloads` are not."
     assert told in asker.probe(MADE, {"M": 8, "K": 4, "N": 6}).inferred and told not in asker.probe(MADE).inferred

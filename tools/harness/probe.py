@@ -99,7 +99,8 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
         unknown = [name for name in outputs if name not in tensors]
         if unknown or not outputs:
             raise ContractError(
-                f"reference.py: `outputs` names {unknown or 'nothing'}; use the tensors that make_inputs gives ({', '.join(tensors)})"
+                f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or name what it gives "
+                f"({', '.join(tensors)})"
             )
     else:
         outputs = seen_outputs(contract, args, tensors, inferred)
@@ -115,9 +116,33 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
         return changed
     if returned:
         outputs = tensors[-len(returned) :]
+        if contract.has_make_inputs and (read := reads(contract, args, outputs, returned)):
+            what = ", ".join(f"{list(one.shape)}" for one in returned)
+            raise ContractError(
+                f"reference.py: reference(...) reads {read}, so that make_inputs leaves no buffer for what it returns (of shape {what}); "
+                "add one for each tensor returned, as the last ones, such as 'out': torch.empty(...)"
+            )
         inferred.append(f"{', '.join(outputs)}: output, the last of the pointers, because reference() returns {len(returned)} tensor(s).")
         return outputs
     raise ContractError("reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them")
+
+
+def reads(contract: Contract, args: list[Arg], names: list[str], returned: tuple) -> str:
+    """The first of these tensors whose values have a say in what is returned; empty where none has."""
+    for name in names:
+        other = copied(args)
+        value = next(a.value for a in other if a.name == name)
+        if value.is_floating_point():
+            value.normal_()
+        else:
+            value.copy_(value == 0)
+        try:
+            again = contract.call(other)
+        except ContractError:
+            return name
+        if not all(same(one, two) for one, two in zip(returned, again, strict=True)):
+            return name
+    return ""
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
