@@ -55,6 +55,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse's, but nothing unknown is left over: it exits with code 2 and one sentence."""
         found, strange = super().parse_known_args(args, namespace)
+        for action in self._get_positional_actions():
+            # Before Python 3.13 argparse gives an optional one up at the first option: `verify WORKSPACE --json v1` would lose its v1.
+            left_out = action.nargs == argparse.OPTIONAL and getattr(found, action.dest, action.default) == action.default
+            if left_out and strange and not strange[0].startswith("-"):
+                setattr(found, action.dest, self._get_value(action, strange.pop(0)))
         if strange:
             name = strange[0].partition("=")[0]
             near = meant(name, self._option_string_actions, cutoff=0.7) if name.startswith("-") else ""

@@ -14,8 +14,9 @@ from graph.report.summary import stored_state, summarise, versions
 from graph.verify import accepted, verify
 from graph.workspace import peek
 from knowledge_base.experience import Experience
+from tests.graph.conftest import TRIES, gain_of
 from tools.records import Records
-from tools.repository import Repository
+from tools.repository import Commit, Repository
 
 MANY = 200
 """Deaths after which something is wrong: the run is not getting on."""
@@ -117,12 +118,22 @@ def test_killed_everywhere(tmp_path: Path, config: Path) -> None:
     summary = summarise(root, stored_state(peek(root)))
     assert summary.status == "finished" and summary.speedup is not None
     assert "accept" in summary.verdicts.values()
-    # A busy machine may take so much of a gain away that one look is inconclusive; another one is fair. None may be called wrong.
-    agreed: set[str] = set()
-    commits = set(root_commits := [c.id for c in accepted(repository)])
-    for _ in range(6):
-        for commit in sorted(commits - agreed, key=root_commits.index):
-            (found,) = verify(root, commit)
-            assert found.outcome != "disagree", found.reason
-            agreed |= {commit} if found.outcome == "agree" else set()
-    assert agreed == commits
+    verified(root, accepted(repository))
+
+
+def verified(root: Path, commits: tuple[Commit, ...]) -> None:
+    """No commit is called wrong, and the one that claims most is reproduced.
+
+    A busy machine may take so much of a gain away that one look is inconclusive; another one is fair. A small gain beside the large one can
+    stay hidden for as long as others are at work, so of the rest only a refutation counts.
+    """
+    most = max(commits, key=gain_of)
+    for commit in commits:
+        (found,) = verify(root, commit.id)
+        looks = [found]
+        while commit is most and found.outcome == "inconclusive" and len(looks) < TRIES:
+            (found,) = verify(root, commit.id)
+            looks.append(found)
+        said = "; ".join(look.sentence() for look in looks)
+        assert found.outcome != "disagree", said
+        assert commit is not most or found.outcome == "agree", said

@@ -19,7 +19,7 @@ import pytest
 
 from graph.__main__ import main
 from graph.verify import BUSY, LOOKS, Look, Verification, accepted, compare, read, verify
-from tests.graph.conftest import ROOT, TASK, FinishedRun
+from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.records import Records, key
 from tools.repository import Repository
@@ -133,16 +133,22 @@ def claimed(root: Path, source: str) -> None:
 
 
 def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    last = accepted(Repository(finished.root))[-1]
-    for _ in range(3):  # A neighbour's load may hide the gain for a while; it can never make an honest claim wrong.
-        code = main(["verify", str(finished.root), "--json"])
-        said = json.loads(capsys.readouterr().out)
-        (found,) = (Verification.model_validate(one) for one in said["versions"])
+    def look(*options: str) -> tuple[int, Verification]:
+        code = main(["verify", str(finished.root), "--json", *options])
+        (found,) = (Verification.model_validate(one) for one in json.loads(capsys.readouterr().out)["versions"])
         assert found.outcome != "disagree", found.reason
+        return code, found
+
+    commits = accepted(Repository(finished.root))
+    assert look()[1].commit == commits[-1].id, "without an id the last accepted version is meant"
+    # A neighbour's load can never make an honest claim wrong, but it may hide a gain for a while, and a small one for as long as it lasts.
+    most = max(commits, key=gain_of)
+    for _ in range(TRIES):
+        code, found = look(most.id)
         if code == 0:
             break
-    assert (found.outcome, found.commit, found.candidate) == ("agree", last.id, last.trailers["Candidate"])
-    assert found.sentence().startswith(f"{last.trailers['Version']} {last.id[:12]} {found.candidate}: agree: claimed ")
+    assert (found.outcome, found.commit, found.candidate) == ("agree", most.id, most.trailers["Candidate"]), found.sentence()
+    assert found.sentence().startswith(f"{most.trailers['Version']} {most.id[:12]} {found.candidate}: agree: claimed ")
     assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
     assert found.measured != found.claimed, "it measured nothing of its own"
     assert Repository(finished.root).is_clean()

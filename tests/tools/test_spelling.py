@@ -25,6 +25,7 @@ def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
         ("graph", ["rnu", "a.yaml"], "'rnu' is not known; did you mean 'run'? There are run, check"),
         ("graph", ["verify", "x", "--josn"], "--josn is not known here; did you mean '--json'?"),
         ("graph", ["show", "x", "y"], "y is not known here; leave it out"),
+        ("graph", ["verify", "x", "--all", "v1", "v2"], "v2 is not known here; leave it out"),
         ("tools", ["chek"], "'chek' is not known; did you mean 'check'?"),
         ("tools", ["check", "a", "--dmis=3"], "--dmis=3 is not known here; did you mean '--dims'?"),
         ("knowledge_base", ["qurey", "x"], "'qurey' is not known; did you mean 'query'?"),
@@ -82,3 +83,14 @@ def test_a_choice_is_offered_and_what_is_right_is_parsed_as_ever(capsys: pytest.
     with pytest.raises(SystemExit):
         parser.parse_args(["--side", "rigth"])
     assert "--side: 'rigth' is not known; did you mean 'right'? There are left, right" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["x", "v1", "--json"], ["x", "--json", "v1"], ["--json", "x", "v1"], ["x", "--json"]])
+def test_an_option_may_stand_before_what_may_be_left_out(words: list[str]) -> None:
+    parser = Parser(prog="p")
+    verb = parser.add_subparsers(dest="verb").add_parser("verify")
+    verb.add_argument("workspace")
+    verb.add_argument("commit", nargs="?")
+    verb.add_argument("--json", action="store_true")
+    given = "v1" if "v1" in words else None
+    assert parser.parse_args(["verify", *words]) == argparse.Namespace(verb="verify", workspace="x", commit=given, json=True)
