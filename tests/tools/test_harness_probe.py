@@ -150,29 +150,92 @@ def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list
         assert word in seen.error, seen.error
 
 
-LOGIC = """
+def out_of(answer: str, inputs: str = '"x": torch.randn(B, 4), "b": torch.ones(B, 4)', setup: str = "") -> str:
+    """A logic-only reference that leaves its outputs to be found."""
+    return f"""
 import torch
-workloads = [{"B": 8}]
+workloads = [{{"B": 8}}]
+{setup}
 def make_inputs(dims, seed):
     torch.manual_seed(seed)
-    return {"x": torch.randn(dims["B"], 4), "b": torch.ones(dims["B"], 4), "B": dims["B"]}
-def reference(x, b, **rest):
-    return x
+    B = dims["B"]
+    return {{{inputs}, "B": B}}
+def reference(x, b=None, out=None, **rest):
+    {answer}
 """
 
 
+X, OUT = '"x": torch.randn(B, 4)', '"out": torch.empty(B, 4)'
+
+
 @pytest.mark.parametrize(
-    ("body", "read"),
-    [("torch.softmax(x * 2, -1) + b", "b"), ("torch.softmax(x, -1) * b.sum()", "b"), ("torch.softmax(x, -1)", None)],
+    ("answer", "inputs", "read"),
+    [
+        ("return torch.softmax(x * 2, -1) + b", f'{X}, "b": torch.ones(B, 4)', "b"),
+        ("return torch.softmax(x, -1) * b.sum()", f'{X}, "b": torch.ones(B, 4)', "b"),
+        ("return x * 2", f'"spare": torch.zeros(B, 3), {X}', "x"),
+        ("return x * 2", f'"out": torch.zeros(B, 4), "spare": torch.zeros(B, 4), {X}', "x"),
+        # What it does with values that nobody gave it is no reason to fall over.
+        ("return x * b if bool((b > 0).all()) else None", f'{X}, "b": torch.ones(B, 4)', "b"),
+        ("return (x * b,) if bool((b > 0).all()) else (x, b)", f'{X}, "b": torch.ones(B, 4)', "b"),
+    ],
 )
-def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker, body: str, read: str | None) -> None:
+def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker, answer: str, inputs: str, read: str) -> None:
     """The last tensor is an input then, and no kernel could be right that wrote there."""
-    seen = asker.probe(LOGIC.replace("return x", f"return {body}"))
-    if read is None:
-        assert seen.error is None, "the last one is not read, so the answer may go there"
-    else:
-        assert seen.error is not None and f"reads {read}, so that make_inputs leaves no buffer" in seen.error
-        assert "(of shape [8, 4])" in seen.error and "'out': torch.empty" in seen.error
+    seen = asker.probe(out_of(answer, inputs))
+    assert seen.error is not None and f"reads '{read}', where the buffer" in seen.error
+    assert "(of shape [8, 4])" in seen.error and "'out': torch.empty" in seen.error and "`outputs = (...)`" in seen.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "inputs", "output"),
+    [
+        ("return torch.softmax(x, -1)", f'{X}, "b": torch.ones(B, 4)', "b"),
+        ("return x * 2", f"{OUT}, {X}", "out"),
+        ("return x * b", f'{X}, {OUT}, "b": torch.ones(B, 4)', "out"),
+        ("return x.sum(1)", f'"out": torch.empty(B), "other": torch.empty(2, 4), {X}', "out"),
+        # Its sums move their last digits from one call to the next, which is not reading.
+        (
+            "return torch.zeros(10).index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
+            '"x": torch.rand(200_000), "out": torch.empty(10)',
+            "out",
+        ),
+        (
+            "return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
+            '"x": torch.rand(200_000), "out": torch.empty(10)',
+            "out",
+        ),
+    ],
+)
+def test_an_output_is_a_tensor_that_is_not_read(asker: Asker, answer: str, inputs: str, output: str) -> None:
+    seen = asker.probe(out_of(answer, inputs))
+    assert seen.error is None
+    assert [a.name for a in seen.workloads[0].arguments if a.role == "output"] == [output]
+
+
+@pytest.mark.parametrize("answer", ["return x.relu_()", "x *= 2; return torch.softmax(x + b, -1)", "x += 1", "return x.add_(out)"])
+def test_what_is_read_and_written_in_place_has_no_kernel(asker: Asker, answer: str) -> None:
+    seen = asker.probe(out_of(answer, f'{X}, "b": torch.ones(B, 4), {OUT}'))
+    assert seen.error is not None and "reads its output 'x' before writing it" in seen.error and "work on a copy" in seen.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "setup"),
+    [
+        ("return torch.dropout(x, 0.5, True)", ""),
+        ("return x + torch.rand_like(x)", ""),
+        ("return torch.nn.Linear(4, 4)(x).detach()", ""),
+        ("calls.append(1); return x * len(calls)", "calls = []"),
+    ],
+)
+def test_chance_is_called_chance_whoever_names_the_outputs(asker: Asker, answer: str, setup: str) -> None:
+    seen = asker.probe(out_of(answer, f"{X}, {OUT}", setup))
+    assert seen.error is not None and "gives another 'out' when it is called again" in seen.error
+
+
+def test_an_output_that_the_reference_resizes_is_told(asker: Asker) -> None:
+    seen = asker.probe(out_of("torch.mul(x, 2, out=out)", f'{X}, "out": torch.empty(B, 5)'))
+    assert seen.error is not None and "its output 'out' of shape (8, 4), but make_inputs allocates (8, 5)" in seen.error
 
 
 def test_that_sizes_of_the_command_line_replace_the_references_own_is_said(asker: Asker) -> None:
