@@ -18,6 +18,7 @@ from knowledge_base.experience import Experience
 from tools.errors import SettingsError, WorkspaceError
 from tools.records import key
 from tools.task import Loaded
+from tools.validation import no_yaml, read_yaml
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
@@ -31,7 +32,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
             raise WorkspaceError(f"{workspace.root}: {', '.join(others[:3])} changed outside the run; restore it, or resume the run first")
         # What HEAD says counts: a kill may have left the file written and not committed. Every step below can be done again.
         memory = VersionMemory.model_validate_json(repository.show("HEAD", relative))
-        if memory.iteration == 0:
+        if masked and memory.iteration == 0:
             raise WorkspaceError(f"{version}: is the baseline, which no decision can do without; name a version that was tried")
         attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
         if memory.masked != masked:
@@ -94,7 +95,10 @@ def capped(settings: Settings, budget: Sequence[str]) -> Settings:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
                 raise SettingsError(f"--budget {said}: {part} holds a value and no keys; write e.g. per_role.coder.usd=5")
-        section[last] = yaml.safe_load(value)
+        try:
+            section[last] = read_yaml(value)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"--budget {no_yaml(Path(said), value, error)}") from error
     return parse(data, origin="--budget", base=Path.cwd()) if budget else settings
 
 

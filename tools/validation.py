@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -33,20 +33,29 @@ _SHOWN = 40
 
 
 def read_yaml(text: str) -> object:
-    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two would be lost."""
+    """What a YAML file of a person's says; YAMLError, for `no_yaml`, also where a key stands twice: one of the two would be lost.
+
+    Keys are compared as they were written: what `<<` takes over from another mapping may be set anew.
+    """
     import yaml
 
-    class Once(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-            plain = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge"]
-            seen: set[str] = set()
-            for key in plain:
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    return yaml.load(text, Once)  # A SafeLoader, too.
+    pending = [yaml.compose(text, yaml.SafeLoader)]
+    known: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            pending += node.value
+            continue
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            pending.append(value)
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
+            seen.add((key.tag, str(key.value)))
+    return yaml.safe_load(text)
 
 
 def no_yaml(path: Path, text: str, error: YAMLError) -> str:
@@ -105,8 +114,8 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[
     if problem["type"] == "extra_forbidden":
         if key in elsewhere:
             return f"{key}: does not stand here; {elsewhere[key]}"
-        if there := _holder(model, str(problem["loc"][-1])):
-            return f"{key}: does not stand here; put it under `{there}`"
+        if there := _holder(model, owner, str(problem["loc"][-1])):
+            return f"{key}: does not stand here; put it {there}"
         hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
     if problem["type"] == "value_error":
@@ -150,10 +159,18 @@ def _keys(section: type[BaseModel]) -> str:
     return f"{own} and options of its own" if section.model_config.get("extra") == "allow" else own
 
 
-def _holder(model: type[BaseModel], key: str) -> str:
-    """The section of a config that has `key`; "" where none has, or several have."""
-    found = [name for name in model.model_fields if key in (section := _section(model, (name,))).model_fields and section is not model]
-    return found[0] if len(found) == 1 else ""
+def _holder(model: type[BaseModel], owner: type[BaseModel], key: str) -> str:
+    """Where in a config `key` belongs, which `owner`, one of its sections or the whole, does not have; "" where none has it, or several.
+
+    Mappings such as `models` count on neither side: below them stands a name first, which only the user knows.
+    """
+    sections = {name: _section(model, (name,)) for name, field in model.model_fields.items() if get_origin(field.annotation) is not dict}
+    found = [name for name, section in sections.items() if section not in (model, owner) and key in section.model_fields]
+    if owner is not model and owner not in sections.values():
+        return ""
+    if owner is not model and key in model.model_fields:
+        return "" if found else "at the top, in no section"
+    return f"under `{found[0]}`" if len(found) == 1 else ""
 
 
 def _section(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -206,6 +206,10 @@ def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
         assert found["verdicts"] == {} and reason in (root / "report.md").read_text()
         (inspection,) = [record for record in Records(root) if record.kind == "inspection"]
         assert inspection.payload["profiles"] == [] and reason in str(inspection.payload["missing"])
+        for told in (root / "report.md", root / "report.html", root / "versions" / "v0" / "analysis.md"):
+            assert "not profiled" in told.read_text() and "limited by" not in told.read_text(), told
+        log = events.read(root / ".kernelwright" / "events.jsonl")
+        assert [event.details["bound"] for event in log if event.kind == "headroom"] == [""]
     else:
         assert found["verdicts"] == {"v1": "infra_error"}, "no matter of the idea"
 
@@ -270,6 +274,8 @@ def test_what_a_run_spent_is_shown(config: Path, capsys: pytest.CaptureFixture[s
         ("usd=5", "give usd once"),
         ("dollars=1", "budget.dollars"),
         ("usd.x=1", "usd holds a value"),
+        ("per_iteration={usd: 1, usd: 2}", "the key 'usd' stands twice"),
+        ("tokens=[1", "the [ in that line is not closed"),
     ],
 )
 def test_a_cap_that_cannot_be_is_refused_before_a_restart(

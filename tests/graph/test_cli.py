@@ -443,6 +443,7 @@ def test_a_masked_version_is_invisible(copied: Path, capsys: pytest.CaptureFixtu
     assert len(git(copied, "rev-list", "HEAD").split()) == commits + 1
     assert git(copied, "show", "--name-only", "--format=%s", "HEAD").split("\n\n") == ["mask v1", "memory/v1.json\n"]
     assert main(["mask", str(copied), "v0"]) == 2 and "v0: is the baseline" in capsys.readouterr().err
+    succeeded(capsys, "unmask", str(copied), "v0")  # Which an earlier version let be masked.
     succeeded(capsys, "mask", str(copied), "v1")
     assert len(git(copied, "rev-list", "HEAD").split()) == commits + 1
 

@@ -125,14 +125,32 @@ def test_whole_numbers_are_numbers(tmp_path: Path) -> None:
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
-    merged = "common: &c {wall_s: 5}\n"
-    with pytest.raises(SettingsError, match="common: unknown key"):
-        load(written(tmp_path, f"task: x\n{merged}budget: {{<<: *c, usd: 1}}\n"))
+    with pytest.raises(SettingsError, match=r":4: the key 'wall_s' stands twice"):
+        load(written(tmp_path, "task: x\nbudget:\n  per_iteration: &c {wall_s: 5}\n  per_role: {coder: {<<: *c, wall_s: 1, wall_s: 2}}\n"))
 
 
-@pytest.mark.parametrize(("text", "key"), [("iterations: 2", "iterations"), ("stop: {patience: 1}", "stop.patience")])
-def test_a_key_of_another_section_is_sent_there(tmp_path: Path, text: str, key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"{key}: does not stand here; put it under `search`"):
+def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> None:
+    roles = "{planner: &p {usd: 1}, coder: &c {<<: *p, usd: 5}}"
+    caps = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c}}\n")).budget
+    assert [caps.per_role["planner"].usd, caps.per_role["coder"].usd, caps.per_iteration.usd] == [1, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "there"),
+    [
+        ("iterations: 2", "iterations", "under `search`"),
+        ("stop: {patience: 1}", "stop.patience", "under `search`"),
+        ("search: {gpu: 1}", "search.gpu", "at the top, in no section"),
+    ],
+)
+def test_a_key_of_another_section_is_sent_there(tmp_path: Path, text: str, key: str, there: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{key}: does not stand here; put it {there}"):
+        load(written(tmp_path, f"task: x\n{text}\n"))
+
+
+@pytest.mark.parametrize("text", ["provider: anthropic", "input: 3", "prices: {m: {input: 1, output: 1, usd: 3}}"])
+def test_what_needs_a_name_in_between_is_sent_nowhere(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="unknown key"):
         load(written(tmp_path, f"task: x\n{text}\n"))
 
 
