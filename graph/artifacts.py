@@ -7,6 +7,7 @@ from typing import Literal
 from agents.artifacts import Analysis, PlannedMethod
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
+from tools.figures import limiter
 from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.interpreter import Interpreted
 
@@ -83,6 +84,16 @@ class Inspection(Artifact):
     doubt: str = ""
     """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where nothing speaks for it."""
     analysis: Analysis
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a profiler had anything to say, where one should have."""
+        return bool(self.profiles) or not self.missing
+
+    @property
+    def limit(self) -> str:
+        """What limits the kernel, in words; the roofline alone would name something, while rules that ask for counters are silent."""
+        return limiter(self.bottleneck) if self.profiled else "not profiled"
 
 
 class Remembered(Artifact):

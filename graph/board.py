@@ -48,6 +48,7 @@ class Gap:
     """Distance of the kernel at HEAD from the roof; 0 is at the roof. None: not collected."""
 
     bound: str
+    """What limits it; empty: it was not profiled, so that nobody knows."""
     total: float | None
     compute: float | None
     memory: float | None

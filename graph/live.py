@@ -235,7 +235,8 @@ def _headroom(gap: Gap | None) -> str:
         return "not profiled yet"
     axes = f"Δc {percent(gap.compute)}, Δm {percent(gap.memory)}, Δl {percent(gap.latency)}"
     # Shorter than elsewhere: no figure may be cut off at 80 columns.
-    return f"Δ {percent(gap.total)}, limit {gap.bound} ({axes})"
+    limit = f"limit {gap.bound}" if gap.bound else "not profiled"
+    return f"Δ {percent(gap.total)}, {limit} ({axes})"
 
 
 def _budget(board: Board, now: float) -> str:

@@ -38,9 +38,8 @@ def finalise(state: State, services: Services) -> State:
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")
-    shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of)
-    doubt = " (others kept the machine busy)" if benchmark.disturbed else ""
-    return State(report=record.id, summary=f"{shown}{doubt}; stopped: {state.get('stop')}")
+    shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of, disturbed=benchmark.disturbed)
+    return State(report=record.id, summary=f"{shown}; stopped: {state.get('stop')}")
 
 
 def audit(services: Services) -> None:

@@ -10,7 +10,7 @@ from graph import cited, events, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline
 from graph.report.referred import Figures, figures
-from graph.report.render import limiter, percent, seconds
+from graph.report.render import percent, seconds
 from graph.reserve import Reserve, benchmark_s, sample_s
 from graph.routing import Routes
 from graph.services import Services
@@ -128,13 +128,12 @@ def profile(state: State, services: Services) -> State:
     update = State(profile=record.id, headroom=found.headroom.total)
     room = found.headroom
     gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
-    services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck, **gaps})
+    services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck if found.profiled else "", **gaps})
     routes = Routes(services.settings)
     over = services.over_budget()
     stop = routes.good_enough({**state, **update}, found.doubt) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
-    # Without a profile the roofline alone would name a limit, and rules that ask for counters would be silent.
-    limit = limiter(found.bottleneck) if found.profiles or not found.missing else f"not profiled ({next(iter(found.missing.values()))})"
+    limit = found.limit if found.profiled else f"{found.limit} ({next(iter(found.missing.values()))})"
     update["summary"] = f"{limit}, headroom {percent(found.headroom.total)}{f'; {names}' if names else ''}"
     if found.doubt and not stop and not state.get("stop"):
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"

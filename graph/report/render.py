@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from agents.models.ledger import dollars
 from graph.artifacts import SIZE
 from tools.artifacts import Interval
-from tools.figures import limiter as limiter
 from tools.figures import percent as percent
 from tools.figures import ratio as ratio
 from tools.figures import seconds as seconds
@@ -31,12 +30,18 @@ def load() -> None:
         environment.get_template(name)
 
 
-def gain(baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "") -> str:
-    """What a run came to: the baseline's time, the best kernel's, and the ratio; `speedup` None: no version was accepted."""
+def gain(baseline_s: float, best_s: float, speedup: Interval | None, objective_of: str = "", *, disturbed: bool = False) -> str:
+    """What a run came to: the baseline's time, the best kernel's, the ratio, and what makes it doubtful.
+
+    `speedup` None: no version was accepted. `disturbed`: others kept the machine busy meanwhile.
+    """
     of = f", {objective_of}" if objective_of else ""
+    doubts = ["others kept the machine busy"] if disturbed else []
+    doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
+    said = f" ({', '.join(doubts)})" if doubts else ""
     if speedup is None:
-        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×{of})"
-    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up{of}), {ratio(speedup)}"
+        return f"no version was accepted, so that it stays {seconds(baseline_s)} (1×{of}){said}"
+    return f"{seconds(baseline_s)} -> {seconds(best_s)} (baseline / speed-up{of}), {ratio(speedup)}{said}"
 
 
 def standing(found: Interval | None) -> str:
@@ -67,9 +72,7 @@ def _environment() -> Environment:
         # Not in Markdown: escaping would corrupt code and operators.
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
-    environment.filters.update(
-        {"seconds": seconds, "ratio": ratio, "percent": percent, "limiter": limiter, "standing": standing, "doubt": doubt}
-    )
+    environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt})
     environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
     environment.globals["SIZE"] = SIZE
     return environment

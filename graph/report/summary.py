@@ -94,10 +94,8 @@ class Summary(Artifact):
             return f"{self.status}: {tail}"
         low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
         speedup = Interval(estimate=self.speedup, low=low, high=high) if accepted else None
-        doubts = ["others kept the machine busy"] if self.disturbed else []
-        doubts += ["the interval includes 1"] if speedup and speedup.low <= 1 else []
-        doubt = f" ({', '.join(doubts)})" if doubts else ""
-        return f"{self.status}: {gain(self.baseline_s, self.best_s, speedup, self.objective_of)}{doubt}; {tail}"
+        shown = gain(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
+        return f"{self.status}: {shown}; {tail}"
 
 
 def summarise(root: Path, state: State) -> Summary:

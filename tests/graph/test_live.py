@@ -182,12 +182,12 @@ def test_colour_is_left_out_where_it_is_not_wanted() -> None:
         made.terminal.close()
 
 
-@pytest.mark.parametrize("bound", get_args(Bound))
+@pytest.mark.parametrize("bound", ["", *get_args(Bound)])
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
     board = Board().see_all(RUN[: FIRST + 1])
     board.gap = Gap(bound=bound, total=1.0, compute=1.0, memory=1.0, latency=1.0)
     (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
-    assert told.endswith(", Δl 100.0 %)")
+    assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
 
 
 def test_a_small_terminal_shows_what_is_open_first() -> None:

@@ -50,3 +50,17 @@ def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[f
     inner = f", {said}" if said else ""
     assert f"(baseline / speed-up{inner})," in gain(2.0, 1.0, Interval(estimate=2.0, low=1.0, high=3.0), found)
     assert gain(2.0, 2.0, None, found).endswith(f"(1×{inner})")
+
+
+@pytest.mark.parametrize(
+    ("low", "disturbed", "said"),
+    [
+        (1.9, False, "]"),
+        (1.9, True, "] (others kept the machine busy)"),
+        (0.9, False, "] (the interval includes 1)"),
+        (0.9, True, "] (others kept the machine busy, the interval includes 1)"),
+    ],
+)
+def test_what_makes_a_gain_doubtful_is_said_behind_it(low: float, disturbed: bool, said: str) -> None:
+    told = gain(2.0, 1.0, Interval(estimate=2.0, low=low, high=3.0), disturbed=disturbed)
+    assert told.endswith(said)
