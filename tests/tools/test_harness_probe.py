@@ -160,7 +160,7 @@ def make_inputs(dims, seed):
     torch.manual_seed(seed)
     B = dims["B"]
     return {{{inputs}, "B": B}}
-def reference(x, b=None, out=None, **rest):
+def reference(x, b=None, out=None, gate=None, mask=None, B=None, **rest):
     {answer}
 """
 
@@ -178,6 +178,12 @@ X, OUT = '"x": torch.randn(B, 4)', '"out": torch.empty(B, 4)'
         # What it does with values that nobody gave it is no reason to fall over.
         ("return x * b if bool((b > 0).all()) else None", f'{X}, "b": torch.ones(B, 4)', "b"),
         ("return (x * b,) if bool((b > 0).all()) else (x, b)", f'{X}, "b": torch.ones(B, 4)', "b"),
+        # None of these shows in the values that make_inputs gives, or hardly.
+        ("return 0.999 * x + 0.001 * b", '"x": torch.ones(B, 4).half(), "b": torch.rand(B, 4).half()', "b"),
+        ("return x + gate * b", f'{X}, "b": torch.ones(B, 4), "gate": torch.zeros(1)', "gate"),
+        ("return torch.where(mask, x, b)", f'{X}, "mask": torch.ones(B, 4, dtype=torch.bool), "b": torch.ones(B, 4)', "b"),
+        ("return x.sum(1, keepdim=True) * torch.sign(b).expand(B, 4)", f'{X}, "b": torch.ones(1)', "b"),
+        ("return torch.from_numpy(x.numpy() * b.numpy())", f'{X}, "b": torch.ones(B, 4)', "b"),
     ],
 )
 def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker, answer: str, inputs: str, read: str) -> None:
@@ -194,6 +200,12 @@ def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker,
         ("return x * 2", f"{OUT}, {X}", "out"),
         ("return x * b", f'{X}, {OUT}, "b": torch.ones(B, 4)', "out"),
         ("return x.sum(1)", f'"out": torch.empty(B), "other": torch.empty(2, 4), {X}', "out"),
+        ("return x.sum(1)", f'"out": torch.empty(B), {X}, "other": torch.empty(3)', "out"),
+        ("return torch.where(gate > 0, x, -x)", f'{OUT}, {X}, "gate": torch.ones(1)', "out"),
+        ("return x - 1e-6 * b", f'{OUT}, {X}, "b": torch.ones(B, 4)', "out"),
+        ("return torch.empty_like(out).copy_(x).view_as(out)", f"{OUT}, {X}", "out"),
+        ("torch.mul(x, 2, out=out)", f"{OUT}, {X}", "out"),
+        ("return torch.mul(x, 2, out=out)", '"out": torch.zeros(B, 4), "x": torch.zeros(B, 4), "other": torch.empty(B, 4)', "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
         (
             "return torch.zeros(10).index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
@@ -213,10 +225,55 @@ def test_an_output_is_a_tensor_that_is_not_read(asker: Asker, answer: str, input
     assert [a.name for a in seen.workloads[0].arguments if a.role == "output"] == [output]
 
 
-@pytest.mark.parametrize("answer", ["return x.relu_()", "x *= 2; return torch.softmax(x + b, -1)", "x += 1", "return x.add_(out)"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "return x.relu_()",
+        "x *= 2; return torch.softmax(x + b, -1)",
+        "x += 1",
+        "return x.add_(out)",
+        "x.clamp_(-1e9, 1e9)",
+        "x |= b",
+        "x |= b; return x",
+    ],
+)
 def test_what_is_read_and_written_in_place_has_no_kernel(asker: Asker, answer: str) -> None:
-    seen = asker.probe(out_of(answer, f'{X}, "b": torch.ones(B, 4), {OUT}'))
-    assert seen.error is not None and "reads its output 'x' before writing it" in seen.error and "work on a copy" in seen.error
+    kind = ".to(torch.bool)" if "|" in answer else ""
+    inputs = f'"x": torch.randn(B, 4).clamp(0){kind}, "b": torch.ones(B, 4){kind}, "out": torch.zeros(B, 4)'
+    seen = asker.probe(out_of(answer, inputs))
+    assert seen.error is not None and "reads its output 'x' before writing it" in seen.error and "work on copies" in seen.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("return 2 * x + out", "reads its output 'out' before writing it"),
+        ("return x.to_sparse()", "returned a torch.sparse_coo tensor"),
+        ("return torch.fft.fft(x)", "tensor of torch.complex64"),
+        ("return x.to('meta')", "without values"),
+        ("copy = out.clone(); copy[:] = x; return copy", None),
+    ],
+)
+def test_declared_outputs_are_asked_as_well(asker: Asker, answer: str, error: str | None) -> None:
+    seen = asker.probe(out_of(answer, f"{X}, {OUT}", 'outputs = "out"'))
+    assert seen.error is None if error is None else seen.error is not None and error in seen.error
+
+
+def test_indices_are_not_written_where_values_belong(asker: Asker) -> None:
+    wrong, right = (
+        '"idx": torch.empty(B, 2, dtype=torch.int64), "val": torch.empty(B, 2)',
+        '"val": torch.empty(B, 2), "idx": torch.empty(B, 2, dtype=torch.int64)',
+    )
+    assert asker.probe(out_of("return torch.topk(x, 2)", f"{X}, {right}")).error is None
+    error = asker.probe(out_of("return torch.topk(x, 2)", f"{X}, {wrong}")).error
+    assert error is not None and "returns float32, int64 for the outputs 'idx' (int64), 'val' (float32); put them in one order" in error
+
+
+def test_what_is_written_in_part_and_returned_counts_as_written_in_part(asker: Asker) -> None:
+    seen = asker.probe(out_of("out[:, :2] = 2 * x[:, :2]; return out", f"{X}, {OUT}"))
+    assert seen.error is None and not any("float32 whatever" in said for said in seen.inferred)
+    (compared,) = [a.compared for a in seen.workloads[0].arguments if a.name == "out"]
+    assert compared == 16
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,10 @@ import torch
 from chance import alike, same
 from compare import copied, mark
 from contract import Arg, Contract, ContractError
+from dataflow import Watch
+
+SEED = 0x6B65726E656C
+"""Of made-up values: none that a make_inputs is likely to have used for its own."""
 
 
 def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
@@ -30,36 +34,42 @@ def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dic
 def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
     own = copied(args)
     returned = contract.call(own)
-    changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and not same(a.value, b.value)]
+    flow = watched(contract, copied(args))
+    written = flow.written if flow else set()
+    changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and (a.name in written or not same(a.value, b.value))]
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
         return changed
     if not returned:
         raise ContractError("reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them")
     # A reference may return the same buffer each time.
-    outputs, why = returned_to(contract, args, tensors, [tensor.clone() for tensor in returned])
+    outputs, why = returned_to(contract, args, flow, [tensor.clone() for tensor in returned])
     inferred.append(f"{', '.join(outputs)}: output, {why}.")
     return outputs
 
 
-def returned_to(contract: Contract, args: list[Arg], tensors: list[str], returned: list[torch.Tensor]) -> tuple[list[str], str]:
-    """The tensors in which a kernel writes what the reference returns, and why these.
+def returned_to(contract: Contract, args: list[Arg], flow: Watch | None, returned: list[torch.Tensor]) -> tuple[list[str], str]:
+    """The tensors in which a kernel writes what the reference returns, and why these. `flow`: of a call with `args`.
 
-    They are the last ones. Where it reads one of those, which a kernel finds full of something else, they are the only others that it does
-    not read and that have the shapes of what it returns.
+    They are the last ones. Where it reads one of those, which a kernel finds full of something else, or they have other shapes, they are
+    the only others that it does not read and that have the shapes of what it returns.
     """
+    tensors = [a for a in args if a.is_tensor]
     last, why = tensors[-len(returned) :], f"the last of the pointers, because reference() returns {len(returned)} tensor(s)"
-    # What sums in another order each time, or is drawn, shows nothing here; chance has a sentence of its own.
+    names = [a.name for a in last]
+    # What differs without any change shows nothing of what is read; chance has a sentence of its own.
     if not contract.has_make_inputs or not agree(returned, asked(contract, copied(args))):
-        return last, why
-    read = next((name for name in last if reads(contract, args, name, returned)), None)
+        return names, why
+    read = next((a.name for a in last if reads(contract, args, a.name, flow, returned)), None)
+    if read is None and [a.value.shape for a in last] == [one.shape for one in returned]:
+        in_order(last, returned)
+        return names, why
+    spare = [a for a in tensors if a not in last and any(fits(a, one) for one in returned)]
+    spare = [a for a in spare if not reads(contract, args, a.name, flow, returned)]
+    if len(spare) == len(returned) and all(fits(a, one) for a, one in zip(spare, returned, strict=True)):
+        return [a.name for a in spare], "because reference() does not read it and returns what has its shape"
     if read is None:
-        return last, why
-    spare = [a.name for a in args if a.name not in last and any(fits(a, one) for one in returned)]
-    spare = [name for name in spare if not reads(contract, args, name, returned)]
-    given = {a.name: a for a in args}
-    if len(spare) == len(returned) and all(fits(given[name], one) for name, one in zip(spare, returned, strict=True)):
-        return spare, "because reference() does not read it and returns what has its shape"
+        return names, why
     what = ", ".join(f"{list(one.shape)}" for one in returned)
     raise ContractError(
         f"reference.py: reference(...) reads {read!r}, where the buffer for what it returns (of shape {what}) is looked for, at the end of "
@@ -68,29 +78,55 @@ def returned_to(contract: Contract, args: list[Arg], tensors: list[str], returne
     )
 
 
+def in_order(last: list[Arg], returned: Sequence[torch.Tensor]) -> None:
+    """Indices are not written where values belong: of shapes that are equal the types tell which is which."""
+    buffers, answers = [a.value.is_floating_point() for a in last], [one.is_floating_point() for one in returned]
+    if buffers != answers and sorted(buffers) == sorted(answers):
+        listed = ", ".join(f"{a.name!r} ({a.dtype})" for a in last)
+        given = ", ".join(str(one.dtype).removeprefix("torch.") for one in returned)
+        raise ContractError(f"reference.py: reference(...) returns {given} for the outputs {listed}; put them in one order")
+
+
 def fits(a: Arg, returned: torch.Tensor) -> bool:
-    return a.is_tensor and a.value.shape == returned.shape and a.value.is_floating_point() == returned.is_floating_point()
+    return a.value.shape == returned.shape and a.value.is_floating_point() == returned.is_floating_point()
 
 
-def reads(contract: Contract, args: list[Arg], name: str, returned: Sequence[torch.Tensor]) -> bool:
-    """Whether the values of this tensor have a say in what is returned."""
-    other = copied(args)
-    # Not a seed that make_inputs may have used as well.
-    fresh = torch.Generator()
-    fresh.seed()
-    value = next(a.value for a in other if a.name == name)
-    if value.is_floating_point():
-        value.copy_(torch.randn(value.shape, generator=fresh))
-    else:
-        value.copy_(value == 0)
-    try:
-        return not agree(returned, asked(contract, other))
-    except ContractError:
+def reads(contract: Contract, args: list[Arg], name: str, flow: Watch | None, returned: Sequence[torch.Tensor]) -> bool:
+    """Whether this tensor has a say in what is returned: an operation takes its values, or other values show.
+
+    The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order each time.
+    """
+    if flow is not None and name in flow.read:
         return True
+    value = next(a.value for a in args if a.name == name)
+    if value.is_floating_point():
+        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED))
+        others = (drawn, -drawn, torch.full(value.shape, torch.nan))
+    else:
+        others = (value == 0, torch.zeros(value.shape))
+    for other in others:
+        own = copied(args)
+        next(a.value for a in own if a.name == name).copy_(other)
+        try:
+            if not agree(returned, asked(contract, own)):
+                return True
+        except ContractError:
+            return True
+    return False
 
 
 def agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | None) -> bool:
     return other is not None and len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+
+
+def watched(contract: Contract, args: list[Arg]) -> Watch | None:
+    """What a call does with these arguments; None where the reference cannot run while it is watched."""
+    try:
+        with Watch(args) as flow:
+            asked(contract, args)
+    except ContractError:
+        return None
+    return flow
 
 
 def asked(contract: Contract, args: list[Arg]) -> tuple | None:
@@ -103,7 +139,7 @@ def asked(contract: Contract, args: list[Arg]) -> tuple | None:
 
 
 def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:
-    """A reference that reads what it writes (in place) does not fit: kernels write their outputs to buffers of their own.
+    """A reference that reads what it writes (in place), or what it returns to, does not fit: kernels find something else there.
 
     `plain`: the arguments after a call with `args`.
     """
@@ -118,14 +154,21 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
             where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
             if bool(where.any()):
                 written[after.name] = where
-    if not written:
-        return
-    name = moved(contract, args, plain, written, marked=True)
-    # Sums in another order move what is written as well.
-    if name is not None and moved(contract, args, plain, written, marked=False) is None:
+    flow = watched(contract, copied(args))
+    taken = flow.read if flow else set()
+    name = next((a.name for a in args if a.role == "output" and a.name in taken), None)
+    if name is not None and contract.returns:
+        # Declared to be one: then nothing but what comes of it counts, such as a copy of it that is overwritten.
+        returned = asked(contract, copied(args)) or ()
+        name = name if reads(contract, args, name, None, [tensor.clone() for tensor in returned]) else None
+    if name is None and written:
+        name = moved(contract, args, plain, written, marked=True)
+        # Sums in another order move what is written as well.
+        name = None if name is None or moved(contract, args, plain, written, marked=False) else name
+    if name is not None:
         raise ContractError(
-            f"reference.py: reference(...) reads its output {name!r} before writing it; give it an input of its own: work on a copy, and "
-            "return what it gives or write it to a buffer that is not read, such as 'out': torch.empty(...)"
+            f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds something else; zero it first "
+            "if that is meant, else give the answer a buffer that is not read, such as 'out': torch.empty(...), and work on copies"
         )
 
 
