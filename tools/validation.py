@@ -28,6 +28,9 @@ _PLAIN = {
     "a valid boolean": "true or false",
 }
 TWICE = "a key that stands twice"
+UNREADABLE = "a value that is none of its type"
+MERGE = "tag:yaml.org,2002:merge"
+"""Of the key `<<`."""
 _SHOWN = 40
 """Characters of the value that are repeated to the user."""
 
@@ -39,10 +42,17 @@ def read_yaml(text: str) -> object:
     """
     import yaml
 
+    plain = yaml.constructor.SafeConstructor()
     pending = [yaml.compose(text, yaml.SafeLoader)]
     known: set[int] = set()
     while pending:
         node = pending.pop()
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                plain.construct_object(node)
+            except ValueError as error:
+                # Such as 2024-99-99, which looks like a date.
+                raise yaml.constructor.ConstructorError(UNREADABLE, None, node.value, node.start_mark) from error
         if not isinstance(node, yaml.CollectionNode) or id(node) in known:
             continue
         known.add(id(node))
@@ -52,13 +62,15 @@ def read_yaml(text: str) -> object:
         seen: set[tuple[str, str]] = set()
         for key, value in node.value:
             pending.append(value)
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
-            seen.add((key.tag, str(key.value)))
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+                pending.append(key)
+                if (key.tag, key.value) in seen:
+                    raise yaml.constructor.ConstructorError(TWICE, None, key.value, key.start_mark)
+                seen.add((key.tag, key.value))
     return yaml.safe_load(text)
 
 
-def no_yaml(path: Path, text: str, error: YAMLError) -> str:
+def no_yaml(path: Path | str, text: str, error: YAMLError) -> str:
     """What is wrong with the `text` of a YAML file that cannot be parsed, and in which line: where it opened, of what is not closed."""
     import yaml
 
@@ -66,6 +78,9 @@ def no_yaml(path: Path, text: str, error: YAMLError) -> str:
     context = str(getattr(error, "context", None))
     if context == TWICE and mark:
         return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} stands twice; keep one of the two"
+    if context == UNREADABLE and mark:
+        value = getattr(error, "problem", "")
+        return f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it in quotes"
     opened = _unclosed(text)
     if opened:
         return f"{path}:{opened[0]}: not valid YAML; the {opened[1]} in that line is not closed"

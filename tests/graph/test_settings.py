@@ -129,9 +129,17 @@ def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> 
         load(written(tmp_path, "task: x\nbudget:\n  per_iteration: &c {wall_s: 5}\n  per_role: {coder: {<<: *c, wall_s: 1, wall_s: 2}}\n"))
 
 
+def test_what_only_looks_like_a_date_or_number_is_named(tmp_path: Path) -> None:
+    for value in ("2024-99-99", "0b_", "!!int five"):
+        with pytest.raises(SettingsError, match=r":2: '.*' cannot be read as the date or number that it looks like; put it in quotes"):
+            load(written(tmp_path, f"task: x\nname: {value}\n"))
+
+
 def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> None:
     roles = "{planner: &p {usd: 1}, coder: &c {<<: *p, usd: 5}}"
     caps = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c}}\n")).budget
+    twice = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c, <<: *p}}\n")).budget
+    assert twice.per_iteration.usd is not None
     assert [caps.per_role["planner"].usd, caps.per_role["coder"].usd, caps.per_iteration.usd] == [1, 5, 5]
 
 
