@@ -50,8 +50,8 @@ def read_yaml(text: str) -> object:
         if isinstance(node, yaml.ScalarNode):
             try:
                 plain.construct_object(node)
-            except ValueError as error:
-                # Such as 2024-99-99, which looks like a date.
+            except (ValueError, LookupError, AttributeError) as error:
+                # Such as 2024-99-99, which looks like a date, or `!!bool five`.
                 raise yaml.constructor.ConstructorError(UNREADABLE, None, node.value, node.start_mark) from error
         if not isinstance(node, yaml.CollectionNode) or id(node) in known:
             continue
@@ -79,7 +79,7 @@ def no_yaml(path: Path | str, text: str, error: YAMLError) -> str:
     if context == TWICE and mark:
         return f"{path}:{mark.line + 1}: the key {getattr(error, 'problem', '')!r} stands twice; keep one of the two"
     if context == UNREADABLE and mark:
-        value = getattr(error, "problem", "")
+        value = str(getattr(error, "problem", ""))[:_SHOWN]
         return f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it in quotes"
     opened = _unclosed(text)
     if opened:

@@ -130,7 +130,7 @@ def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> 
 
 
 def test_what_only_looks_like_a_date_or_number_is_named(tmp_path: Path) -> None:
-    for value in ("2024-99-99", "0b_", "!!int five"):
+    for value in ("2024-99-99", "0b_", "!!int five", "!!int ''", "!!bool five", "!!timestamp five"):
         with pytest.raises(SettingsError, match=r":2: '.*' cannot be read as the date or number that it looks like; put it in quotes"):
             load(written(tmp_path, f"task: x\nname: {value}\n"))
 

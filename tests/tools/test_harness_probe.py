@@ -204,6 +204,20 @@ def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker,
         ("return torch.where(gate > 0, x, -x)", f'{OUT}, {X}, "gate": torch.ones(1)', "out"),
         ("return x - 1e-6 * b", f'{OUT}, {X}, "b": torch.ones(B, 4)', "out"),
         ("return torch.empty_like(out).copy_(x).view_as(out)", f"{OUT}, {X}", "out"),
+        ("assert x.is_same_size(out); return x * 2", f"{X}, {OUT}", "out"),
+        ("return torch.addmm(out, x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "out"),
+        ("out.addmm_(x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "out"),
+        # Written by index, mask or scatter, in whole or in part.
+        ("out[torch.arange(B).flip(0)] = x", f"{X}, {OUT}", "out"),
+        ("out[x > 0] = 1.0; return out", f"{X}, {OUT}", "out"),
+        ("out.masked_fill_(x > 0, 1.0).masked_fill_(x <= 0, 0.0)", f"{X}, {OUT}", "out"),
+        ("out.scatter_(0, torch.arange(B).flip(0)[:, None].expand(B, 4), x)", f"{X}, {OUT}", "out"),
+        ("out.index_copy_(0, torch.arange(B).flip(0), x)", f"{X}, {OUT}", "out"),
+        ("torch._foreach_copy_([out], [x])", f"{X}, {OUT}", "out"),
+        ("out[:] = x; out += 1", f"{X}, {OUT}", "out"),
+        ("out.zero_(); out |= x", '"x": torch.ones(B, 4) > 0, "out": torch.zeros(B, 4) > 0', "out"),
+        # Written beside an answer, by what changes nothing here.
+        ("b.clamp_(0, 3); return x[b]", f'{X}, "b": torch.arange(B) % 4, {OUT}', "out"),
         ("torch.mul(x, 2, out=out)", f"{OUT}, {X}", "out"),
         ("return torch.mul(x, 2, out=out)", '"out": torch.zeros(B, 4), "x": torch.zeros(B, 4), "other": torch.empty(B, 4)', "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
@@ -251,6 +265,7 @@ def test_what_is_read_and_written_in_place_has_no_kernel(asker: Asker, answer: s
         ("return x.to_sparse()", "returned a torch.sparse_coo tensor"),
         ("return torch.fft.fft(x)", "tensor of torch.complex64"),
         ("return x.to('meta')", "without values"),
+        ("return torch.nested.nested_tensor([x[0], x[1]])", "a nested tensor"),
         ("copy = out.clone(); copy[:] = x; return copy", None),
     ],
 )

@@ -177,8 +177,10 @@ class Contract:
         for value in found:
             if not isinstance(value, torch.Tensor):
                 raise ContractError(f"reference.py: reference(...) returned {type(value).__name__}; return a tensor or a tuple of tensors")
-            if value.layout is not torch.strided or value.is_complex() or value.device.type == "meta":
-                what = "a tensor without values" if value.device.type == "meta" else f"a {value.layout} tensor of {value.dtype}"
+            odd = value.is_nested or value.is_quantized or value.is_complex() or value.layout is not torch.strided
+            if odd or value.device.type == "meta":
+                kind = "nested" if value.is_nested else f"{value.layout}"
+                what = "a tensor without values" if value.device.type == "meta" else f"a {kind} tensor of {value.dtype}"
                 raise ContractError(f"reference.py: reference(...) returned {what}; return dense ones of real numbers")
         outputs = [a.value for a in args if a.role == "output"]
         if len(found) == len(outputs) and all(itself(one, other) for one, other in zip(found, outputs, strict=True)):

@@ -7,8 +7,13 @@ import torch
 from contract import Arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
-OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_"}
-"""Operations in place that do not look at what was there before."""
+UPDATING = {
+    "abs_", "add_", "addcdiv_", "addcmul_", "bitwise_and_", "bitwise_not_", "bitwise_or_", "bitwise_xor_", "ceil_", "clamp_", "clamp_max_",
+    "clamp_min_", "div_", "exp_", "floor_", "hardtanh_", "leaky_relu_", "lerp_", "log_", "logical_and_", "logical_not_", "logical_or_",
+    "logical_xor_", "mul_", "neg_", "pow_", "relu_", "remainder_", "round_", "sigmoid_", "silu_", "sqrt_", "sub_", "tanh_", "threshold_",
+    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+}  # fmt: skip
+"""Operations in place that make each element from what was there before. Of the others, such as `out[mask] = 1`, values must tell."""
 SHAPING = {
     "resize_",
     "resize_as_",
@@ -23,6 +28,8 @@ SHAPING = {
     "swapdims_",
 }
 """Operations in place on shapes and strides alone."""
+PLAIN = ("new_", "sym_", "is_")
+"""How the names of operations begin that ask a tensor for its shape and kind alone."""
 
 
 class Watch(TorchDispatchMode):
@@ -33,12 +40,14 @@ class Watch(TorchDispatchMode):
         self.owners = {at: a.name for a in args if a.is_tensor and (at := place(a.value))}
         self.read: set[str] = set()
         """Those from which values were taken before anything had been written there."""
+        self.updated: set[str] = set()
+        """Those of them that were changed in place, by what was there."""
         self.written: set[str] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(getattr(func, "_overloadpacket", None), "__name__", "")
-        shaped = name in SHAPING or name.endswith("_like") or name.startswith(("new_", "sym_"))
+        shaped = name in SHAPING or name.endswith("_like") or name.startswith(PLAIN)
         if not shaped and not getattr(func, "is_view", False):
             self._note(func, name, args, kwargs)
         return func(*args, **kwargs)
@@ -46,18 +55,23 @@ class Watch(TorchDispatchMode):
     def _note(self, func, name: str, args: tuple, kwargs: dict) -> None:
         schema = getattr(func, "_schema", None)
         declared = {} if schema is None else {argument.name: argument for argument in schema.arguments}
-        given = [*zip([*declared, *([""] * len(args))], args, strict=False), *kwargs.items()]
-        for word, value in given:
-            argument = declared.get(word)
-            alias = argument.alias_info if argument is not None else None
+        given = dict(zip([*declared, *(f"more {at}" for at in range(len(args)))], args, strict=False)) | kwargs
+        # By torch's own rule what is multiplied by a beta of 0 is not looked at.
+        unread = {"self", "input"} if "beta" in declared and given.get("beta", 1) == 0 else set()
+        written = set()
+        for word, value in given.items():
+            alias = declared[word].alias_info if word in declared else None
             writes = alias is not None and alias.is_write
             for owner in self._owned(value):
-                # `out=` and copy_ do not care for what was there.
-                whole = writes and (argument.kwarg_only or name in OVERWRITING)
-                if not whole and owner not in self.written:
-                    self.read.add(owner)
                 if writes:
-                    self.written.add(owner)
+                    written.add(owner)
+                if owner in self.written or word in unread:
+                    continue
+                if not writes or name in UPDATING:
+                    self.read.add(owner)
+                if writes and name in UPDATING:
+                    self.updated.add(owner)
+        self.written |= written
 
     def _owned(self, value) -> list[str]:
         if isinstance(value, torch.Tensor):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from chance import alike, same
 from compare import copied, mark
-from contract import Arg, Contract, ContractError
+from contract import Arg, Contract, ContractError, itself
 from dataflow import Watch
 
 SEED = 0x6B65726E656C
@@ -36,6 +36,9 @@ def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferr
     returned = contract.call(own)
     flow = watched(contract, copied(args))
     written = flow.written if flow else set()
+    if returned is not None:
+        # What is written beside an answer counts where it shows; the answer itself may hold what was there before.
+        written = {a.name for a in own if a.name in written and any(itself(one, a.value) for one in returned)}
     changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and (a.name in written or not same(a.value, b.value))]
     if changed:
         inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
@@ -155,12 +158,12 @@ def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg])
             if bool(where.any()):
                 written[after.name] = where
     flow = watched(contract, copied(args))
-    taken = flow.read if flow else set()
-    name = next((a.name for a in args if a.role == "output" and a.name in taken), None)
-    if name is not None and contract.returns:
-        # Declared to be one: then nothing but what comes of it counts, such as a copy of it that is overwritten.
-        returned = asked(contract, copied(args)) or ()
-        name = name if reads(contract, args, name, None, [tensor.clone() for tensor in returned]) else None
+    name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
+    if name is None and contract.returns and flow:
+        # Declared to be outputs: then only what comes of it counts, not a copy of one that is overwritten.
+        taken = [a.name for a in args if a.role == "output" and a.name in flow.read]
+        returned = [tensor.clone() for tensor in asked(contract, copied(args)) or ()] if taken else []
+        name = next((one for one in taken if reads(contract, args, one, None, returned)), None)
     if name is None and written:
         name = moved(contract, args, plain, written, marked=True)
         # Sums in another order move what is written as well.
