@@ -1,0 +1,136 @@
+"""What must not change: two workspaces made at commit f92a695 are shown, reported and judged as they were then.
+
+Who breaks a test here changes what readers of old workspaces see: a figure, a word or a verdict. Each workspace is a git repository with its checkpoint,
+packed as tests/fixtures/workspaces/*.tar.xz: one run on a C++ softmax, one on PyTorch logic alone. tests/fixtures/verdicts.jsonl.xz holds what
+the gate was asked and what it answered.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing as closed
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from graph import run as runs
+from graph.build import build
+from graph.nodes import closing
+from graph.services import open_agents
+from graph.verify import accepted, read, verify
+from tools import gate
+from tools.policy import Policy
+from tools.repository import Repository
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PACKED = sorted((FIXTURES / "workspaces").glob("*.tar.xz"))
+
+
+@pytest.fixture(params=PACKED, ids=lambda path: path.name.split("-2026")[0])
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """One of the recorded workspaces, unpacked and checked out."""
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / request.param.name.removesuffix(".tar.xz")
+    git(root, "reset", "-q", "--hard")
+    return root
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def shown(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    from graph.__main__ import main
+
+    assert main(["show", str(root)]) == 0
+    plain = capsys.readouterr().out
+    assert main(["show", "--json", str(root)]) == 0
+    return (plain + capsys.readouterr().out).replace(str(root), "WORKSPACE")
+
+
+def test_show_says_the_same_of_a_finished_run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(workspace, capsys) == (FIXTURES / "workspaces" / f"{workspace.name}.show.txt").read_text()
+
+
+def test_a_report_made_again_has_the_same_words_and_figures(workspace: Path) -> None:
+    runs.write_report(workspace)
+    assert git(workspace, "status", "--porcelain", "report.md") == ""
+
+
+def gates(root: Path, services: Any) -> Iterator[dict[str, Any]]:
+    """The state before each call of the gate, from the checkpoints."""
+    with closed(sqlite3.connect(root / ".kernelwright" / "checkpoint.sqlite", check_same_thread=False)) as connection:
+        graph = build(services.settings, SqliteSaver(connection))
+        history = list(graph.get_state_history({"configurable": {"thread_id": "run"}}))
+    yield from (dict(snapshot.values) for snapshot in reversed(history) if snapshot.next == ("gate",))
+
+
+def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path) -> None:
+    """From the records alone: verdict, versions/vN and memory/vN.json of each iteration come out byte by byte."""
+    judged = 0
+    with runs.opened(workspace, reading=True) as services:
+        services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, workspace))
+        for state in gates(workspace, services):
+            evidence = closing._gather(state, services)
+            record = services.records.get(commit_of(workspace, state["iteration"]).trailers["Evidence"])
+            verdict = gate.decide(evidence, services.settings.judge)
+            assert verdict.model_dump(mode="json") == record.payload
+            closing._write(state, services, evidence, verdict, record)
+            judged += 1
+    assert judged >= 2
+    assert git(workspace, "status", "--porcelain", "versions", "memory", "records") == ""
+
+
+def commit_of(root: Path, iteration: int) -> Any:
+    commit = Repository(root).find_commit("Version", f"v{iteration}")
+    return next(c for c in Repository(root).log() if c.id == commit)
+
+
+def test_every_claim_still_follows_from_its_records(workspace: Path, tmp_path: Path) -> None:
+    repository = Repository(workspace)
+    claims = accepted(repository)
+    assert claims
+    for number, commit in enumerate(claims):
+        copy = repository.clone_to(tmp_path / f"copy{number}", commit.id)
+        assert read(copy, commit).candidate.id == commit.trailers["Candidate"]
+
+
+@pytest.mark.slow
+def test_no_claim_is_refuted_when_it_is_measured_again(workspace: Path) -> None:
+    """On a quiet machine all agree; noise may leave one inconclusive, and nothing may refute an honest commit."""
+    assert {result.outcome for result in verify(workspace)} <= {"agree", "inconclusive"}
+
+
+@pytest.mark.slow
+def test_an_old_version_can_be_the_start_of_a_new_run(workspace: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "graph", "restart", str(workspace), "v1", "--json", "--budget", "wall_s=40"],
+        capture_output=True,
+        text=True,
+        cwd=FIXTURES.parents[1],
+    )
+    last = json.loads(done.stdout.splitlines()[-1])
+    try:
+        assert (done.returncode in {0, 3}, last["status"]) == (True, "finished"), done.stderr
+    finally:
+        shutil.rmtree(last["workspace"], ignore_errors=True)
+
+
+CASES = [json.loads(line) for line in lzma.decompress((FIXTURES / "verdicts.jsonl.xz").read_bytes()).splitlines()]
+
+
+def test_the_gate_answers_recorded_evidence_as_before() -> None:
+    assert len(CASES) > 70
+    for case in CASES:
+        answer = gate.decide(gate.Evidence.model_validate(case["evidence"]), Policy.model_validate(case["policy"]))
+        assert answer.model_dump(mode="json") == case["verdict"]
