@@ -1,8 +1,8 @@
 """What must not change: two workspaces made at commit f92a695 are shown, reported and judged as they were then.
 
-Who breaks a test here changes what readers of old workspaces see: a figure, a word or a verdict. Each workspace is a git repository with its checkpoint,
-packed as tests/fixtures/workspaces/*.tar.xz: one run on a C++ softmax, one on PyTorch logic alone. tests/fixtures/verdicts.jsonl.xz holds what
-the gate was asked and what it answered.
+Who breaks a test here changes what readers of old workspaces see: a figure, a word or a verdict. Each workspace is a git repository with
+its checkpoint, packed as tests/fixtures/workspaces/*.tar.xz: one run on a C++ softmax, one on PyTorch logic alone.
+tests/fixtures/verdicts.jsonl.xz holds what the gate was asked and what it answered.
 """
 
 from __future__ import annotations
