@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tools import contests, margins
+from tools import contests
 from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.physics import Physics
-from tools.policy import Policy
+from tools.policy import Policy, possible_regression, regression, with_margins
 from tools.protocol import CaseResult
 from tools.statistics import corrected, futile, seems_slower, slower_than
 from tools.statistics import decide as compare
@@ -198,10 +198,10 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
         return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
     if answer == "not_faster":
         return "reject_perf", f"Not faster by enough: {shown}{cited}."
-    regression = _no_regression(trial, evidence.margins, policy)
-    if regression[0] == "reject_perf":
+    slowed = _no_regression(trial, evidence.margins, policy)
+    if slowed[0] == "reject_perf":
         # The judge stops where it sees that, before all batches are spent on the gain.
-        return regression
+        return slowed
     spent = f"{evidence.looks} of {policy.batches} batches"
     if evidence.looks < policy.batches and futile(trial.speedup, threshold):
         return "inconclusive", f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}."
@@ -261,17 +261,17 @@ def _unprofiled(why: str, policy: Policy) -> Check:
 def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> Check:
     """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
     cited = _cited(trial.records)
-    held = margins.held(trial.measurements, own, policy.workload_margin)
-    if (found := margins.broken(held)) is not None:
+    limited = with_margins(trial.measurements, own, policy.workload_margin)
+    if (found := regression(limited)) is not None:
         measured, margin = found
         slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, own)}"
         return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
-    if (found := margins.unsettled(held)) is not None:
+    if (found := possible_regression(limited)) is not None:
         measured, margin = found
         slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, own)}"
         return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
     # The nearest to its own margin: with margins of their own that need not be the slowest.
-    worst, margin = min(held, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
+    worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
     allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not own else "its margin"
     least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
     if worst.speedup.low < 1.0 / (1.0 + margin):

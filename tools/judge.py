@@ -14,14 +14,14 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from tools import cases, contests, evidence, margins
+from tools import cases, contests, evidence
 from tools.artifacts import Artifact, Candidate, Failed, Record, Task, Trial, Unmeasured
 from tools.building import Builds
 from tools.errors import BudgetError
 from tools.executors.base import Executor, Limits, Needs
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
-from tools.policy import Policy
+from tools.policy import Limited, Policy, possible_regression, regression, with_margins
 from tools.protocol import (
     PROTOCOL,
     Contestant,
@@ -117,7 +117,7 @@ class Judge:
             if failed is not None:
                 return failed
             if only_margin_open:
-                if margins.broken(self._held(timings, confidence)) is not None:
+                if regression(self._limited(timings, confidence)) is not None:
                     break
                 continue
             interval = evidence.speedup(timings, self.policy.objective, confidence)
@@ -251,12 +251,12 @@ class Judge:
 
     def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether it takes more pairs to tell if every workload keeps its margin."""
-        held = self._held(timings, confidence)
-        return margins.broken(held) is None and margins.unsettled(held) is not None
+        limited = self._limited(timings, confidence)
+        return regression(limited) is None and possible_regression(limited) is not None
 
-    def _held(self, timings: Sequence[Record], confidence: float) -> tuple[margins.Held, ...]:
+    def _limited(self, timings: Sequence[Record], confidence: float) -> tuple[Limited, ...]:
         measured = evidence.measurements(timings, {}, confidence)
-        return margins.held(measured, self.task.margins, self.policy.workload_margin)
+        return with_margins(measured, self.task.margins, self.policy.workload_margin)
 
     def _paired(
         self,

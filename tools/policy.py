@@ -1,14 +1,18 @@
-"""The settings of judge and gate, under `judge:` in a config. Pure."""
+"""The settings of judge and gate, under `judge:` in a config, and what the margins among them allow a single workload. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from tools import contests
-from tools.artifacts import Artifact
-from tools.statistics import Objective, least_pairs
+from tools.artifacts import Artifact, Measurement
+from tools.statistics import Objective, least_pairs, seems_slower, slower_than
+
+Limited = tuple[Measurement, float]
+"""A workload as measured, and the share by which it may become slower."""
 
 REPORTED = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
@@ -66,3 +70,18 @@ class Policy(Artifact):
     def least_confirm_rounds(self, workloads: int) -> int:
         """The same for one look of a confirmation, which takes more confidence."""
         return least_pairs(max(contests.confirming(self.confidence), REPORTED), workloads)
+
+
+def with_margins(measured: Iterable[Measurement], margins: Mapping[str, float], margin: float) -> tuple[Limited, ...]:
+    """Each workload with its own margin, or `margin` where it has none."""
+    return tuple((m, margins.get(m.workload, margin)) for m in measured)
+
+
+def regression(workloads: Iterable[Limited]) -> Limited | None:
+    """The first workload that surely became slower, by the estimate more than it may."""
+    return next(((m, margin) for m, margin in workloads if slower_than(m.speedup, margin)), None)
+
+
+def possible_regression(workloads: Iterable[Limited]) -> Limited | None:
+    """The first workload that became slower than it may by the estimate, which the noise may have done as well."""
+    return next(((m, margin) for m, margin in workloads if seems_slower(m.speedup, margin) and not slower_than(m.speedup, margin)), None)

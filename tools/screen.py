@@ -10,84 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tools import storage
-from tools.artifacts import Artifact
+from tools import screen_python, storage
 from tools.errors import SettingsError
-
-
-class _Refusal(Artifact):
-    """Names refused for one reason, apart by spaces."""
-
-    reason: str
-    names: str = ""
-    """Patterns refused wherever they stand; most cannot be anything else."""
-    calls: str = ""
-    """Honest kernels give these to variables and functions of their own: refused only when called and not defined here."""
-    std: str = ""
-    """Refused behind std::."""
-
-
-class PythonSide(Artifact):
-    """What one side of a Python kernel may name; dotted names are those behind the file's imports."""
-
-    about: str
-    """What the attributes and methods of this side do, to stand behind "none of what"."""
-    calls: str
-    values: str
-    """Dotted names that may be passed on."""
-    types: str
-    """Builtins that may be passed on."""
-    types_of: str
-    """Dotted names in annotations."""
-    attributes: str
-    methods: str
-    builtins: str
-    """Those that may be called."""
-    modules: str
-
-
-class PythonRules(Artifact):
-    """What kernels written in Python may name; see `tools.screen_python`."""
-
-    decorators: str
-    at_import: str
-    """Names of torch and triton that may be called when the file is imported."""
-    host: PythonSide
-    kernel: PythonSide
-
-
-class _Rules(Artifact):
-    """screen.yaml."""
-
-    headers: str
-    pragmas: tuple[str, ...]
-    attributes: str
-    keywords: str
-    python: PythonRules
-    refusals: tuple[_Refusal, ...]
-
-    def reason(self, name: str, kind: Literal["names", "calls", "std"]) -> str | None:
-        """Why `name` is refused, or None."""
-        for refusal in self.refusals:
-            if re.fullmatch(getattr(refusal, kind).replace(" ", "|"), name):
-                return refusal.reason
-        return None
-
-    def allows_pragma(self, text: str) -> bool:
-        """Whether the words behind #pragma stand in the table."""
-        return any(re.fullmatch(pattern, text) for pattern in self.pragmas)
-
-
-@cache
-def _rules() -> _Rules:
-    import yaml
-
-    return _Rules.model_validate(yaml.safe_load((Path(__file__).parent / "screen.yaml").read_text(encoding="utf-8")))
-
+from tools.screen_rules import rules
 
 _LEXER = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
@@ -124,9 +51,7 @@ def screen(source: str, language: str, files: Collection[str] = (), tensors: Col
     that are tensors, which kernels in Python do not say themselves. Raises SettingsError for a language that has no screen.
     """
     if language == "triton":
-        from tools import screen_python
-
-        return screen_python.screen(source, _rules().python, tensors)
+        return screen_python.screen(source, rules().python, tensors)
     if language != "cpp":
         raise SettingsError(f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton")
     joined = _join_directives(source)
@@ -187,12 +112,12 @@ def _directives(joined: str, files: Collection[str]) -> Iterator[Fault]:
     for number, line in enumerate(_without_comments(joined).splitlines(), start=1):
         found = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)$", line)
         for written in re.findall(r"_Pragma\s*\(\s*(.*?)\s*\)(?=[^)]*$|\s)", line):
-            if not (re.fullmatch(r'"[^"\\]*"', written) and _rules().allows_pragma(written.strip('"').strip())):
+            if not (re.fullmatch(r'"[^"\\]*"', written) and rules().allows_pragma(written.strip('"').strip())):
                 yield Fault(number, "_Pragma", "hides a pragma or changes the frozen compiler flags; write an allowed `#pragma` line")
         if not found:
             continue
         word, rest = found[1], found[2].strip()
-        if word == "pragma" and not _rules().allows_pragma(rest):
+        if word == "pragma" and not rules().allows_pragma(rest):
             yield Fault(
                 number, f"#pragma {rest}"[:80], "may change the frozen compiler flags; allowed are omp, GCC ivdep, GCC unroll, clang loop"
             )
@@ -215,7 +140,7 @@ def _include(number: int, rest: str, files: Collection[str]) -> Iterator[Fault]:
     named = re.fullmatch(r'<([^>]+)>|"([^"]+)"', rest)
     if named is None:
         yield Fault(number, f"#include {rest}"[:80], "is not a plain name; write <header>")
-    elif (named[1] or named[2]) not in _rules().headers.split() and named[2] not in files:
+    elif (named[1] or named[2]) not in rules().headers.split() and named[2] not in files:
         yield Fault(
             number,
             f"#include {rest}"[:80],
@@ -229,7 +154,7 @@ def _define(number: int, rest: str) -> Iterator[Fault]:
     tokens = [token.text for token in _tokens(body)]
     if "##" in tokens or "#" in tokens:
         yield Fault(number, f"#define {name}", "pastes or quotes tokens, which hides names; write them out")
-    if name.partition("(")[0] in _rules().keywords.split():
+    if name.partition("(")[0] in rules().keywords.split():
         yield Fault(number, f"#define {name}", "gives another meaning to a word of the language; choose another name")
     if "(" in name and {"static", "thread_local", "extern", "asm", "__asm__"} & set(tokens):
         yield Fault(number, f"#define {name}", "declares storage or assembly inside a macro; write it out")
@@ -242,12 +167,12 @@ def _names(tokens: list[Token]) -> Iterator[Fault]:
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.kind != "name" or previous in (".", "->"):
             continue
-        reason = _rules().reason(token.text, "names")
+        reason = rules().reason(token.text, "names")
         if reason is None and following == "(" and (previous == "::" or token.text not in own):
-            reason = _rules().reason(token.text, "calls")
+            reason = rules().reason(token.text, "calls")
         if reason:
             yield Fault(token.line, token.text, f"{reason}; remove it, or rename it if it is your own")
-        elif _of_std(tokens, index) and (reason := _rules().reason(token.text, "std")):
+        elif _of_std(tokens, index) and (reason := rules().reason(token.text, "std")):
             yield Fault(token.line, f"std::{token.text}", f"{reason}; remove it")
         elif token.text == "operator" and following in ("new", "delete"):
             yield Fault(token.line, f"operator {following}", "replaces the process's allocator; use malloc, new or std::vector as they are")
@@ -271,7 +196,7 @@ def _own_functions(tokens: list[Token]) -> set[str]:
 
 def _attributes(tokens: list[Token]) -> Iterator[Fault]:
     """Attributes outside of the allow-list, in GNU, C++11 and Microsoft spelling."""
-    allowed = {*_rules().attributes.split(), "using"}
+    allowed = {*rules().attributes.split(), "using"}
     depth = 0
     for index, token in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""

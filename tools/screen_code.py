@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING
 
 from tools.languages.triton_source import dotted
 from tools.screen_launches import options
-from tools.screen_names import Fault, annotation, fault, matches, signature, why
-from tools.screen_scopes import BUILTINS, Names, Scope, arguments, comprehension, inside
+from tools.screen_scopes import (
+    BUILTINS,
+    Fault,
+    Names,
+    Scope,
+    annotation,
+    arguments,
+    comprehension,
+    fault,
+    inside,
+    matches,
+    signature,
+    why,
+)
 from tools.screen_tensors import Tensors
 
 if TYPE_CHECKING:
-    from tools.screen import PythonSide
+    from tools.screen_rules import PythonSide
 
 _NUMERIC = ("abs", "all", "any", "bool", "divmod", "float", "int", "max", "min", "pow", "round", "sorted", "sum")
 _CHANGES = ("append", "extend")

@@ -9,8 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from tools.languages.triton_source import OPTIONS, Module, dotted
-from tools.screen_names import Fault, fault
-from tools.screen_scopes import Scope
+from tools.screen_scopes import Fault, Scope, fault
 
 
 def options(module: Module, node: ast.Call, scope: Scope, function: str) -> Iterator[Fault]:

@@ -15,12 +15,11 @@ from tools.languages.triton_setup import ENTRY as SETUP
 from tools.languages.triton_source import Module, autotune_configs, called, dotted, read
 from tools.screen_code import Code
 from tools.screen_launches import configured
-from tools.screen_names import Fault, annotation, matches, why
-from tools.screen_scopes import BUILTINS, Names, Scope
+from tools.screen_scopes import BUILTINS, Fault, Names, Scope, annotation, matches, why
 from tools.screen_tensors import Tensors
 
 if TYPE_CHECKING:
-    from tools.screen import PythonRules
+    from tools.screen_rules import PythonRules
 
 _MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 

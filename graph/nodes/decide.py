@@ -15,9 +15,10 @@ from graph.report.summary import version_of
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
-from tools import evidence, margins, mechanism
+from tools import evidence, mechanism
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
+from tools.policy import possible_regression, regression, with_margins
 
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured."""
@@ -106,8 +107,8 @@ def select(state: State, services: Services) -> State:
 
 def _slowed(trial: Passed, services: Services) -> str | None:
     """The name of a workload that seems to be slower than its margin allows."""
-    held = margins.held(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
-    found = margins.broken(held) or margins.unsettled(held)
+    limited = with_margins(trial.measurements, services.task.margins, services.settings.judge.workload_margin)
+    found = regression(limited) or possible_regression(limited)
     return found[0].workload if found is not None else None
 
 

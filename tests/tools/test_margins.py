@@ -6,11 +6,11 @@ import pytest
 
 from tests.tools.test_evidence import correctness, pairs, record, result, timing
 from tests.tools.test_judge import POLICY, softmax
-from tools import margins
 from tools.artifacts import Candidate, Passed, Record
 from tools.errors import BudgetError
 from tools.evidence import Build
 from tools.judge import Judge
+from tools.policy import possible_regression, regression, with_margins
 from tools.protocol import Case, TimedPair, TimingOfWorkload
 
 
@@ -116,8 +116,8 @@ def test_a_workload_is_broken_only_surely_and_unsettled_only_while_unsure() -> N
     kernel = Candidate(language="cpp", files={"kernel.cpp": ""})
     trial = build.judge(kernel, kernel, kernel, siblings=1, iteration=1)
     assert isinstance(trial, Passed)
-    held = margins.held(trial.measurements, {}, 0.05)
-    broken = margins.broken(held)
-    assert broken is not None and broken[0].workload == "small" and margins.unsettled(held) is None
-    generous = margins.held(trial.measurements, {"small": 1.5}, 0.05)
-    assert margins.broken(generous) is None and margins.unsettled(generous) is None
+    limited = with_margins(trial.measurements, {}, 0.05)
+    broken = regression(limited)
+    assert broken is not None and broken[0].workload == "small" and possible_regression(limited) is None
+    generous = with_margins(trial.measurements, {"small": 1.5}, 0.05)
+    assert regression(generous) is None and possible_regression(generous) is None
