@@ -13,7 +13,6 @@ MODULES = ROOT / "docs" / "tree.md"
 TREE = (
     "Drawn from the docstrings by `python -m tests.readme`. What to write where for something new: [CONTRIBUTING.md](../CONTRIBUTING.md)."
 )
-FOLDERS = {"harness": "RUNS BESIDE THE DEVICE: stdlib, and torch in the oracle; imports nothing of ours, copied into each job."}
 DATA = {
     "knowledge_base": {
         "wiki/": "The bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown).",
@@ -60,8 +59,6 @@ def _lines() -> Iterator[tuple[str, str]]:
     """(indented name, what it is) of each folder and module, in the order of the layers."""
     for package in ("tools", "knowledge_base", "agents", "graph"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if path.parent.name in FOLDERS and path == min(path.parent.glob("*.py")):
-                yield f"  {path.parent.name}/", FOLDERS[path.parent.name]
             depth = len(path.relative_to(ROOT).parts) - 1
             if path.name == "__init__.py":
                 yield f"{'  ' * (depth - 1)}{path.parent.name}/", _first(path)

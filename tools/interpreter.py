@@ -13,20 +13,18 @@ import json
 from collections.abc import Callable
 from functools import partial
 from math import gcd, prod
-from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from tools.artifacts import Artifact, Dims, Task, digest
+from tools.artifacts import Artifact, Dims, Task
 from tools.cases import smallest
 from tools.contract import guessed_range
 from tools.errors import HarnessError
 from tools.executors.base import Executor, Job, Limits
+from tools.jobs import harness_files, harness_version
 from tools.records import Blobs
 
-_HARNESS = Path(__file__).parent / "harness"
-_FILES = ("interpreted.py", "confined.py", "standins.py", "sandbox.py", "contract.py", "compare.py", "workload.py", "buffers.py")
 _SIZES = ((5, 70, 33), (3, 129, 64), (1, 31, 17))
 """Ragged and small, since a program costs about half a millisecond: dims that shapes follow take these, the others keep their value."""
 _WHOLE = (128, 256, 1024)
@@ -137,19 +135,18 @@ def _at_visible(task: Task, source: str, wrong: SmallCase, dropped: tuple[SmallC
 
 def _run(task: Task, source: str, cases: tuple[Dims, ...], executor: Executor, blobs: Blobs) -> tuple[SmallCase, ...]:
     """The calls up to the first that has a problem."""
-    parts = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in _FILES}
     outputs = [a.name for a in task.outputs]
     request = {"reference": task.reference, "cases": cases, "outputs": outputs, "numeric": task.numeric.model_dump()}
     job = Job(
         files={
-            **{name: blobs.put(text) for name, text in parts.items()},
+            **harness_files(blobs),
             "kernel.py": blobs.put(source),
             "interpret.json": blobs.put(json.dumps(request)),
         },
         argv=("{python}", "-I", "harness/interpreted.py"),
         limits=Limits(wall_s=180.0, memory_bytes=32 << 30),
         results=("interpreted.json",),
-        warm=f"interpreted-{digest(b''.join(parts.values()))[:16]}",
+        warm=f"interpreted-{harness_version()}",
     )
     finished = executor.run(job)
     try:

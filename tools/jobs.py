@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,16 +29,29 @@ def harness_job(
 
     Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is another one.
     """
-    sources = {path.name: path.read_bytes() for path in sorted(HARNESS.glob("*.py"))}
-    harness = {f"harness/{name}": blobs.put(text) for name, text in sources.items()}
     return Job(
-        files={**harness, **files, "request.json": blobs.put(request.model_dump_json())},
+        files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
         argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
         limits=limits or Limits(),
         needs=needs or Needs(),
         results=("result.json",),
-        warm=f"harness-{digest(b''.join(sources.values()))[:16]}",
+        warm=f"harness-{harness_version()}",
     )
+
+
+def harness_files(blobs: Blobs) -> dict[str, str]:
+    """Path in a job's folder -> sha256 of every module of the harness, for all programs that start from one of them."""
+    return {name: blobs.put(text) for name, text in _sources().items()}
+
+
+def harness_version() -> str:
+    """What tells this harness from an older one that is still warm."""
+    return digest(b"".join(_sources().values()))[:16]
+
+
+@cache
+def _sources() -> dict[str, bytes]:
+    return {f"harness/{path.relative_to(HARNESS).as_posix()}": path.read_bytes() for path in sorted(HARNESS.rglob("*.py"))}
 
 
 def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:

@@ -325,10 +325,12 @@ LAUNCH = '''
 """Launches a kernel with Triton's own launcher up to the point where the machine code would go to the device."""
 import importlib.util, json, os, sys
 from pathlib import Path
-harness, kernel, cache, workloads = sys.argv[1:]
+beside, kernel, cache, workloads = sys.argv[1:]
 os.environ.update({"TRITON_CACHE_DIR": cache, "TRITON_DEFAULT_FP_FUSION": "1"})
-sys.path.insert(0, harness)
-import standins, torch, triton
+sys.path.insert(0, beside)
+from harness import standins
+del sys.path[0]
+import torch, triton
 from triton.backends.nvidia import driver as nvidia
 
 class Driver(standins.StandIns):
@@ -403,7 +405,7 @@ def missed(source: str, workloads: list[Any], compiled: Path | None, folder: Pat
     if compiled is not None:
         code = module("compiledcode")
         code.lay(code.packed(compiled), folder / "cache")
-    argv = [str(ROOT / "tools" / "harness"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
+    argv = [str(ROOT / "tools"), str(folder / "candidate.py"), str(folder / "cache"), json.dumps(workloads)]
     done = subprocess.run([sys.executable, "-c", LAUNCH, *argv], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: list[Any] = json.loads(done.stdout.splitlines()[-1])

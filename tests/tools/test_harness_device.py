@@ -37,16 +37,15 @@ TASK = Task(
 
 
 def module(name: str) -> ModuleType:
-    """One of the harness's own modules, which stand beside the device and are no package."""
-    folder = ROOT / "tools" / "harness"
-    sys.path.insert(0, str(folder))
+    """A module of the harness as a new object, so that what a test changes in it is seen by no other."""
+    sys.path.insert(0, str(ROOT / "tools"))
     try:
-        specification = importlib.util.spec_from_file_location(f"harness_{name}", folder / f"{name}.py")
-        assert specification and specification.loader
-        made = importlib.util.module_from_spec(specification)
-        specification.loader.exec_module(made)
+        specification = importlib.util.find_spec(f"harness.{name}")
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(str(ROOT / "tools"))
+    assert specification and specification.loader
+    made = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(made)
     return made
 
 

@@ -57,6 +57,14 @@ def scalar(name: str, dtype: str = "int32") -> Parameter:
     return Parameter(name=name, dtype=dtype, pointer=False)  # type: ignore[arg-type]
 
 
+def test_nothing_in_the_jobs_folder_can_be_imported(asker: Asker) -> None:
+    """A candidate's files lie there: only the harness's entry looks into it, and only for the harness itself."""
+    looks = (
+        "import os, sys\nfound = [p for p in sys.path if os.path.isdir(os.path.join(p, 'harness'))]\nif found: raise ValueError(found)\n"
+    )
+    assert asker.probe(looks + MADE).error is None
+
+
 def test_a_reference_with_make_inputs(asker: Asker) -> None:
     seen = asker.probe(MADE)
     assert seen.error is None and seen.has_make_inputs

@@ -4,8 +4,9 @@ import random
 import sys
 
 import torch
-from compare import copied, mark, results, widened
-from contract import Arg, Contract, ContractError
+
+from harness.compare import copied, mark, results, widened
+from harness.contract import Arg, Contract, ContractError
 
 UNITS = 128
 """Of the last place, by which a reference may differ from itself: twice what was seen of any operation."""

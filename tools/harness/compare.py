@@ -5,7 +5,8 @@ integers and bool must be equal.
 """
 
 import torch
-from contract import Arg, Contract, ContractError
+
+from harness.contract import Arg, Contract, ContractError
 
 BLOCK = 1 << 18
 """Elements worked on at a time, so that temporaries stay in the cache."""

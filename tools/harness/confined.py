@@ -17,8 +17,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
+from harness import sandbox
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/bin", "/usr/local/lib", "/usr/local/cuda", "/lib", "/lib64", "/bin", "/nix/store")
 HEADERS = ("/usr/include", "/usr/local/include")

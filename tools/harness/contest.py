@@ -10,11 +10,10 @@ import math
 import random
 import time
 
-import executed
-import place
-from contestants import Library, Torch
-from pairs import BrokenRuleError, Meter, baseline_errors, make_sets, ring_size
-from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness import executed, place
+from harness.contestants import Library, Torch
+from harness.pairs import BrokenRuleError, Meter, baseline_errors, make_sets, ring_size
+from harness.workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 200e-6
 SLOT_ROOM = 256 << 20

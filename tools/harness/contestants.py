@@ -2,11 +2,11 @@
 
 import time
 
-import place
-from devicekernels import WATCHED_S
-from kernels import Kernel, KernelError
-from pairs import BrokenRuleError, Calm, Session
-from workload import Ring
+from harness import place
+from harness.devicekernels import WATCHED_S
+from harness.kernels import Kernel, KernelError
+from harness.pairs import BrokenRuleError, Calm, Session
+from harness.workload import Ring
 
 LONGEST_TRAIN = 5000
 PIECES = 8

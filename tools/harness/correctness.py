@@ -1,9 +1,8 @@
 """Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
 
-import executed
-import place
-from kernels import Kernel, KernelError
-from workload import InfraError, Ring, Verdict, WorkloadError, spoken
+from harness import executed, place
+from harness.kernels import Kernel, KernelError
+from harness.workload import InfraError, Ring, Verdict, WorkloadError, spoken
 
 
 class Runner:

@@ -4,8 +4,9 @@ A gate of zeros, a mask that is all true or a weight too small to move a sum hid
 """
 
 import torch
-from contract import Arg
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.contract import Arg
 
 UPDATING = {
     "abs_", "add_", "addcdiv_", "addcmul_", "bitwise_and_", "bitwise_not_", "bitwise_or_", "bitwise_xor_", "ceil_", "clamp_", "clamp_max_",

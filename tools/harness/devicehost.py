@@ -15,10 +15,7 @@ import tempfile
 import time
 import traceback
 
-import cuda
-import integrity
-import sandbox
-import wire
+from harness import cuda, integrity, sandbox, wire
 
 SLACK_S = 150e-6
 """The spin before a train lasts this much longer than launching the train took before, and half as long again."""
@@ -286,19 +283,19 @@ def device_fault(text: str) -> str:
 
 def warm_launch(tensor) -> None:
     """Launch a kernel of our own, so that what Triton does once a process is done."""
-    import devicewarm
+    from harness import devicewarm
 
     devicewarm.launch(tensor)
 
 
 def prepare_parent(capability: int) -> None:
     """In the nursery: import and compile what every child would, without touching the device."""
-    import devicewarm
-
     # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed for it.
     import torch._dynamo
     import torch.profiler
     import triton  # noqa: F401
+
+    from harness import devicewarm
 
     torch.set_grad_enabled(False)
     devicewarm.compile_only(capability)

@@ -11,12 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import compiledcode
-import kernels
-import sandbox
-import wire
-from kernels import KernelError, Sample
-from workload import InfraError
+from harness import compiledcode, kernels, sandbox, wire
+from harness.kernels import KernelError, Sample
+from harness.workload import InfraError
 
 SPARES, LEAST = 4, 2
 """Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""

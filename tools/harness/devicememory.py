@@ -5,7 +5,7 @@ Inputs and each lane's output slots are an arena each. All slots of a lane have 
 
 import secrets
 
-import cuda
+from harness import cuda
 
 WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 

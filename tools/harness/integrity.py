@@ -13,7 +13,7 @@ import sys
 import time
 import types
 
-OURS = ("cuda", "devicehost", "devicewarm", "integrity", "sandbox", "wire")
+OURS = ("harness.cuda", "harness.devicehost", "harness.devicewarm", "harness.integrity", "harness.sandbox", "harness.wire")
 """Modules of the harness that a kernel's process on a GPU has imported."""
 FOREIGN_CLASSES = ("ctypes", "_ctypes")
 """Classes of these modules that ours use are held as ours are: their values carry the times."""
@@ -153,7 +153,7 @@ class Snapshot:
                 self.held.namespace(name, vars(holder), [key for key, value in vars(holder).items() if callable(value)])
         for name in OURS:
             if name in sys.modules:
-                self.held.module(f"the harness's {name}", sys.modules[name], classes=FOREIGN_CLASSES)
+                self.held.module(f"the harness's {name.rpartition('.')[2]}", sys.modules[name], classes=FOREIGN_CLASSES)
         cublas, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         self.readers = {
             "allow_tf32": lambda: cublas.allow_tf32,

@@ -15,10 +15,12 @@ import threading
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import confined
-import sandbox
-import standins
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import confined, sandbox, standins
 
 WALL_S = 40
 """For one call; what takes longer is not said to be wrong."""
@@ -108,9 +110,10 @@ def read(handle: int) -> bytes:
 def case(contract, dims: dict, request: dict, folder: Path) -> dict:
     """{"dims", "problem", "kind", "error", "tolerance"}: the output that comes closest to its tolerance, or goes furthest beyond."""
     import torch
-    from compare import expect, native
-    from contract import ContractError
-    from workload import tolerance
+
+    from harness.compare import expect, native
+    from harness.contract import ContractError
+    from harness.workload import tolerance
 
     try:
         args = contract.build(dims, 7, [], 0)
@@ -154,7 +157,7 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """In a child of the server: everything of one job."""
-    from contract import Contract, set_precision
+    from harness.contract import Contract, set_precision
 
     request = json.loads((folder / "interpret.json").read_text())
     set_precision(request["numeric"]["precision"])

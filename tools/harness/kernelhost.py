@@ -11,8 +11,7 @@ import os
 import random
 import socket
 
-import sandbox
-import wire
+from harness import sandbox, wire
 
 OPENMP = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 LIBC = ctypes.CDLL(None, use_errno=True)

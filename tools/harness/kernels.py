@@ -13,11 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import buffers
-import sandbox
-import trampoline
-import wire
-from workload import InfraError
+from harness import buffers, sandbox, trampoline, wire
+from harness.workload import InfraError
 
 HERE = Path(__file__).resolve().parent
 FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}

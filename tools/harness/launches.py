@@ -7,7 +7,7 @@ import sys
 import types
 from pathlib import Path
 
-import confined
+from harness import confined
 
 
 class BuildError(Exception):

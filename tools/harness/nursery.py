@@ -13,16 +13,19 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
-import wire
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import sandbox, wire
 
 
 class Cpu:
     """Children that start when they are wanted."""
 
     def __init__(self):
-        import kernelhost
+        from harness import kernelhost
 
         self.serve = kernelhost.serve
 
@@ -37,7 +40,7 @@ class Device:
     """Children that make their context first and wait until they are wanted."""
 
     def __init__(self, capability: int):
-        import devicehost
+        from harness import devicehost
 
         self.serve = devicehost.serve
         self.spares: list[tuple[int, wire.Channel, dict]] = []

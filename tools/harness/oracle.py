@@ -15,9 +15,12 @@ import traceback
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
-import wire
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import sandbox, wire
 
 MUCH = 0.05
 """Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
@@ -39,10 +42,9 @@ class InputSet:
 
 class Oracle:
     def __init__(self):
-        import compare
-        import contract
-        import probe
         import torch
+
+        from harness import compare, contract, probe
 
         self.torch, self.compare, self.contract, self.prober = torch, compare, contract, probe
         torch.set_num_threads(sandbox.threads())
@@ -75,7 +77,7 @@ class Oracle:
         self.device = message.get("device", "cpu")
         self.loaded[1].device = self.device
         if self.device != "cpu" and self.memory is None:
-            import devicememory
+            from harness import devicememory
 
             self.memory = devicememory.DeviceMemory(self.torch)
         self.task = task

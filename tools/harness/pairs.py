@@ -5,9 +5,9 @@ import random
 import statistics
 import time
 
-import telemetry
-from kernels import Kernel, KernelError, Sample
-from workload import CHANCE, SWAPS, Ring, Verdict
+from harness import telemetry
+from harness.kernels import Kernel, KernelError, Sample
+from harness.workload import CHANCE, SWAPS, Ring, Verdict
 
 PLACES = 256
 """Secret places of each output that are read right after a call and again at the end."""

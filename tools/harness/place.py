@@ -3,13 +3,10 @@
 import ctypes
 import os
 
-import devicebuffers
-import devicekernels
-import kernels
-import telemetry
-from buffers import HostInputs, Inputs, Slots
-from pairs import COLD
-from workload import InfraError, WorkloadError, kinds
+from harness import devicebuffers, devicekernels, kernels, telemetry
+from harness.buffers import HostInputs, Inputs, Slots
+from harness.pairs import COLD
+from harness.workload import InfraError, WorkloadError, kinds
 
 CHUNK_BYTES = 128 << 20
 MOST_SLOTS = 4 << 30

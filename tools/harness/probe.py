@@ -2,12 +2,12 @@
 
 import math
 
-from chance import look_for_chance, same
-from compare import Expected, copied, expect
-from contract import Arg, Contract, ContractError, size_of, spoken
-from flops import Counter
-from roles import infer_roles, look_for_read_outputs
-from sizes import built, check_dims, dims_range, wanted
+from harness.chance import look_for_chance, same
+from harness.compare import Expected, copied, expect
+from harness.contract import Arg, Contract, ContractError, size_of, spoken
+from harness.flops import Counter
+from harness.roles import infer_roles, look_for_read_outputs
+from harness.sizes import built, check_dims, dims_range, wanted
 
 
 def probe(request: dict) -> dict:
@@ -48,7 +48,7 @@ def probe(request: dict) -> dict:
             }
         )
     if request["trace"]:
-        import trace
+        from harness import trace
 
         answer |= trace.traces(contract, [dims for _, dims, *_ in workloads], answer["dims_range"], roles)
     return answer | {"inferred": inferred}

@@ -12,8 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import sandbox
 
 SECTIONS = (
     "SpeedOfLight",

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import torch
-from chance import alike, same
-from compare import copied, mark
-from contract import Arg, Contract, ContractError, itself
-from dataflow import Watch
+
+from harness.chance import alike, same
+from harness.compare import copied, mark
+from harness.contract import Arg, Contract, ContractError, itself
+from harness.dataflow import Watch
 
 SEED = 0x6B65726E656C
 """Of made-up values: none that a make_inputs is likely to have used for its own."""

@@ -4,7 +4,7 @@ import ast
 import difflib
 import math
 
-from contract import Arg, Contract, ContractError
+from harness.contract import Arg, Contract, ContractError
 
 KEYS = frozenset({"name", "dims", "weight", "margin"})
 """Of a workload."""

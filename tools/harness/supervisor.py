@@ -18,18 +18,13 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import contest
-import correctness
-import devicekernels
-import kernels
-import nvml
-import sandbox
-import telemetry
-import timing
-import trampoline
-import wire
-from workload import InfraError, WorkloadError
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import contest, correctness, devicekernels, kernels, nvml, sandbox, telemetry, timing, trampoline, wire
+from harness.workload import InfraError, WorkloadError
 
 HERE = Path(__file__).resolve().parent
 FOR_TORCH = ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "CXX", "USER", "XDG_CACHE_HOME", "SSL_CERT_FILE")

@@ -5,10 +5,10 @@ import random
 import statistics
 import time
 
-import place
-from kernels import Kernel, KernelError
-from pairs import BrokenRuleError, Calm, ClockError, Meter, Session, baseline_errors, make_sets, pick, ring_size
-from workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness import place
+from harness.kernels import Kernel, KernelError
+from harness.pairs import BrokenRuleError, Calm, ClockError, Meter, Session, baseline_errors, make_sets, pick, ring_size
+from harness.workload import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 100e-6
 """A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""

@@ -9,9 +9,12 @@ import traceback
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import sandbox
-import wire
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness import sandbox, wire
 
 MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
@@ -19,8 +22,9 @@ MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 
 class Host:
     def __init__(self):
-        import contract
         import torch
+
+        from harness import contract
 
         self.torch, self.contract = torch, contract
         torch.set_num_threads(sandbox.threads())
@@ -32,7 +36,7 @@ class Host:
         self.contract.set_precision(message["precision"])
         self.device, self.arena = message["device"], None
         if self.device != "cpu":
-            import cuda
+            from harness import cuda
 
             self.torch.cuda.init()
             self.torch.zeros(1, device="cuda")

@@ -5,10 +5,11 @@ import re
 from itertools import combinations
 
 import torch
-from contract import Arg, Contract, ContractError, guarded
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
+
+from harness.contract import Arg, Contract, ContractError, guarded
 
 TRACES = 3
 """Two tell a size from a constant; the third tells one size from a like combination of others."""

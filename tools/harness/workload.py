@@ -4,7 +4,7 @@ import copy
 import math
 import random
 
-import buffers
+from harness import buffers
 
 SWAPS = 4
 """Pairs of elements exchanged in each floating input before a timed call, at secret places."""

@@ -10,13 +10,14 @@ import ast
 import json
 import re
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from tools import cases, interpreter
-from tools.artifacts import Candidate, DType, Task, digest
+from tools.artifacts import Candidate, DType, Task
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished, Job, Limits
 from tools.interpreter import Interpreted
+from tools.jobs import harness_files, harness_version
 from tools.languages import triton_setup
 from tools.languages.base import MOST_VARIANTS, UNTUNED, Language, Toolchain, Variant
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
@@ -26,9 +27,7 @@ from tools.records import Blobs
 ENTRY = "run_kernel"
 SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
 KERNEL = "kernel.py"
-_HARNESS = Path(__file__).parents[1] / "harness"
 _SCRIPT = "harness/tritonbuild.py"
-_PARTS = ("tritonbuild.py", "launches.py", "compiledcode.py", "confined.py", "standins.py", "sandbox.py")
 _COMPILED = "compiled.tar"
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a
@@ -173,13 +172,12 @@ class Triton(Language):
             "target": target,
             "listing": listing,
         }
-        own = {f"harness/{name}": (_HARNESS / name).read_bytes() for name in _PARTS}
         return Job(
-            files={**{name: blobs.put(text) for name, text in own.items()}, KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
+            files={**harness_files(blobs), KERNEL: kernel, "build.json": blobs.put(json.dumps(request))},
             argv=("{python}", "-I", _SCRIPT),
             limits=_LIMITS,
             results=(KERNEL, "assembly.txt", "facts.json", _COMPILED),
-            warm=f"triton-{digest(b''.join(own.values()))[:16]}",
+            warm=f"triton-{harness_version()}",
         )
 
 

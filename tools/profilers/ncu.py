@@ -17,12 +17,12 @@ from pathlib import Path
 
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.executors.base import Executor, Job, Limits, Needs
+from tools.jobs import harness_files
 from tools.languages.base import Language
 from tools.profilers.base import Profiler
 from tools.records import Blobs
 
-PROGRAM = Path(__file__).parents[1] / "harness" / "profile_ncu.py"
-SANDBOX = PROGRAM.with_name("sandbox.py")
+PROGRAM = "harness/profile_ncu.py"
 PARAMETERS = Path("/proc/driver/nvidia/params")
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
 LIMIT_S = 300.0
@@ -115,12 +115,12 @@ class Ncu(Profiler):
         asked = {"dims": workload.dims, "seed": SEED, "ncu": ncu, "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)]}
         job = Job(
             files={
-                **{path.name: blobs.put(path.read_bytes()) for path in (PROGRAM, SANDBOX)},
+                **harness_files(blobs),
                 "reference.py": blobs.put(task.reference),
                 f"kernel{language.suffix}": library,
                 "launch.json": blobs.put(json.dumps(asked)),
             },
-            argv=("{python}", PROGRAM.name),
+            argv=("{python}", PROGRAM),
             limits=Limits(wall_s=LIMIT_S),
             needs=Needs(device=language.device, exclusive=True),
             results=("report.ncu-rep", "raw.csv", "details.csv", "sandbox.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tools import rules
 from tools.artifacts import Profile
+from tools.jobs import HARNESS
 from tools.languages.cpp import Cpp
 from tools.profilers import ncu
 
@@ -79,10 +81,10 @@ def test_it_counts_on_gpus_only() -> None:
 PRYING = """
 import json, sys
 sys.path.insert(0, "FOLDER")
-import profile_ncu
+from harness import profile_ncu
 profile_ncu.shut_in("/usr/local/cuda/bin/ncu")
 opened = []
-for path, mode in (("kernel.py", "r"), ("scratch/made", "w"), ("compiled/made", "w"), ("sandbox.py", "a"), ("new.py", "w"),
+for path, mode in (("kernel.py", "r"), ("scratch/made", "w"), ("compiled/made", "w"), ("harness/sandbox.py", "a"), ("new.py", "w"),
                    ("/etc/passwd", "r"), ("/tmp/kernel-was-here", "w")):
     try:
         open(path, mode).close()
@@ -94,8 +96,7 @@ print(json.dumps(opened))
 
 
 def test_a_kernel_under_ncu_has_its_folder_to_read_and_two_to_write(tmp_path: Path) -> None:
-    for path in (ncu.PROGRAM, ncu.SANDBOX):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(HARNESS, tmp_path / "harness")
     (tmp_path / "kernel.py").touch()
     for name in ("scratch", "compiled"):
         (tmp_path / name).mkdir()
