@@ -14,7 +14,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from agents.models import anthropic_client, chat_options, command, manual, recorded
+from agents.models import anthropic_client, chat_client, command, manual, recorded
 from tests.readme import ROOT
 from tools.docstrings import of_fields
 
@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "models.md"
 RECIPES = ROOT / "configs" / "models"
 OPTIONS: dict[str, type[BaseModel]] = {
     "anthropic": anthropic_client.Options,
-    "openai_compatible": chat_options.Options,
+    "openai_compatible": chat_client.Options,
     "command": command.Options,
     "manual": manual.Options,
     "recorded": recorded.Options,

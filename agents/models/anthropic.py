@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agents.models import anthropic_wire as wire
@@ -11,7 +12,7 @@ from agents.models import options as given
 from agents.models.answers import go_on, joined, read, schema
 from agents.models.anthropic_client import Options, open_client
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
-from agents.models.patience import time_is_up, until
+from agents.models.patience import begun, time_is_up, until
 from agents.models.wire_schema import plain
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
@@ -115,8 +116,7 @@ class Anthropic(Model):
     def _generate(self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter) -> Message | KernelwrightError:
         """One answer of the API; the error to end with where its stream broke off.
 
-        The SDK sends a request again that was not taken; a stream that was begun is ours to begin anew, at once: where the server has
-        no room, it is the new request that is made to wait.
+        A stream that was begun is begun anew at once: where the server has no room, it is the new request that is made to wait.
         """
         import anthropic
         import httpx2  # The SDK lets its errors through while a stream is read.
@@ -124,7 +124,11 @@ class Anthropic(Model):
         began, message = time.monotonic(), None
         broke: KernelwrightError = self._broken(request, "its stream ended early")
         try:
-            with self.opened.within(request).messages.stream(max_tokens=limit, **self._call(request, before)) as stream:
+            open_stream = partial(self.opened.client.messages.stream, max_tokens=limit, **self._call(request, before))
+            settings = self.settings
+            with begun(
+                request, anthropic, settings.timeout_s, settings.max_retries, lambda timeout: open_stream(timeout=timeout).__enter__()
+            ) as stream:
                 # From here: attempts before this one had their own time.
                 until(stream.response, time.monotonic() + request.at_most(self.settings.timeout_s))
                 try:

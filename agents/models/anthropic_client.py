@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from agents.models import options as given
-from agents.models.base import Request
 from agents.models.chat_client import TOO_LONG, no_room
 from agents.models.keys import from_environment
-from agents.models.patience import longest_pause_s, pause_s, time_is_up
 from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, SettingsError
 
@@ -24,7 +22,6 @@ KEY = "ANTHROPIC_API_KEY"
 NO_KEY = "none"
 """Sent where a server of the user's own was given and no key: the SDK refuses to send nothing."""
 FULL = (429, 503, 529)
-CONNECT_S = 10.0
 SHOWN = 300
 """Characters of a message from the server that are repeated to the user."""
 
@@ -88,31 +85,6 @@ class Opened:
     errors: tuple[type[Exception], ...]
     """What a call can raise: the SDK's own, then those of the platform's package about credentials."""
     key: str = ""
-
-    def within(self, asked: Request) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
-        """The client, all of whose attempts together end with the run's time, waits between them included."""
-        import anthropic
-        import httpx2
-
-        if asked.ends is None:
-            return self.client
-
-        def in_time(request: anthropic.APIRequest, go_on: anthropic.CallNext) -> anthropic.APIResponse[Any]:
-            if asked.left_s <= 0:
-                raise time_is_up(asked)
-            timeout_s, attempts = asked.at_most(self.options.timeout_s), request.retries_taken + 1
-            try:
-                response = go_on(request.copy(timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))))
-            except anthropic.APIConnectionError:
-                if pause_s(attempts, {}) < asked.left_s:
-                    raise
-                # Of an error with this one as its cause the SDK would make another attempt.
-                raise time_is_up(asked) from None
-            if pause_s(attempts, response.headers) >= asked.left_s:
-                response.headers["x-should-retry"] = "false"
-            return response
-
-        return self.client.with_middleware(in_time)
 
     def failure(self, error: Exception, role: str) -> KernelwrightError:
         """`error` of the SDK as ours: SettingsError for what the user can mend, OverloadedError for a server without room."""
@@ -201,19 +173,5 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def _reached(options: Options) -> dict[str, Any]:
-    """What all clients take."""
-    import httpx2  # What the SDK is built on, so always there with it.
-
-    def patient(request: anthropic.APIRequest, go_on: anthropic.CallNext) -> anthropic.APIResponse[Any]:
-        """The SDK waits however long a server asks: an unattended run would stand still for a day."""
-        response = go_on(request)
-        if pause_s(1, response.headers) > longest_pause_s(options.timeout_s):
-            response.headers["x-should-retry"] = "false"
-        return response
-
-    return {
-        "base_url": options.base_url,
-        "timeout": httpx2.Timeout(options.timeout_s, connect=min(options.timeout_s, CONNECT_S)),
-        "max_retries": options.max_retries,
-        "middleware": [patient],
-    }
+    """What all clients take; `patience.begun` makes the attempts."""
+    return {"base_url": options.base_url, "max_retries": 0}

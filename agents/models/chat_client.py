@@ -1,34 +1,80 @@
-"""The `openai` SDK's client for a server of chat completions, and what its refusals mean to the user."""
+"""A server of chat completions: the options of `provider: openai_compatible`, the `openai` SDK's client, and its refusals as ours."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
-from agents.models.base import Request
-from agents.models.chat_options import Options
+from pydantic import Field, JsonValue, field_validator
+
+from agents.models import options as given
 from agents.models.keys import from_environment
-from agents.models.patience import longest_pause_s, pause_s, time_is_up
 from agents.models.redaction import without_keys
 from tools.errors import KernelwrightError, OverloadedError, ProviderError, RefusalError, SettingsError
 
 if TYPE_CHECKING:
-    from openai import APIConnectionError, APIStatusError, OpenAI, Timeout
-
-StreamT = TypeVar("StreamT")
+    from openai import APIStatusError, OpenAI
 
 NO_KEY = "none"
 """Sent where no key is wanted: the SDK takes one from OPENAI_API_KEY otherwise, and a local server must not be told that."""
 START = "start it (for example `vllm serve MODEL`, `python -m sglang.launch_server`, `llama-server -m FILE`, `ollama serve`)"
-CONNECT_S = 10.0
 SHOWN = 400
 """Characters of a server's message that are repeated to the user."""
 FILTERED = re.compile(r"content_filter|content management policy", re.I)
 TOO_LONG = re.compile(r"context[ _](?:length|size|window|limit)|maximum context|too many tokens|prompt is too long", re.I)
 """How servers say that prompt and answer pass what their model holds."""
+OWN = ("messages", "model", "stream", "stream_options", "tools", "response_format", "max_tokens", "max_completion_tokens", "n")
+"""Keys of a request's body that are made here."""
+
+
+class Options(given.Options):
+    """The role's entry in the config, less `provider`."""
+
+    model: str = Field(min_length=1)
+    """As the server names it."""
+    base_url: str
+    """Always written out, for a hosted service too, so that no prompt goes to a place that the config does not name."""
+    api_key_env: str | None = None
+    """Name of the variable that holds the key; none: no key is sent."""
+    max_tokens: int = Field(default=16_000, ge=1)
+    """Output of one call, thinking included; an answer that runs into it is asked to go on, twice."""
+    timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """Seconds of the longest silence, not the length of the whole answer, which is streamed; a server that asks us to wait longer is
+    overloaded."""
+    answer_s: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
+    """Seconds that one answer may take in all; some servers send signs of life for ever."""
+    max_retries: int = Field(default=4, ge=0, le=20)
+    """Times that a request is sent again when the server could not take it."""
+    structured: Literal["auto", "json_schema", "json_object", "none"] = "auto"
+    """How an answer's form is asked of the server; auto: a JSON schema, but drafts, which are code, in fenced blocks."""
+    tools: Literal["auto", "off"] = "auto"
+    """Whether the coder's tools are offered; auto: until the server is found to take none."""
+    effort: str | None = None
+    """Sent as reasoning_effort."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """More of the request's body, as the server names it."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        try:
+            split = urlsplit(value)
+            # Read for its own check: a port beyond 65535 is a ValueError.
+            usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("must be an address such as http://localhost:8000/v1; write it with http:// or https://")
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _more(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if taken := sorted(set(value) & set(OWN)):
+            raise ValueError(f"must not hold {', '.join(taken)}, which Kernelwright writes itself; take it out")
+        return value
 
 
 @dataclass(frozen=True)
@@ -43,29 +89,6 @@ class Opened:
     def where(self) -> str:
         """Model and server, for messages."""
         return f"{self.options.model} at {self.options.base_url}"
-
-    def begun(self, asked: Request, send: Callable[[OpenAI], StreamT]) -> StreamT:
-        """What `send` returns when it is given a client; called again while the server cannot take the request.
-
-        All attempts, with the pauses between them, end with the run's time; the SDK, which knows nothing of it, makes single ones.
-        ProviderError when that time is up, else the SDK's own error of the last attempt.
-        """
-        import openai
-
-        for attempt in range(1, 2 + self.options.max_retries):
-            if asked.left_s <= 0:
-                break
-            try:
-                return send(self.client.with_options(timeout=_silence(asked.at_most(self.options.timeout_s))))
-            except (openai.APIConnectionError, openai.APIStatusError) as error:
-                if asked.left_s <= 0:
-                    raise time_is_up(asked) from error
-                wait = pause_s(attempt, error.response.headers if isinstance(error, openai.APIStatusError) else {})
-                too_long = wait >= asked.left_s or wait > longest_pause_s(self.options.timeout_s)
-                if attempt > self.options.max_retries or not _for_now(error) or too_long:
-                    raise
-            time.sleep(wait)
-        raise time_is_up(asked)
 
     def said(self, error: APIStatusError) -> str:
         """The server's own words, code included, on one line and without keys: some repeat the one that they refuse."""
@@ -126,20 +149,3 @@ def open_client(options: Options) -> Opened:
     key = from_environment(options.api_key_env) if options.api_key_env else ""
     client = openai.OpenAI(api_key=key or NO_KEY, base_url=options.base_url, max_retries=0)
     return Opened(client, options, key)
-
-
-def _silence(timeout_s: float) -> Timeout:
-    """The longest that an attempt bears; to be connected takes less, or there is no server."""
-    import openai
-
-    return openai.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
-
-
-def _for_now(error: APIConnectionError | APIStatusError) -> bool:
-    """Whether it may be gone the next time; a server that says so itself (`x-should-retry`) is believed."""
-    import openai
-
-    if not isinstance(error, openai.APIStatusError):
-        return True
-    said = error.response.headers.get("x-should-retry")
-    return said == "true" if said in ("true", "false") else error.status_code in (408, 409, 429) or error.status_code >= 500

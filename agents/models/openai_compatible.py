@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
@@ -18,15 +19,14 @@ from pydantic import JsonValue
 from agents.models import answers
 from agents.models import options as given
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
-from agents.models.chat_client import FILTERED, TOO_LONG, open_client
-from agents.models.chat_options import Options
-from agents.models.patience import time_is_up, until
+from agents.models.chat_client import FILTERED, TOO_LONG, Options, open_client
+from agents.models.patience import begun, time_is_up, until
 from agents.models.streamed import Gathering, Message, Streamed
 from agents.models.wire_schema import demanding
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import APIStatusError
 
 CONTINUATIONS = 2
 """Times that an answer which ran into max_tokens is asked to go on."""
@@ -227,12 +227,13 @@ class OpenAICompatible(Model):
         """Take one stream in, and on the meter; why it broke off, if it did. Raises where none began."""
         import openai
 
-        settings, role, began, begun = self.settings, request.role, time.monotonic(), False
+        settings, role, began, started = self.settings, request.role, time.monotonic(), False
         try:
             asked = {"model": settings.model, "messages": messages, "stream": True, "extra_body": settings.extra or None, **body}
-            chunks: Any
-            with self.opened.begun(request, lambda client: _send(client, asked)) as chunks:
-                begun = True
+            create: Any = self.opened.client.chat.completions.create
+            send = partial(create, **asked)
+            with begun(request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)) as chunks:
+                started = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
                     gathered.add(chunk)
@@ -245,7 +246,7 @@ class OpenAICompatible(Model):
                 raise time_is_up(request) from error
             raise self.opened.silent(role) if isinstance(error, openai.APITimeoutError) else self.opened.slow(role) from error
         except openai.APIConnectionError as error:
-            if not begun:
+            if not started:
                 raise self.opened.absent(role) from error
             return self.opened.shown(str(error.__cause__ or error))
         except openai.APIError as error:
@@ -253,7 +254,7 @@ class OpenAICompatible(Model):
         except ValueError:
             return "it holds what is no JSON"
         finally:
-            if begun:
+            if started:
                 took = gathered.took(len(json.dumps(messages)))
                 meter.total = meter.total.plus(took.model_copy(update={"seconds": time.monotonic() - began}))
         return None
@@ -265,10 +266,6 @@ class _Refused(Exception):
     def __init__(self, status: APIStatusError) -> None:
         super().__init__(status)
         self.status = status
-
-
-def _send(client: OpenAI, asked: dict[str, Any]) -> Any:
-    return client.chat.completions.create(**asked)
 
 
 def _user(text: str) -> dict[str, JsonValue]:

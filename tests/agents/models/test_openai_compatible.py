@@ -363,7 +363,7 @@ def test_a_time_out_of_its_own_does_not_let_attempts_pass_the_end_of_the_run() -
 
 def test_a_pause_as_long_as_the_time_out_is_made_and_a_longer_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("agents.models.chat_client.time.sleep", slept.append)
+    monkeypatch.setattr("agents.models.patience.time.sleep", slept.append)
     full = [Fails(503, headers=(("retry-after", seconds),)) for seconds in ("20", "21")]
     with serving(*full) as server, pytest.raises(OverloadedError):
         model(server, timeout_s=20, max_retries=5).ask(request())
