@@ -12,6 +12,7 @@ from agents.artifacts import Answer, CoderBrief, Draft, Drafts
 from agents.draft_faults import faults_of
 from agents.fencing import cut, fence
 from agents.handlers.base import mended
+from agents.models.answers import terse
 from agents.models.base import Tool, ToolCall, ToolResult
 from agents.toolbox import Toolbox
 from agents.workbench import LOG, Workbench, told
@@ -249,13 +250,8 @@ def _shown(label: str, text: str) -> str:
 
 
 def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:
-    """Without what says nothing to a model: titles, defaults, what stands beside the tool's name, that other arguments are refused."""
-    made = kind.model_json_schema()
-    made = {name: value for name, value in made.items() if name not in ("title", "description", "additionalProperties")}
-    made["properties"] = {
-        name: {word: said for word, said in value.items() if word not in ("title", "default")} for name, value in made["properties"].items()
-    }
-    return made
+    """Without what says nothing to a model: its description stands beside the tool's name."""
+    return {name: value for name, value in terse(kind.model_json_schema()).items() if name != "description"}
 
 
 OFFERS: dict[str, _Offer] = {

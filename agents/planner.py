@@ -9,7 +9,6 @@ from agents import sourced
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief
 from agents.base import Agent
 from agents.priorities import passed_over
-from tools.uncited import uncited
 
 UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 
@@ -23,7 +22,7 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
     struck = violations(proposed, brief)
     # Only now: what the reason says of methods that were passed over counts, whatever else stands in it.
-    if uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):
+    if sourced.uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):
         proposed = proposed.model_copy(update={"reason": sourced.LEFT_OUT})
     kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
     said = (f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from agents.artifacts import AnalystBrief
-from tools.uncited import SENTENCE, SOURCE_CODE
+from agents.sourced import SENTENCE, SOURCE_CODE
 
 REFERENCE = re.compile(r"\[(?:rule:(?P<rule>[\w.-]+)|record:(?P<record>\w+)(?:\s+(?P<metric>[^\[\]\s]+))?)\]")
 BROKEN = re.compile(r"\[(?:rule|record)\b[^\]]*\]?")

@@ -17,6 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from agents import artifacts
 from agents.artifacts import Answer
+from agents.fencing import fence
 from agents.models import fenced
 from agents.models.base import Answered, Block, Request, Unfit, Usage
 
@@ -62,7 +63,7 @@ def how_to_answer(answer: str | Sequence[str], structured: bool, *, shown: bool 
     code = any(map(as_code, owed))
     if code and not structured:
         return "\n\n".join((_prompt("drafts"), _prompt("code")))
-    schemas = [json.dumps(_said(_schema(each)), separators=(",", ":")) for each in owed] if shown else []
+    schemas = [json.dumps(terse(_schema(each)), separators=(",", ":")) for each in owed] if shown else []
     text = _prompt("json", owed=owed, schemas=schemas)
     return "\n\n".join((text, _prompt("code"))) if code else text
 
@@ -90,6 +91,21 @@ def told(faults: tuple[str, ...]) -> str:
 def go_on() -> str:
     """What a model is told whose answer was cut off."""
     return _prompt("continue")
+
+
+def as_text(request: Request, where: str) -> str:
+    """The request for whoever takes no blocks, turns and schemas: prompt, answers that were refused with the reasons, how to answer.
+
+    `where`: to what place, for the last sentence.
+    """
+    parts = ["\n\n".join(block.text for block in request.prompt)]
+    for number, turn in enumerate(request.turns, 1):
+        said = [f"Your answer {number} was:\n\n{fence('an earlier answer', turn.said)}"]
+        said += [f"Result of {result.id}{' (failed)' if result.failed else ''}:\n\n{result.text}" for result in turn.results]
+        said += [told(turn.refused)] if turn.refused else []
+        parts.append("\n\n".join(said))
+    parts.append(f"{how_to_answer(request.answer, structured=False)}\n\nWrite your answer {where}.")
+    return "\n\n---\n\n".join(parts) + "\n"
 
 
 def joined(begun: str, rest: str) -> str:
@@ -165,18 +181,9 @@ def _spoilt(text: str, position: int, message: str) -> str:
     """What is wrong at `position` of JSON, and where that is."""
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
-    before, behind = text[:position].rstrip(), text[position:].lstrip()
-    if not behind:
-        what = "the JSON ends in the middle; give the whole object"
-    elif behind.startswith(("//", "/*", "#")):
-        what = "a comment stands in the JSON, which knows none; leave it out"
-    elif (before.endswith(",") and behind[0] in "}]") or (behind.startswith(",") and behind[1:].lstrip()[:1] in tuple("}]")):
-        what = "a comma stands before the end of a list or object of the JSON; leave it out"
-    elif behind[0] == "'":
-        what = "JSON takes double quotes only; write them"
-    else:
-        what = f"this is no JSON ({message}); write it as RFC 8259 has it"
-    return f"line {line}, column {column}: {what}"
+    if not text[position:].strip():
+        return f"line {line}, column {column}: the JSON ends in the middle; give the whole object"
+    return f"line {line}, column {column}: this is no JSON ({message}); write it without comments and trailing commas"
 
 
 def _fault(error: ErrorDetails, answer: str) -> str:
@@ -201,16 +208,14 @@ def _template(name: str) -> Template:
     return environment.from_string((PROMPTS / f"{name}.md").read_text(encoding="utf-8"))
 
 
-def _said(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def terse(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """`schema` less what tells a reader nothing: generated titles, defaults, that objects are closed."""
-    told = {name: value for name, value in schema.items() if name not in ("title", "default", "additionalProperties")}
-    if isinstance(schema.get("additionalProperties"), dict):
-        told["additionalProperties"] = schema["additionalProperties"]
+    told = {name: value for name, value in schema.items() if name not in ("title", "default") and value is not False}
     for name, value in told.items():
         if name in ("properties", "$defs") and isinstance(value, dict):
-            told[name] = {key: _said(each) if isinstance(each, dict) else each for key, each in value.items()}
+            told[name] = {key: terse(each) if isinstance(each, dict) else each for key, each in value.items()}
         elif name == "items" and isinstance(value, dict):
-            told[name] = _said(value)
+            told[name] = terse(value)
     return told
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from agents.models import answers, flat
+from agents.models import answers
 from agents.models import options as given
 from agents.models.base import Answered, Model, Request, Unfit, Usage
 from agents.models.redaction import without_keys
@@ -113,7 +113,7 @@ class Command(Model):
         """Run it once. ProviderError when it fails, prints too much, or is not done in time; it is then gone with all it started."""
         argv = self.given.argv
         by_file = any(ANSWER in one for one in argv)
-        text = flat.render(request, "into the file answer.md in the current folder" if by_file else "on your standard output")
+        text = answers.as_text(request, "into the file answer.md in the current folder" if by_file else "on your standard output")
         folder = self._folder(request, text)
         exchange = _Exchange(request.role, self.program, folder)
         (folder / "prompt.md").write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agents.models import answers, flat
+from agents.models import answers
 from agents.models import options as given
 from agents.models.base import Answered, Model, Request, Usage
 from tools.artifacts import digest
@@ -57,7 +57,7 @@ class Manual(Model):
         stem = self._stem(request)
         prompt, answer, refused = (self.desk / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
-            text = flat.render(request, f"into the file {answer.name} beside this one, then run `python -m graph resume` again")
+            text = answers.as_text(request, f"into the file {answer.name} beside this one, then run `python -m graph resume` again")
             write_atomically(prompt, text.encode())
         try:
             said, written = answer.read_text(encoding="utf-8", errors="replace"), answer.stat().st_mtime

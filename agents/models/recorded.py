@@ -78,7 +78,11 @@ class Recorded(Model):
         """What was answered then, with the records of now. ProviderError naming role and line where there is no such answer."""
         found = self.script.get(slot(request)) or self._insisted(request)
         if found is None:
-            raise ProviderError(f"models.{request.role}: {self.path} {self._end(request)}; record the run again, or make it shorter")
+            who = f"{request.role} ({request.purpose})" if request.purpose else request.role
+            place = f"conversation {request.number + 1}, turn {len(request.turns) + 1}"
+            raise ProviderError(
+                f"models.{request.role}: {self.path} holds no answer of {who} in {place}; record the run again, or make it shorter"
+            )
         number, line = found
         ids = identities(request)
 
@@ -102,16 +106,6 @@ class Recorded(Model):
         said = [(line.turn, number, line) for number, line in self.script.values() if line.slot[:3] == conversation]
         turn, number, line = max(said, default=(-1, 0, None), key=lambda one: one[0])
         return (number, line) if line and turn < len(request.turns) and isinstance(line.reply, Answered) else None
-
-    def _end(self, request: Request) -> str:
-        """What the script holds in the place of an answer to `request`."""
-        role, purpose, number, turn = slot(request)
-        who = f"{role} ({purpose})" if purpose else role
-        lane = [(one.number, one.turn, at) for at, one in self.script.values() if (one.role, one.purpose) == (role, purpose)]
-        if not lane:
-            return f"holds no answer of {who}"
-        at = max(lane)[2]
-        return f"ends for {who} at line {at}, and conversation {number + 1}, turn {turn + 1} is asked for"
 
 
 class Recording(Model):

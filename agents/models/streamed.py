@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -12,7 +12,7 @@ from agents.models.base import CHARACTERS_PER_TOKEN, Usage
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
-    from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+    from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
     from openai.types.completion_usage import CompletionUsage
 
 THOUGHTS = ("reasoning_content", "reasoning")
@@ -71,66 +71,60 @@ class Streamed(NamedTuple):
     finish: str
 
 
-class _Building:
-    """Calls as their pieces come in. Some servers give no index, or the same for all: a new id begins a new call, too."""
+@dataclass
+class _Pieces:
+    """A tool call as far as it has come in."""
 
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-        self.index: list[int | None] = []
-
-    def add(self, piece: ChoiceDeltaToolCall) -> None:
-        """Take one piece in."""
-        position = next((i for i in reversed(range(len(self.index))) if self.index[i] == piece.index), None)
-        if position is None or (piece.id and self.calls[position][0] and piece.id != self.calls[position][0]):
-            self.calls.append([piece.id or f"call_{len(self.calls)}", "", ""])
-            self.index.append(piece.index)
-            position = len(self.calls) - 1
-        call = self.calls[position]
-        if piece.function:
-            call[1] += piece.function.name or ""
-            call[2] += piece.function.arguments or ""
-
-    @property
-    def size(self) -> int:
-        """Characters of all of them."""
-        return sum(len(name) + len(written) for _, name, written in self.calls)
-
-    def done(self) -> tuple[Call, ...]:
-        """All of them, arguments read."""
-        return tuple(_call(*call) for call in self.calls)
+    index: int | None
+    id: str
+    name: str = ""
+    arguments: str = ""
 
 
 class Gathering:
-    """A stream as far as it has come."""
+    """A stream as far as it has come. The SDK's own accumulator needs an index with every piece of a call, which not all servers give."""
 
     def __init__(self) -> None:
         self.content, self.refusal, self.finish = "", "", ""
         self.thoughts: dict[str, str] = {}
         self.usage: Usage | None = None
-        self._building = _Building()
+        self._calls: list[_Pieces] = []
 
     def add(self, chunk: ChatCompletionChunk) -> None:
         """Take one chunk in."""
         if chunk.usage:
             self.usage = counted(chunk.usage)
         for choice in (chunk.choices or ())[:1]:
-            delta = choice.delta
-            self.content += (delta.content or "") if delta else ""
-            self.refusal += (delta.refusal or "") if delta else ""
-            for piece in (delta.tool_calls if delta else None) or ():
-                self._building.add(piece)
-            for name, text in _thoughts(delta):
-                self.thoughts[name] = self.thoughts.get(name, "") + text
             self.finish = choice.finish_reason or self.finish
+            if delta := choice.delta:
+                self.content += delta.content or ""
+                self.refusal += delta.refusal or ""
+                for piece in delta.tool_calls or ():
+                    self._add_call(piece)
+                extra = delta.model_extra or {}
+                for name in THOUGHTS:
+                    if isinstance(extra.get(name), str):
+                        self.thoughts[name] = self.thoughts.get(name, "") + extra[name]
+
+    def _add_call(self, piece: ChoiceDeltaToolCall) -> None:
+        """Some servers give no index, or the same for all: a new id begins a new call, too."""
+        call = next((one for one in reversed(self._calls) if one.index == piece.index), None)
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            call = _Pieces(piece.index, piece.id or f"call_{len(self._calls)}")
+            self._calls.append(call)
+        if piece.function:
+            call.name += piece.function.name or ""
+            call.arguments += piece.function.arguments or ""
 
     def took(self, sent: int) -> Usage:
         """By the server's count, or, where it tells none, by characters; `sent`: those of the prompt."""
-        written = len(self.content) + len(self.refusal) + sum(map(len, self.thoughts.values())) + self._building.size
+        texts = [self.content, self.refusal, *self.thoughts.values(), *(call.name + call.arguments for call in self._calls)]
+        written = sum(map(len, texts))
         return self.usage or Usage(input=sent // CHARACTERS_PER_TOKEN, output=written // CHARACTERS_PER_TOKEN)
 
     def done(self) -> Streamed:
         """The whole message."""
-        calls = self._building.done()
+        calls = tuple(_call(one.id, one.name, one.arguments) for one in self._calls)
         message = Message(content=self.content, refusal=self.refusal, thoughts=self.thoughts if calls else {}, tool_calls=calls)
         return Streamed(message, self.finish)
 
@@ -143,11 +137,6 @@ def counted(usage: CompletionUsage) -> Usage:
     return Usage(
         input=max(0, (usage.prompt_tokens or 0) - read - written), cache_read=read, cache_write=written, output=usage.completion_tokens or 0
     )
-
-
-def _thoughts(delta: ChoiceDelta | None) -> Iterable[tuple[str, str]]:
-    extra = (delta.model_extra or {}) if delta else {}
-    return [(name, extra[name]) for name in THOUGHTS if isinstance(extra.get(name), str)]
 
 
 def _call(identity: str, name: str, written: str) -> Call:

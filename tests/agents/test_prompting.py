@@ -16,10 +16,10 @@ from agents.fitting import tokens
 from agents.models.base import CHARACTERS_PER_TOKEN
 from agents.prompting import OWN, PROMPTS, blocks, budget, parts
 from agents.sections import SECTIONS
+from agents.sourced import Sources, uncited
 from benchmarks.scenario import FOLDERS, Asked, Scenario
 from knowledge_base.wiki import section
 from tools.artifacts import Workload
-from tools.uncited import Sources, uncited
 
 STORIES = {language: tuple(Scenario(language).asked()) for language in FOLDERS}
 LAST: dict[tuple[str, str], Asked] = {

@@ -55,7 +55,7 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path) -> None:
     assert {record.payload["provider"] for record in Records(tmp_path / "now")} == {"Recorded"}
     assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), "nothing is paid for twice"
     with pytest.raises(
-        ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl ends for profiler_analyst at line 4, and conversation 3"
+        ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of profiler_analyst in conversation 3"
     ):
         run(tmp_path / "now", replay, brief("4" * 16, source="once more"))
 
@@ -86,7 +86,7 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -
     assert profiler_analyst.analyse(agent, here) == said.model_copy(update={"ranking": ("far_from_roof",)})
     assert {record.payload["turn"] for record in Records(tmp_path / "here")} == {0, 1}
     # The end of a script is still its end.
-    with pytest.raises(ProviderError, match="conversation 2, turn 1 is asked for"):
+    with pytest.raises(ProviderError, match="no answer of profiler_analyst in conversation 2, turn 1"):
         profiler_analyst.analyse(agent, here.model_copy(update={"source": "another"}))
 
 
