@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from graph.board import Board, Gap, Row
 from graph.console import UNSEEN, line
 from graph.events import Event
-from graph.report.render import percent, ratio
+from tools.figures import percent, ratio
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from html import escape
 
 from graph.report.figures.attribution import attribution
-from graph.report.figures.headroom import headroom
+from graph.report.figures.base import Drawing
 from graph.report.figures.links import Links
 from graph.report.figures.roofline import roofline
-from graph.report.figures.spending import spending
-from graph.report.figures.svg import Drawing
 from graph.report.figures.timeline import timeline
 from graph.report.render import render
 from graph.report.view import View
 
-FIGURES = (timeline, roofline, headroom, attribution, spending)
+FIGURES = (timeline, roofline, attribution)
 RECORD = re.compile(r"`?\b([0-9a-f]{16})\b`?")
 STRONG = re.compile(r"\*\*([^*]+)\*\*")
 SHOWN, LENGTH = 14, 100

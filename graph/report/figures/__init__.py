@@ -1,1 +1,1 @@
-"""Figures of report.html: inline SVG that we draw ourselves, with neither script nor font nor network."""
+"""Charts of report.html: matplotlib draws them as inline SVG, with neither script nor font nor network."""

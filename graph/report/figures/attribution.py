@@ -2,78 +2,49 @@
 
 from __future__ import annotations
 
-from graph.artifacts import MethodOutcome
-from graph.report.figures.base import RIGHT, Figure, ends
+from graph.report.figures.base import INKS, Chart, canvas, ends, linked, logarithmic, look, plain, svg
 from graph.report.figures.links import Links
-from graph.report.figures.svg import (
-    LETTER,
-    WIDTH,
-    Drawing,
-    Mark,
-    Scale,
-    figure,
-    legend,
-    line,
-    linked,
-    log_scale,
-    mark,
-    shortened,
-    text,
-    ticks,
-)
-from graph.report.render import ratio
 from graph.report.view import View
+from tools.figures import ratio
 
-IDENTITY, TITLE = "attribution", "What each method was worth"
-TOP, ROW = 30.0, 38.0
-LEFT = 24.0
-STATUSES: dict[str, tuple[Mark, str, str]] = {
-    "effective": ("circle", "accepted", "effective"),
-    "ineffective": ("square", "refused", "not above noise"),
-    "implementation_failed": ("cross", "refused", "not in the machine code"),
-    "unattributed": ("diamond", "refused", "not told apart"),
+TITLE = "What each method was worth"
+ROW, ROUND = 38.0, 90.0
+"""Height of a method's row, and of what stands around the rows."""
+NAME = 24
+"""Letters of a name beside its row; its title has all of it."""
+STATUSES = {
+    "effective": ("o", "effective"),
+    "ineffective": ("s", "not above noise"),
+    "implementation_failed": ("x", "not in the machine code"),
+    "unattributed": ("D", "not told apart"),
 }
-"""Status -> mark, class, and what the legend calls it."""
+"""Status -> mark, and what the legend calls it."""
 
 
-def attribution(view: View, links: Links) -> Figure:
+def attribution(view: View, links: Links) -> Chart:
     """A row a method: the version's speed-up over its own kernel without that method."""
     rows = [(n, record, outcome) for n, (record, found) in view.attributions.items() for outcome in found.methods]
     if not rows:
-        return Figure(IDENTITY, TITLE, None, "no version became champion")
-    values = [value for *_, outcome in rows if outcome.ratio for value in ends(outcome.ratio)]
-    scale = log_scale([1.0, *values], LEFT, RIGHT)
-    bottom = TOP + ROW * len(rows)
-    drawn = []
-    for value in ticks(scale):
-        x = scale.at(value)
-        drawn += [line(x, TOP, x, bottom, "grid"), text(x, bottom + 15, f"{value:g}×", "tick", "middle")]
-    drawn += [
-        line(scale.at(1.0), TOP, scale.at(1.0), bottom, "even"),
-        text(2, TOP - 12, "speed-up over the same kernel without it (log scale)", "axis"),
-    ]
-    drawn += [_row(n, record, outcome, TOP + ROW * at, scale, links) for at, (n, record, outcome) in enumerate(rows)]
-    seen = dict.fromkeys(outcome.status for *_, outcome in rows)
-    key, height = legend([(mark(shape, 0, 0, css), word) for s, (shape, css, word) in STATUSES.items() if s in seen], 8, bottom + 38)
-    said = "; ".join(f"v{n} {outcome.method}: {STATUSES[outcome.status][2]}, {ratio(outcome.ratio)}" for n, _, outcome in rows)
-    caption = "Each method of a champion was taken out alone and the two kernels raced. Left of 1× the version is faster without it."
-    return Figure(IDENTITY, TITLE, figure(IDENTITY, TITLE, said, bottom + 34 + height, *drawn, key), caption)
-
-
-def _row(iteration: int, record: str, outcome: MethodOutcome, top: float, scale: Scale, links: Links) -> Drawing:
-    shape, css, word = STATUSES[outcome.status]
-    figures = ratio(outcome.ratio)
-    name = shortened(f"v{iteration} {outcome.method}", WIDTH - LEFT - 12 - len(figures) * LETTER)
-    said = f"v{iteration} {outcome.method}, {word}: {figures}{', ' + outcome.note if outcome.note else ''}"
-    drawn = [text(LEFT, top + 13, name), text(RIGHT, top + 13, figures, "", "end")]
-    if outcome.ratio is not None:
-        y = top + 25
-        if outcome.ratio.bounded:
-            low, high = scale.at(outcome.ratio.low), scale.at(outcome.ratio.high)
-            drawn += [
-                line(low, y, high, y, f"interval {css}"),
-                line(low, y - 5, low, y + 5, f"interval {css}"),
-                line(high, y - 5, high, y + 5, f"interval {css}"),
-            ]
-        drawn.append(mark(shape, scale.at(outcome.ratio.estimate), y, css))
-    return linked(links.href(record), said, *drawn)
+        return Chart(TITLE, None, "no version became champion")
+    with canvas(ROUND + ROW * len(rows)) as (figure, axes):
+        figure.suptitle("speed-up over the same kernel without it (log scale)", x=0.0, ha="left", color=INKS["soft"])
+        values = [1.0, *(value for *_, outcome in rows if outcome.ratio for value in ends(outcome.ratio))]
+        axes.set_xlim(*logarithmic(axes, "x", values, lambda value: f"{value:g}×"))
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [f"{plain(f'v{n} {o.method}', NAME)}\n{ratio(o.ratio)}" for n, _, o in rows])
+        axes.axvline(1.0, color=INKS["soft"])
+        seen = {}
+        for at, (n, record, outcome) in enumerate(rows):
+            shape, word = STATUSES[outcome.status]
+            marked = look(shape, accepted=outcome.status == "effective")
+            # Without a ratio there is nothing to place, but the legend still names what became of the method.
+            (mark,) = axes.plot([outcome.ratio.estimate] if outcome.ratio else [], [at] if outcome.ratio else [], **marked)
+            seen[word] = mark
+            said = f"v{n} {outcome.method}, {word}: {ratio(outcome.ratio)}{', ' + outcome.note if outcome.note else ''}"
+            linked(mark, links.href(record), said)
+            if outcome.ratio and outcome.ratio.bounded:
+                axes.plot([outcome.ratio.low, outcome.ratio.high], [at, at], color=marked["color"], marker="|")
+        figure.legend(list(seen.values()), list(seen), loc="outside lower left", ncols=2)
+        told = "; ".join(f"v{n} {outcome.method}: {STATUSES[outcome.status][1]}, {ratio(outcome.ratio)}" for n, _, outcome in rows)
+        caption = "Each method of a champion was taken out alone and the two kernels raced. Left of 1× the version is faster without it."
+        return Chart(TITLE, svg(figure, "attribution", TITLE, told), caption)
