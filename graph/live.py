@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 RATE = 4.0
 """Drawings a second, at most."""
 TICK_S = 1.0
-KEPT = 200
-"""Finished lines that can be written again after the terminal's width changed."""
 ECHO = 2
 """Columns left free on the right: where a terminal echoes ^C at the end of a full line, it would move the view."""
 BESIDE = 6
@@ -45,12 +42,9 @@ class Live:
         self.console = console
         self.clock = clock
         self.board = Board()
-        self._lines: deque[Text] = deque(maxlen=KEPT)
         self._fresh: list[Text] = []
         """Finished lines that are not written yet."""
-        self._changed = False
         self._drawn = 0.0
-        self._width = console.width
         self._region: Region | None = None
         self._guard = threading.RLock()
         self._over = threading.Event()
@@ -62,60 +56,52 @@ class Live:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
-        with self._guard:
-            self._hide()
+        self._hide()
 
     def __call__(self, event: Event) -> None:
         with self._guard:
-            job = event.details.get("state") if event.kind == "job" else None
-            if job == "started" and self._changed:
+            if event.kind == "job" and event.details["state"] == "started":
                 self._draw()
             self.board.see(event)
             text = line(event)
             if text is not None:
-                self._fresh.append(_coloured(event, text.rstrip()))
-            self._changed = self._changed or event.kind != "record"
-            at_once = event.kind == "interrupt"
-            if at_once or (not self.board.jobs and self.clock() - self._drawn >= 1 / RATE):
+                self._fresh.append(_line(text.rstrip(), _style(event.details.get("outcome", ""))))
+            if event.kind == "interrupt" or (not self.board.jobs and self.clock() - self._drawn >= 1 / RATE):
                 self._draw()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Makes room for a question at the terminal."""
-        with self._guard:
-            self._hide()
+        self._hide()
         try:
             yield
         finally:
-            with self._guard:
-                self._show()
+            self._show()
 
     def _tick(self) -> None:
         while not self._over.wait(TICK_S):
             with self._guard:
-                if self._region is not None and (not self.board.jobs or self.console.width != self._width):
+                if not self.board.jobs:
                     self._draw()
 
     def _show(self) -> None:
-        self._region = self._opened()
-        self._draw()
-
-    def _opened(self) -> Region:
         from rich.live import Live as Region
 
-        # Erased at the end: the finished lines stay, and what a run came to is said below them.
-        region = Region(self, console=self.console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        region.start()
-        return region
+        with self._guard:
+            # Erased at the end: the finished lines stay, and what a run came to is said below them.
+            self._region = Region(
+                get_renderable=self._view, console=self.console, auto_refresh=False, transient=True, vertical_overflow="crop"
+            )
+            self._region.start(refresh=True)
 
     def _hide(self) -> None:
-        self._draw()
-        if self._region is not None:
-            self._region.stop()
-            self._region = None
+        with self._guard:
+            self._draw()
+            if self._region is not None:
+                self._region.stop()
+                self._region = None
 
-    def __rich__(self) -> Group:
-        """What stands below the finished lines now."""
+    def _view(self) -> Group:
         from rich.console import Group
 
         return Group(*view(self.board, self.console.width, self.console.height, self.clock()))
@@ -126,8 +112,6 @@ class Live:
         if self._region is None:
             return
         try:
-            if self.console.width != self._width:
-                self._region = self._begun_anew(self._region)
             if self._fresh:
                 # Left to the terminal to wrap, so that a line is copied and widened as one. The view is drawn with them.
                 self.console.print(Text("\n").join(self._fresh), soft_wrap=True)
@@ -136,25 +120,8 @@ class Live:
         except OSError:
             # The terminal is gone. The run goes on without it.
             self._region = None
-        self._lines.extend(self._fresh)
         self._fresh.clear()
-        self._changed, self._drawn = False, self.clock()
-
-    def _begun_anew(self, region: Region) -> Region:
-        """After a change of width nobody knows where the lines stand: some terminals wrap them anew, some cut them off.
-
-        So what is seen is scrolled away, where it can be found again, and as many of the last lines as there is room for are written anew.
-        """
-        self._width = self.console.width
-        region.stop()
-        self.console.print("\n" * self.console.height)
-        self.console.clear()
-        left = self.console.height - BESIDE - len(self.board.rows)
-        again: list[Text] = []
-        while self._lines and (left := left - -(-max(1, self._lines[-1].cell_len) // self._width)) >= 0:
-            again.insert(0, self._lines.pop())
-        self._fresh[:0] = again
-        return self._opened()
+        self._drawn = self.clock()
 
 
 def view(board: Board, width: int, height: int, now: float) -> list[Text]:
@@ -181,9 +148,8 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style)
 
 
-def _coloured(event: Event, text: str) -> Text:
-    outcome = event.details.get("outcome", "")
-    return _line(text, next((style for word, style in STYLES.items() if outcome.startswith(word)), ""))
+def _style(outcome: str) -> str:
+    return next((style for word, style in STYLES.items() if outcome.startswith(word)), "")
 
 
 def _named(name: str, text: str) -> Text:
@@ -218,8 +184,7 @@ def _state(row: Row) -> tuple[str, str]:
         return f"{row.stage} {row.batch}".rstrip(), "bold"
     if row.outcome is None:
         return "waiting", "dim"
-    style = next((style for word, style in STYLES.items() if row.outcome.startswith(word)), "")
-    return (f"{row.outcome}: {row.stage}" if row.stage else row.outcome), style
+    return (f"{row.outcome}: {row.stage}" if row.stage else row.outcome), _style(row.outcome)
 
 
 def _best(board: Board) -> str:
