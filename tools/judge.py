@@ -206,7 +206,10 @@ class Judge:
         return self._paired("timing", contestants, candidate, incumbent, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
 
     def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
-        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`."""
+        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`.
+
+        An equal question is not measured twice: the record that answers it already is returned, unless `attempt` is another.
+        """
         contestants = {"incumbent": incumbent, "candidate": incumbent}
         pairs = max(self.policy.calibration_pairs, self._least())
         return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, pairs, 0)
