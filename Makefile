@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: quickstart test lint types layers tests bench install clean
+.PHONY: quickstart test lint types layers tests pictures bench install clean
 
 # A GPU that the driver lists gets the Triton softmax. Deferred, so that no other target asks for it.
 QUICKSTART ?= configs/quickstart$(shell nvidia-smi -L 2>/dev/null | grep -q '^GPU' && echo -gpu).yaml
@@ -15,7 +15,7 @@ quickstart: install  ## install, then make a naive softmax faster, provably: in 
 install: $(STAMP)
 
 # torch first and pinned: otherwise the resolver may fetch a build with gigabytes of CUDA libraries. Of the pinned version pip may still take the CUDA
-# build on Linux, unless an index of CPU builds is set (README.md says how).
+# build on Linux, unless an index of CPU builds is set (docs/first-run.md says how).
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,10 @@ layers: install
 # Most of the time goes to whole runs, which wait a good deal; more than four at once would only be in each other's measurements.
 tests: install
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
+pictures: install  ## the pictures of README.md, and what it and docs/ draw from the code
+	$(BIN)/python -m benchmarks.pictures
+	$(BIN)/python -m tests.readme
 
 bench: install  ## the table of speeds in benchmarks/
 	$(BIN)/python benchmarks/speed.py

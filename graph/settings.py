@@ -36,6 +36,7 @@ class ModelChoice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     provider: str = "playbook"
+    """Who answers: playbook, anthropic, openai_compatible, command, manual, recorded, or your own as package.module:Class."""
 
     def below(self, base: Path) -> ModelChoice:
         """With the files that its options name taken relative to `base`."""
@@ -73,6 +74,7 @@ class Search(Figures):
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """1 is the discipline of one variable at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
+    """Of those at most so many that act on the same axis (compute, memory, latency, occupancy)."""
     repair_rounds: int = Field(default=3, ge=0)
     """How often a plan whose candidates all failed is written again with the failures shown."""
     fix_rounds: int = Field(default=2, ge=0)
@@ -89,7 +91,7 @@ class Stop(Figures):
     near_peak: float = Field(default=0.15, ge=0, le=1)
     """Stop when 1 - roof time / measured time falls below this."""
     target_fraction: float = Field(default=0.90, gt=0, le=1)
-    """Of the roof (E2): the absolute target."""
+    """Stop at this share of the roof: the absolute target (E2)."""
     speedup: float | None = Field(default=None, gt=1)
     """Stop at this speed-up over v0."""
 
@@ -105,7 +107,7 @@ class Budget(Caps):
     """Seconds, over all processes of the run; v0, the final benchmark and the report are never cut."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds that jobs may take on the device (on a CPU: all jobs); None: no cap. v0 counts first, and what the final benchmark will take
-    is kept for it, as estimated (`graph.reserve`); neither is ever refused."""
+    is kept for it, as estimated; neither is ever refused."""
 
     def named(self) -> dict[str, str]:
         """Each cap that is set, by its key, as people read it."""
@@ -140,7 +142,9 @@ class Benchmark(Figures):
     """Whom the final benchmark includes beside baseline and best."""
 
     eager: bool = True
+    """The reference under torch as it is."""
     compile: bool = True
+    """Under torch.compile; on a GPU max-autotune, too."""
 
 
 class Settings(Section):
@@ -161,21 +165,29 @@ class Settings(Section):
     hardware: str | None = None
     """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
     variant: str = ""
+    """Its form, where the wiki has several, e.g. "SXM5"."""
     models: dict[Annotated[str, AfterValidator(_role)], ModelChoice] = Field(default_factory=lambda: {"default": ModelChoice()})
     """Per role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper, or default."""
     search: Search = Search()
+    """How the loop explores."""
     stop: Stop = Stop()
+    """When the result is good enough."""
     budget: Budget = Budget()
+    """Caps on time, tokens and dollars; reaching one ends the run in order."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """Model -> USD per million tokens (`input`, `output`, `cache_read`, …), before those in agents/models/prices.yaml; 0 for a server of
     your own."""
     judge: JudgePolicy = JudgePolicy()
+    """How hard the judge looks and what the gate demands."""
     benchmark: Benchmark = Benchmark()
+    """Whom the final benchmark includes beside baseline and best."""
     profilers: tuple[str, ...] | None = None
     """Default: those that fit the device of the task's language (`DEFAULTS` in tools/profilers/base.py)."""
     handlers: tuple[str, ...] = ()
-    """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers (docs/models.md)."""
+    """Your own classes for shapes of kernels, `package.module:Class` each, asked after those in agents/handlers
+    (docs/model-options.md)."""
     executor: str = "local"
+    """Where jobs run: local, or your own as package.module:Class."""
     gpu: int | None = Field(default=None, ge=0, strict=True)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
     gpu_wiki_path: str | None = None

@@ -1,87 +1,235 @@
-"""What README.md and docs/tree.md say that is drawn from the code: `python -m tests.readme` writes it, `test_readme.py` compares."""
+"""What README.md and docs/ say that is drawn from code and measurements: `python -m tests.readme` writes it, `test_readme.py` compares.
+
+Between `<!-- NAME: drawn by python -m tests.readme -->` and `<!-- end -->` stands the part of that name; docs/tree.md and
+docs/configuration.md are drawn as a whole. What an iteration costs takes a minute and is drawn only with `--costs`.
+Pictures: `python -m benchmarks.pictures`.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from agents.models import anthropic_client, chat_client, command, manual, recorded
+from agents.models.ledger import Cap
+from agents.models.prices import LongPrompt, Price
+from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
+from tools.docstrings import of_fields
+from tools.policy import Policy
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-MODULES = ROOT / "docs" / "tree.md"
-TREE = (
-    "Drawn from the docstrings by `python -m tests.readme`. What to write where for something new: [CONTRIBUTING.md](../CONTRIBUTING.md)."
-)
-DATA = {
-    "knowledge_base": {
-        "wiki/": "The bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown).",
-    },
-    "agents": {"prompts/": "What models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where."},
+DOCS = ROOT / "docs"
+RECIPES = ROOT / "configs" / "models"
+RESULTS = ROOT / "benchmarks" / "results"
+
+# ---------------------------------------------------------------- keys and options
+
+OPTIONS: dict[str, type[BaseModel]] = {
+    "anthropic": anthropic_client.Options,
+    "openai_compatible": chat_client.Options,
+    "command": command.Options,
+    "manual": manual.Options,
+    "recorded": recorded.Options,
 }
-"""Package -> its folders without a module."""
-OTHERS = {
-    "configs/": "quickstart.yaml, quickstart-gpu.yaml, models/: recipes, and tasks/: one folder a task (kernel, reference, workloads)",
-    "docs/": (
-        "models.md: providers, options, costs, budgets, what leaves the machine; knowledge.md: the knowledge base on its own, MCP; "
-        "tree.md: every module"
-    ),
-    "workspaces/": "one folder a run, each a git repository of its own; ignored by ours",
-    "tests/": "mirrors the packages; CPU only, offline, no key",
-    "benchmarks/": "speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests",
+"""Provider -> its options; the playbook has none."""
+SECTIONS: dict[str, type[BaseModel]] = {
+    "": Settings,
+    "models.<role>": ModelChoice,
+    "search": Search,
+    "stop": Stop,
+    "budget": Budget,
+    "budget.per_iteration, budget.per_role.<role>": Cap,
+    "prices.<model>": Price,
+    "prices.<model>.long_prompt": LongPrompt,
+    "judge": Policy,
+    "benchmark": Benchmark,
 }
+"""Key in a config -> the model of what stands under it."""
+CONFIGURATION = """\
+# Every key of a config
+
+Drawn from the code by `python -m tests.readme`. One YAML file is one run. Each key but `task` (or `kernel`) has a default;
+a key that is not listed here is refused by name. What belongs to the task (workloads, weights, margins, tolerances) stands in its folder:
+[your-kernel.md](your-kernel.md). Options of a model's provider: [model-options.md](model-options.md).
+"""
+BOUNDS = {annotated_types.Ge: "≥", annotated_types.Gt: ">", annotated_types.Le: "≤", annotated_types.Lt: "<"}
 
 
-def graph() -> str:
-    """The state machine as Mermaid."""
-    from graph.build import build
-    from graph.settings import Settings
+def configuration() -> str:
+    """docs/configuration.md: a table a section. KeyError for a key without a docstring."""
+    tables = [f"## {f'`{section}`' if section else 'The run'}\n\n{fields(kind, 'key')}\n" for section, kind in SECTIONS.items()]
+    return "\n".join([CONFIGURATION, *tables])
 
-    drawn = build(Settings(task="t")).get_graph().draw_mermaid()
-    lines = drawn.split("graph TD;")[1].splitlines()
-    kept = [line.strip() for line in lines if "-->" in line or "-.->" in line]
-    plain = [re.sub(r"&nbsp;.*?&nbsp;", "", line).rstrip(";").replace("-.  .->", "-.->") for line in kept]
-    return "\n".join(["graph TD", *(f"    {line}" for line in plain)])
+
+def fields(kind: type[BaseModel], called: str) -> str:
+    """A table of the model's fields. KeyError for one without a docstring."""
+    meant = of_fields(kind)
+    rows = [f"| `{name}` | {_default(field)} | {_meaning(field, meant[name])} |" for name, field in kind.model_fields.items()]
+    return "\n".join([f"| {called} | default | meaning |", "|---|---|---|", *rows])
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel) or (isinstance(value, dict) and value):
+        return "see below"
+    return "none" if value is None or value in ((), {}, "") else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _meaning(field: FieldInfo, docstring: str) -> str:
+    """Its docstring and what is allowed."""
+    allowed = [f"`{value}`" for value in _literals(field.annotation)]
+    bounds = [
+        f"{sign} {getattr(bound, kind.__name__.lower()):g}"
+        for bound in field.metadata
+        for kind, sign in BOUNDS.items()
+        if isinstance(bound, kind)
+    ]
+    more = " or ".join(allowed) or ", ".join(bounds)
+    text = " ".join(docstring.split()).replace("|", "\\|")
+    return f"{text} ({more})" if more else text
+
+
+def _literals(annotation: object) -> Iterator[object]:
+    if get_origin(annotation) is dict:
+        return
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    else:
+        for part in get_args(annotation):
+            yield from _literals(part)
+
+
+def recipe(name: str) -> str:
+    """A config as it stands in configs/models/."""
+    return f"```yaml\n{(RECIPES / f'{name}.yaml').read_text().rstrip()}\n```"
+
+
+# ---------------------------------------------------------------- results
+
+
+def gpu() -> str:
+    """The table over all workloads of results/h200.md, with its date."""
+    page = (RESULTS / "h200.md").read_text()
+    table = re.search(r"^\| Triton .*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
+    assert table
+    return f"{table[0]}\n\n{page.splitlines()[2].partition(' Commands:')[0]}"
+
+
+def cpu() -> str:
+    """Of results/foreign.md every fifth kernel in the order of its factor over torch.compile, and what all come to."""
+    page = (RESULTS / "foreign.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines() if re.match(r"\| \w+ \| [\d.]+ [mun]?s ", line)
+    ]
+    rows.sort(key=lambda cells: float(cells[6].partition("×")[0]), reverse=True)
+    shown = [
+        f"| {name} | {baseline} | {' | '.join((speedup, eager, compiled))} |"
+        for name, baseline, _, speedup, _, eager, compiled, *_ in rows[::5]
+    ]
+    counts = re.search(
+        r"≥ 2× over the baseline: (\d+) of (\d+)\n.*eager (\d+) of.*compile (\d+) of .*\n- wrong: (\d+).*\n- lost or crashed: (\d+)", page
+    )
+    made = re.search(r"^(\S+); cpu:0: (.+?), (\d+) units,.*Kernelwright at (.+)\.$", page, re.MULTILINE)
+    assert counts and made
+    faster, tried, eager, compiled, wrong, lost = counts.groups()
+    head = ["| C++ | baseline | against baseline | against torch eager | against torch.compile |", "|---|---|---|---|---|"]
+    told = (
+        f"Every fifth of {tried}, from the best to the worst against torch.compile. Of all {tried}, by the estimates: {faster} at least "
+        f"twice as fast as before, {eager} not slower than torch eager, {compiled} not slower than torch.compile; "
+        f"{wrong} wrong, {lost} lost. "
+        f"{made[1]}; {made[3]} virtual cores, {made[2]}; Kernelwright at {made[4]}."
+    )
+    return "\n".join([*head, *shown, "", told])
+
+
+# ---------------------------------------------------------------- rooms
+
+TREE = """\
+# Every room
+
+Drawn from the code by `python -m tests.readme`; a layer imports only from those before it. What to write where for something new:
+[CONTRIBUTING.md](../CONTRIBUTING.md).
+"""
+LAYERS = ("tools", "knowledge_base", "agents", "graph")
+OTHERS = """\
+## Beside them
+
+| folder | what is there |
+|---|---|
+| knowledge_base/wiki/ | the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown) |
+| agents/prompts/ | what models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where |
+| configs/ | quickstart.yaml, quickstart-gpu.yaml, models/: recipes, tasks/: one folder a task (kernel, reference, workloads) |
+| docs/ | what the user reads, by task; images/: the pictures |
+| workspaces/ | one folder a run, each a git repository of its own; ignored by ours |
+| tests/ | mirrors the packages; CPU only, offline, no key |
+| benchmarks/ | speeds of Kernelwright itself, and kernels from elsewhere (foreign/), as tables; never timed tests |
+"""
 
 
 def tree() -> str:
-    """docs/tree.md: every module with the first sentence of its docstring, folders of data with one line."""
-    lines = [f"{name:<28} {what}" for name, what in _lines()]
-    return "\n".join(["# Every module", "", TREE, "", "```", *lines, "```", ""])
+    """docs/tree.md: a table a layer, a row a room with the first sentence of its docstring and its modules."""
+    parts = [TREE]
+    for layer in LAYERS:
+        rooms = sorted({path.parent for path in (ROOT / layer).rglob("*.py")})
+        rows = [f"| {room.relative_to(ROOT)}/ | {_first(room)} | {_modules(room)} |" for room in rooms]
+        parts.append("\n".join([f"## {layer}", "", "| room | what | modules |", "|---|---|---|", *rows, ""]))
+    return "\n".join([*parts, OTHERS])
 
 
-def folders() -> str:
-    """The folders alone, two levels of them."""
-    return "\n".join(f"{name:<20} {what}" for name, what in _lines() if name.endswith("/") and not name.startswith("    "))
+def _modules(room: Path) -> str:
+    return " ".join(path.stem.replace("__", r"\_\_") for path in sorted(room.glob("*.py")) if path.name != "__init__.py")
 
 
-def _lines() -> Iterator[tuple[str, str]]:
-    """(indented name, what it is) of each folder and module, in the order of the layers."""
-    for package in ("tools", "knowledge_base", "agents", "graph"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            depth = len(path.relative_to(ROOT).parts) - 1
-            if path.name == "__init__.py":
-                yield f"{'  ' * (depth - 1)}{path.parent.name}/", _first(path)
-            else:
-                yield f"{'  ' * depth}{path.name}", _first(path)
-        yield from ((f"  {name}", what) for name, what in DATA.get(package, {}).items())
-    yield from OTHERS.items()
+def _first(room: Path) -> str:
+    """The first sentence of the room's docstring."""
+    path = room / "__init__.py"
+    text = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else ""
+    return re.split(r"(?<=[.!?]) (?=[A-Z`])", " ".join((text or "").split("\n\n")[0].split()))[0]
 
 
-def _first(path: Path) -> str:
-    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
-    sentence = re.split(r"(?<=[.!?]) (?=[A-Z`])", text)[0]
-    return sentence if len(sentence) <= 110 else sentence[:107].rsplit(" ", 1)[0] + " …"
+# ---------------------------------------------------------------- pages
 
 
-def replaced(text: str) -> str:
-    """README's text with its drawn parts as the code now has them."""
-    for name, content in (("graph", "```mermaid\n" + graph() + "\n```"), ("folders", "```\n" + folders() + "\n```")):
-        pattern = re.compile(rf"(<!-- {name}: drawn by python -m tests.readme -->\n).*?(\n<!-- end -->)", re.DOTALL)
-        text = pattern.sub(lambda found, content=content: found.group(1) + content + found.group(2), text)  # type: ignore[misc]
-    return text
+def drawn() -> dict[str, str]:
+    """Name of a part -> its content."""
+    recipes = {f"recipe {path.stem}": recipe(path.stem) for path in sorted(RECIPES.glob("*.yaml"))}
+    options = {f"options {provider}": fields(kind, "option") for provider, kind in OPTIONS.items()}
+    return {"gpu": gpu(), "cpu": cpu(), **recipes, **options}
+
+
+def costs() -> dict[str, str]:
+    """The same for what an iteration costs."""
+    from benchmarks.iteration_cost import table
+
+    drawn_of = (("cpp", "tools"), ("cpp", "one shot"), ("triton", "tools"))
+    return {f"cost {language} {coder}": table(language, tools=coder == "tools") for language, coder in drawn_of}
+
+
+def pages(parts: Mapping[str, str]) -> dict[Path, str]:
+    """Each page as it should be, `parts` between their marks. KeyError for a part that does not have one place."""
+    texts = {path: path.read_text() for path in (README, *sorted(DOCS.glob("*.md")))}
+    for name, content in parts.items():
+        pattern = re.compile(rf"(<!-- {name}: drawn by python -m tests.readme(?: --costs)? -->\n).*?(<!-- end -->)", re.DOTALL)
+        places = 0
+        for path, text in texts.items():
+            texts[path], found = pattern.subn(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)  # type: ignore[misc]
+            places += found
+        if places != 1:
+            raise KeyError(f"{places} places for {name!r}")
+    return texts | {DOCS / "tree.md": tree(), DOCS / "configuration.md": configuration()}
 
 
 if __name__ == "__main__":
-    README.write_text(replaced(README.read_text()))
-    MODULES.write_text(tree())
+    for path, text in pages(costs() if "--costs" in sys.argv else drawn()).items():
+        path.write_text(text)

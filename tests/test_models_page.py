@@ -1,4 +1,4 @@
-"""docs/models.md tells the truth: its recipes open, every option stands in it, and its costs are those of now."""
+"""The pages on models tell the truth: their recipes open, every provider has its options, and the costs are those of now."""
 
 from __future__ import annotations
 
@@ -19,16 +19,13 @@ from graph import services
 from graph.__main__ import parser
 from graph.settings import ROLES, Settings, load, parse
 from tests.agents.models.anthropic_server import Server
-from tests.models_page import OPTIONS, PAGE, RECIPES, drawn, replaced
-from tests.readme import ROOT
+from tests.readme import DOCS, OPTIONS, RECIPES, ROOT
 from tools.records import Records
 
 CONFIGS = sorted(RECIPES.glob("*.yaml"))
-BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def test_drawn_parts_are_current() -> None:
-    assert PAGE.read_text() == replaced(PAGE.read_text(), drawn()), "run `python -m tests.models_page`"
+COSTS = DOCS / "costs-and-budgets.md"
+PAGES = [path.read_text() for path in sorted(DOCS.glob("*.md"))]
+BLOCKS = [block for text in PAGES for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
 
 
 def test_every_provider_has_a_table_and_a_recipe() -> None:
@@ -72,9 +69,9 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
 
 
 @pytest.mark.parametrize("text", BLOCKS, ids=range(len(BLOCKS)))
-def test_every_yaml_of_the_page_is_a_config(text: str, tmp_path: Path) -> None:
+def test_every_yaml_of_the_pages_is_a_config(text: str, tmp_path: Path) -> None:
     data = {"task": "t", **yaml.safe_load(text)}
-    assert isinstance(parse(data, origin="models.md", base=tmp_path), Settings)
+    assert isinstance(parse(data, origin="docs", base=tmp_path), Settings)
 
 
 def test_the_yaml_of_the_readme_is_a_config(tmp_path: Path) -> None:
@@ -87,7 +84,7 @@ def test_the_yaml_of_the_readme_is_a_config(tmp_path: Path) -> None:
 
 
 def test_commands_files_and_settings_that_it_names_exist() -> None:
-    text = PAGE.read_text()
+    text = "\n".join(PAGES)
     verbs = set(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr]
     assert set(re.findall(r"python -m\s+graph ([a-z]+)", text)) <= verbs
     for name in re.findall(r"(?:configs|agents|tools|tests)/[A-Za-z_/.-]+\.(?:yaml|py)", text):
@@ -98,7 +95,7 @@ def test_commands_files_and_settings_that_it_names_exist() -> None:
 
 def test_the_estimate_that_it_names_is_checks(reachable: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     """To a fifth: prompts change."""
-    found = re.search(r"\*Anthropic\* it says \$([\d.]+) an iteration and \$([\d.]+) for 8", PAGE.read_text())
+    found = re.search(r"\*Anthropic\* it says \$([\d.]+) an iteration and \$([\d.]+) for 8", COSTS.read_text())
     assert found
     made = check_estimate(load(RECIPES / "anthropic.yaml"), reachable, tmp_path)
     assert [float(found[1]), float(found[2])] == pytest.approx(made, rel=0.2)
@@ -121,8 +118,8 @@ def test_what_a_run_costs_is_what_it_says(tmp_path: Path) -> None:
     """To a fifth: prompts change, and who changes them much draws the tables anew."""
     from benchmarks.iteration_cost import MODELS, played
 
-    marked = PAGE.read_text().split("<!-- cost cpp one shot: ")[1].split("<!-- end -->")[0]
+    marked = COSTS.read_text().split("<!-- cost cpp one shot: ")[1].split("<!-- end -->")[0]
     told = re.search(r"\*\*run of 6 iterations\*\*.*?\$([\d.]+)", marked)
     assert told
     spent = played("cpp", MODELS[0], tmp_path, tools=False).spent()
-    assert spent.usd == pytest.approx(float(told[1]), rel=0.2), "run `python -m tests.models_page --costs`"
+    assert spent.usd == pytest.approx(float(told[1]), rel=0.2), "run `python -m tests.readme --costs`"

@@ -36,7 +36,7 @@ class Cap(Artifact):
     tokens: int | None = Field(default=None, gt=0)
     """Read and written, those read from a cache included."""
     device_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds of jobs on the device (on a CPU: of all jobs); whose they are says `graph.caps`."""
+    """Seconds of jobs on the device (on a CPU: of all jobs); docs/costs-and-budgets.md says whose they are."""
     wall_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds: of a role those of its exchanges, of an iteration those since it was begun, without the pauses of the run."""
 

@@ -34,14 +34,17 @@ class Price(Artifact):
     model_config = ConfigDict(strict=True)
 
     input: float = Field(ge=0, allow_inf_nan=False)
+    """Read at the full price."""
     output: float = Field(ge=0, allow_inf_nan=False)
+    """Written, thinking included."""
     cache_read: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """None: as `input`."""
+    """Read from a cache; None: as `input`."""
     cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Kept for five minutes; None: as `input`."""
     cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """None: as `cache_write`."""
     long_prompt: LongPrompt | None = None
+    """What long prompts cost more; None: nothing."""
     source: str = ""
     """Who says so."""
     date: datetime.date | None = None
