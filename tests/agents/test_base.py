@@ -16,7 +16,6 @@ from tests.agents.scripted import agent, called
 from tests.contracts.conftest import task
 from tools.errors import HarnessError, ProviderError, SettingsError
 from tools.languages.cpp import Cpp
-from tools.records import Records
 
 ROOT = Path(__file__).parents[2]
 BRIEF = RetrieverBrief(task=task(Cpp()), findings=(), bottleneck="compute")
@@ -73,12 +72,6 @@ def test_what_is_called_is_done_and_told_before_the_answer(tmp_path: Path) -> No
     assert [(result.id, result.text) for result in turn.results] == [("1.0", "a"), ("1.1", "b")]
 
 
-def test_a_model_without_tools_is_offered_none(tmp_path: Path) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER])
-    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
-    assert model.asked[0].tools == ()
-
-
 def test_what_cannot_be_taken_for_an_answer_is_asked_again_once(tmp_path: Path) -> None:
     unfit = Unfit(faults=("queries: a list is wanted",), said="no list")
     asked, model = agent("knowledge_retriever", tmp_path / "a", [unfit, ANSWER])
@@ -101,13 +94,6 @@ def test_a_run_that_ended_for_want_of_an_answer_asks_anew_when_it_is_resumed(tmp
     assert asked.ask(BRIEF, Queries) == ANSWER and model.asked[0].refused == unfit.faults
     asked, model = agent("knowledge_retriever", tmp_path, [])
     assert asked.ask(BRIEF, Queries) == ANSWER, "and what was answered then is on record"
-
-
-def test_a_faulty_answer_is_returned_with_the_reasons_and_the_second_counts(tmp_path: Path) -> None:
-    better = Queries(queries=(Query(text="softmax cpp", purpose="kernel"),))
-    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER, better])
-    assert asked.ask(BRIEF, Queries, lambda answer: ("too short",) if answer == ANSWER else ()) == better
-    assert model.asked[1].refused == ("too short",)
 
 
 def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:
@@ -135,12 +121,6 @@ def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) 
     asked, _ = agent("knowledge_retriever", tmp_path, [Review()])
     with pytest.raises(ProviderError, match="answered with Review where Queries is owed"):
         asked.ask(BRIEF, Queries)
-
-
-def test_what_was_handed_in_is_the_answer_when_it_is_complete(tmp_path: Path) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path, [hand("a"), hand("b", 2)], tools=True)
-    assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo()).queries] == ["a", "b"]
-    assert len(model.asked) == 2, "no further exchange is paid for"
 
 
 @pytest.mark.parametrize(
@@ -235,12 +215,3 @@ def test_a_mistake_is_told_by_the_entry_that_it_stands_in() -> None:
     for entry, named in ((None, "models.coder.model: is missing"), ("default", "models.default.model: is missing")):
         with pytest.raises(SettingsError, match=named):
             open_model("coder", {"provider": "anthropic"}, entry=entry)
-
-
-def test_every_exchange_is_kept_with_request_and_reply(tmp_path: Path) -> None:
-    asked, _ = agent("knowledge_retriever", tmp_path, [echo("a"), ANSWER], tools=True)
-    asked.ask(BRIEF, Queries, toolbox=Echo())
-    kept = [record for record in Records(tmp_path) if record.kind == "exchange"]
-    replies = [Records(tmp_path).blobs.text(record.blobs["reply"]) for record in kept]
-    assert len(kept) == 2 and sorted('"called"' in reply for reply in replies) == [False, True]
-    assert any(Answered.model_validate_json(reply).answer == ANSWER for reply in replies if '"answered"' in reply)

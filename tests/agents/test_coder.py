@@ -53,14 +53,6 @@ def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path:
     assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
 
 
-def test_what_is_to_be_mended_is_seen_whole(judging: Judge, tmp_path: Path) -> None:
-    long = BROKEN + "".join(f"// step {number}\n" for number in range(180))
-    asked, model = agent("coder", tmp_path, [drafts(long), drafts(FASTER)])
-    assert coder.write(asked, brief(1), "p", ".cpp", bench(judging))
-    prompt = "".join(block.text for block in model.asked[1].prompt)
-    assert long in prompt and "failed at build" in prompt
-
-
 def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: Judge, tmp_path: Path) -> None:
     lines = [drafts(BROKEN), drafts(BROKEN + "// again\n"), drafts(BROKEN + "// and again\n")]
     asked, model = agent("coder", tmp_path / "a", lines)
@@ -68,14 +60,6 @@ def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: 
     assert len(model.asked) == 3 and [one.source for one in made] == [BROKEN + "// and again\n"]
     asked, model = agent("coder", tmp_path / "b", [drafts(BROKEN, FASTER)])
     assert [one.source for one in coder.write(asked, brief(), "p", ".cpp", bench(judging, fixes=0))] == [FASTER]
-
-
-def test_failures_of_earlier_rounds_stay_in_sight(judging: Judge, tmp_path: Path) -> None:
-    asked, model = agent("coder", tmp_path, [drafts(BROKEN), drafts(FASTER)])
-    again = brief(1).model_copy(update={"failures": ("abc: timing: it hung",)})
-    assert coder.write(asked, again, "p", ".cpp", bench(judging))
-    second = model.asked[1].brief
-    assert isinstance(second, CoderBrief) and second.failures[0] == "abc: timing: it hung" and len(second.failures) == 2
 
 
 def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path) -> None:

@@ -9,15 +9,13 @@ import pytest
 
 from agents import coder
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.base import Agent
 from agents.draft_faults import faults, faults_of
-from agents.models.base import Answered, Model, Reply, Request
 from tests.agents.models.playbook import foreign, triton_foreign
+from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.contracts.test_models import PLAN, TASK
 from tests.tools import screen_honest
 from tools.languages.cpp import Cpp
-from tools.records import Records
 
 ROOT = Path(__file__).parents[2]
 CPP = '#include <cmath>\nextern "C" void solve(const float* x, float* y, int n) {{\n  {}\n  y[0] = x[0];\n  {}\n}}\n{}\n'
@@ -191,27 +189,11 @@ def test_no_kernel_of_the_corpora_is_refused() -> None:
         assert [f for f in found(source, language) if " is not de" not in f] == [], name
 
 
-class Scripted(Model):
-    """Says what it was given, in order."""
-
-    def __init__(self, *said: Drafts) -> None:
-        super().__init__({})
-        self.said = list(said)
-        self.asked: list[Request] = []
-
-    def ask(self, request: Request) -> Reply:
-        self.asked.append(request)
-        return Answered(answer=self.said.pop(0))
-
-
-def test_a_faulty_draft_is_asked_for_again_and_then_left_out(tmp_path: Path) -> None:
-    good, bad = CPP.format("", "", ""), CPP.format("", "// ... unchanged", "")
-    answer = Drafts(drafts=(Draft(source=bad, methods=()), Draft(source=good, methods=())))
+@pytest.mark.parametrize("mends", [True, False])
+def test_a_faulty_draft_is_asked_for_again_and_then_left_out(tmp_path: Path, mends: bool) -> None:
+    good, bad = Draft(source=CPP.format("", "", ""), methods=()), Draft(source=CPP.format("", "// ... unchanged", ""), methods=())
+    both = Drafts(drafts=(bad, good))
     given = CoderBrief(task=task(Cpp()), source=TASK.baseline or "", plan=PLAN, pages=(), tried=())
-    for second, left in ((Drafts(drafts=(Draft(source=good, methods=()),)), 1), (answer, 1)):
-        model = Scripted(answer, second)
-        made = coder.write(
-            Agent("coder", model, Records(tmp_path / str(len(model.said)) / str(id(second))), lambda *_: None), given, "p", ".cpp"
-        )
-        assert [one.source for one in made] == [good] and len(made) == left
-        assert "draft 1: line 5: `// ... unchanged` stands for code that was left out" in model.asked[1].refused[0]
+    asked, model = agent("coder", tmp_path, [both, Drafts(drafts=(good,)) if mends else both])
+    assert [one.source for one in coder.write(asked, given, "p", ".cpp")] == [good.source]
+    assert "draft 1: line 5: `// ... unchanged` stands for code that was left out" in model.asked[1].refused[0]

@@ -15,7 +15,7 @@ from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
 from tests.tools.test_gate import FAILED, GOOD, POLICY, trial
 from tools import gate
-from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError, RefusalError
+from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
 from tools.gate import Evidence, Veto
 from tools.languages.cpp import Cpp
 
@@ -63,21 +63,15 @@ def test_a_line_is_quoted_as_the_reviewer_saw_it() -> None:
         assert not gatekeeper.faults(Review(veto=True, quote=said), asked)
 
 
-def test_a_veto_that_is_mended_counts(tmp_path: Path) -> None:
-    review, _ = reviewed(tmp_path, Review(veto=True, quote="cache"), Review(veto=True, quote="y[i] = cache[i];", reason="It caches."))
-    assert verdict(review)[0] == "reject_policy"
-
-
 @pytest.mark.parametrize(
     "lines",
     [
         [ProviderError("models.gatekeeper: no answer")],
-        [RefusalError("models.gatekeeper: it declined")],
         [OverloadedError("models.gatekeeper: no room")],
         [Unfit(faults=("veto: missing",), said="accept")] * (REPAIRS + 1),
         [Unfit(faults=("veto: missing",), said="accept"), ProviderError("models.gatekeeper: gone")],
     ],
-    ids=["error", "refusal", "overloaded", "prose", "prose and error"],
+    ids=["error", "overloaded", "prose", "prose and error"],
 )
 def test_without_a_review_nothing_is_accepted(tmp_path: Path, lines: list[Line]) -> None:
     review, _ = reviewed(tmp_path, *lines)

@@ -41,15 +41,6 @@ def test_what_the_coder_left_out_is_pending() -> None:
     assert "pending: b: not written; last v1: planned, but left out by the coder" in lines([tried(1, "accept", "a", planned=("a", "b"))])
 
 
-def test_predictions_are_told() -> None:
-    assert "1 of 2 predictions held" in lines([tried(1, "accept", "a").model_copy(update={"scored": 2, "hits": 1})])[0]
-
-
-def test_the_order_of_what_is_told_does_not_matter() -> None:
-    run = [tried(n, verdict, f"m{n % 3}") for n, verdict in enumerate(["accept", "reject_perf", "inconclusive"] * 3, 1)]
-    assert lines(run) == lines(run[::-1])
-
-
 def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:
     run = [tried(n, "reject_perf", f"method-{n}", reason="because " * 40) for n in range(1, 41)]
     told = of_run(run, 1500)

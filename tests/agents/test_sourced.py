@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents import planner, profiler_analyst
-from agents.artifacts import Analysis, AnalystBrief, Answer, Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, RoleName
-from agents.base import REPAIRS, Agent
-from agents.models.base import Answered, Model, Request
+from agents.artifacts import Analysis, AnalystBrief, Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief
+from agents.base import REPAIRS
+from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.sourced import LEFT_OUT, faults, known
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
+from tests.agents.scripted import agent
 from tools.artifacts import Argument, Finding, Task, Workload
 from tools.hardware import Headroom, Spec
-from tools.records import Records
 
 WIKI = Wiki.open()
 RECORD = "0123456789abcdef"
@@ -34,19 +33,6 @@ TASK = Task(
 )
 METHOD = "openmp-parallel-outer"
 GUESS = "The part has 132 SMs."
-
-
-class Dictated(Model):
-    """A stranger's provider that says what it was told to, in turn, and remembers what it was asked."""
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__({})
-        self.lines: list[Answer] = list(options["lines"])
-        self.asked: list[Request] = []
-
-    def ask(self, request: Request) -> Answered:
-        self.asked.append(request)
-        return Answered(answer=self.lines.pop(0))
 
 
 def cited() -> Spec:
@@ -87,13 +73,8 @@ def made(rationale: str, reason: str = "By rule.") -> Plan:
     return Plan(methods=(PlannedMethod(method=METHOD, axis=axis, hypothesis=hypothesis),), variants=1, reason=reason)
 
 
-def agent(role: RoleName, root: Path, *lines: Answer) -> tuple[Agent, Dictated]:
-    model = Dictated({"lines": lines})
-    return Agent(role, model, Records(root), lambda kind, details: None), model
-
-
 def test_a_plan_is_returned_with_field_and_line_and_its_second_answer_counts(tmp_path: Path) -> None:
-    asked, model = agent("planner", tmp_path, made(f"Rows are independent. {GUESS}"), made("Rows are independent."))
+    asked, model = agent("planner", tmp_path, [made(f"Rows are independent. {GUESS}"), made("Rows are independent.")])
     plan = planner.plan(asked, planner_brief())
     assert plan == made("Rows are independent.")
     first, second = model.asked
@@ -104,7 +85,7 @@ def test_a_plan_is_returned_with_field_and_line_and_its_second_answer_counts(tmp
 
 def test_a_plan_that_insists_loses_the_method_and_the_figure(tmp_path: Path) -> None:
     insisting = made(GUESS, reason=f"It is big. {GUESS}")
-    asked, model = agent("planner", tmp_path, *[insisting] * (REPAIRS + 1))
+    asked, model = agent("planner", tmp_path, [insisting] * (REPAIRS + 1))
     plan = planner.plan(asked, planner_brief())
     assert len(model.asked) == REPAIRS + 1, "bounded"
     assert plan.methods == () and "132" not in plan.model_dump_json()
@@ -120,7 +101,7 @@ def test_a_plan_that_insists_loses_the_method_and_the_figure(tmp_path: Path) -> 
     ],
 )
 def test_a_figure_with_a_source_that_was_given_passes_at_once(tmp_path: Path, rationale: str) -> None:
-    asked, model = agent("planner", tmp_path, made(rationale))
+    asked, model = agent("planner", tmp_path, [made(rationale)])
     assert planner.plan(asked, planner_brief()).methods and len(model.asked) == 1
 
 
@@ -142,19 +123,11 @@ def test_a_citation_that_was_given_vouches_for_its_own_value_only() -> None:
 
 def test_an_analysis_is_returned_and_then_left_out(tmp_path: Path) -> None:
     wrong, right = (Analysis(ranking=("single_threaded",), text=text) for text in (GUESS, f"See record {RECORD}."))
-    asked, model = agent("profiler_analyst", tmp_path / "a", wrong, right)
+    asked, model = agent("profiler_analyst", tmp_path / "a", [wrong, right])
     assert profiler_analyst.analyse(asked, analyst_brief()) == right
     assert model.asked[1].refused[0].startswith("text: '132 SMs' stands without a source")
-    asked, model = agent("profiler_analyst", tmp_path / "b", *[wrong] * (REPAIRS + 1))
+    asked, model = agent("profiler_analyst", tmp_path / "b", [wrong] * (REPAIRS + 1))
     assert profiler_analyst.analyse(asked, analyst_brief()) == Analysis(ranking=("single_threaded",), text=LEFT_OUT)
-
-
-def test_a_refused_answer_and_its_successor_are_both_kept_and_not_asked_for_again(tmp_path: Path) -> None:
-    asked, _ = agent("planner", tmp_path, made(GUESS), made("Rows are independent."))
-    planner.plan(asked, planner_brief())
-    again = Agent("planner", Dictated({"lines": ()}), Records(tmp_path), lambda kind, details: None)
-    assert planner.plan(again, planner_brief()) == made("Rows are independent.")
-    assert len([record for record in Records(tmp_path) if record.kind == "exchange"]) == 2
 
 
 def test_the_playbook_names_its_sources() -> None:

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from agents import artifacts
-from agents.artifacts import Analysis, Draft, Drafts, Plan, Review
+from agents.artifacts import Draft, Drafts, Review
 from agents.models import answers, fenced
 from agents.models.base import Answered, Block, Request, Unfit, Usage
-from tests.contracts.test_models import ASKED, PLAN, TASK
+from tests.contracts.test_models import ASKED
 
 VETO = Review(veto=True, quote="{ x[i] }", reason='It says "no".')
 CODE = 'extern "C" void solve(float* x, int n) {\n  x[0] = \'"\';  // {"drafts": []}\n}\n'
@@ -52,14 +52,6 @@ def test_a_title_before_the_header_is_prose() -> None:
     assert isinstance(found, Drafts) and [draft.source for draft in found.drafts] == [CODE]
     refused = read(f"### draft: methods=a\n\n### draft: methods=b\n```\n{CODE}```\n", "Drafts")
     assert isinstance(refused, tuple) and "no fenced block of code follows" in refused[0], "a variant that is announced is owed"
-
-
-def test_line_breaks_that_were_not_escaped_are_what_they_are() -> None:
-    assert read('{"ranking": ["a"], "text": "one\ntwo"}', "Analysis") == Analysis(ranking=("a",), text="one\ntwo")
-
-
-def test_a_nested_answer_is_not_mistaken_for_its_parts() -> None:
-    assert read(f"So: {PLAN.model_dump_json()}", "Plan") == PLAN
 
 
 @pytest.mark.parametrize(
@@ -121,10 +113,6 @@ def test_drafts_as_fenced_code() -> None:
     )
 
 
-def test_nothing_but_what_was_skipped() -> None:
-    assert read("### skipped: a=it does not apply", "Drafts") == Drafts(drafts=(), skipped={"a": "it does not apply"})
-
-
 def test_drafts_as_json_need_no_header() -> None:
     drafts = Drafts(drafts=(Draft(source="### draft: x\n" + CODE, methods=("a",)),))
     assert read(drafts.model_dump_json(), "Drafts") == drafts
@@ -149,15 +137,6 @@ def test_drafts_as_json_need_no_header() -> None:
 def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
     faults = read(text, "Drafts")
     assert isinstance(faults, tuple) and said in faults[0], faults
-
-
-def test_code_with_fences_in_it_takes_a_longer_fence() -> None:
-    code = '/*\n```\nx\n```\n*/\nextern "C" void solve() {}\n'
-    assert read(block("### draft: methods=none", code, "````"), "Drafts") == Drafts(drafts=(Draft(source=code, methods=()),))
-
-
-def test_lines_end_as_in_unix() -> None:
-    assert read(block("### draft: methods=none").replace("\n", "\r\n"), "Drafts") == Drafts(drafts=(Draft(source=CODE, methods=()),))
 
 
 # ------------------------------------------------------------ how to answer
@@ -198,11 +177,6 @@ def _request(owed: str) -> Request:
     return Request(role=role, brief=brief, answer=owed)
 
 
-def test_a_refusal_names_each_fault() -> None:
-    text = answers.told(("draft 1: this.", "draft 2: that."))
-    assert "- draft 1: this.\n- draft 2: that." in text
-
-
 def test_a_continuation_repeats_nothing() -> None:
     begun = block("### draft: methods=a")[:-20]
     rest = block("### draft: methods=a")[-20:]
@@ -210,10 +184,6 @@ def test_a_continuation_repeats_nothing() -> None:
     assert answers.joined(begun, "```cpp\n" + rest) == begun + rest
     assert answers.joined(begun, begun[-45:] + rest) == begun + rest
     assert answers.joined("  }\n  }\n", "  }\n}\n") == "  }\n  }\n  }\n}\n", "short repetitions are code"
-
-
-def test_a_plan_is_read_as_it_was_written() -> None:
-    assert TASK.baseline and isinstance(read(PLAN.model_dump_json(indent=2), "Plan"), Plan)
 
 
 def test_one_instruction_serves_several_types() -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
 from agents.artifacts import Drafts, GatekeeperBrief, Review
-from agents.base import Agent
 from agents.models.anthropic import Anthropic
 from agents.models.base import Answered, Block, Called, Request, Tool, ToolResult, Turn, Unfit, Usage
-from agents.models.ledger import BEGUN, Left
-from tests.agents.models.anthropic_rules import conform, fault
+from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.anthropic_server import Server, Step
 from tests.contracts.test_models import TASK
-from tools.errors import BudgetError, OverloadedError, ProviderError, RefusalError, SettingsError
-from tools.records import Records
+from tools.errors import OverloadedError, ProviderError, RefusalError, SettingsError
 
 REVIEW = Review(veto=True, quote="new_one;", reason="It reads past the end of x, as line 4 shows; the rest of the change is right.")
 TOOLS = (Tool(name="compile", description="Compile a file.", parameters={"type": "object", "properties": {"source": {"type": "string"}}}),)
@@ -43,14 +38,6 @@ def request(*turns: Turn, answer: str = "Review", tools: tuple[Tool, ...] = (), 
     )
     brief = GatekeeperBrief(task=TASK, diff="-old;\n+new_one;\n")
     return Request(role="gatekeeper", brief=brief, answer=answer, prompt=prompt, tools=tools, turns=turns)
-
-
-def test_the_scripted_server_takes_what_claude_code_sends() -> None:
-    """Its messages end with one of the system, which the API knows by a beta alone."""
-    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Say hello."}, {"role": "system", "content": "Agents: none."}]}
-    assert fault(body, 9, "effort-2025-11-24,mid-conversation-system-2026-04-07") == ""
-    assert fault(body, 9) == "unexpected role"
-    assert fault({**body, "messages": [*body["messages"][:1], {"role": "assistant", "content": "H"}]}, 9) == "prefill is not supported"
 
 
 def test_an_answer_is_read_and_its_usage_is_the_apis(server: Server) -> None:
@@ -143,13 +130,6 @@ def test_json_that_breaks_off_is_asked_for_with_twice_the_room(server: Server) -
     assert len(server.bodies[1]["messages"]) == 1
 
 
-def test_a_call_that_breaks_off_is_asked_for_with_twice_the_room(server: Server) -> None:
-    step = Step(text="Compiling.", calls=(("compile", {"source": "x" * 1000}),))
-    server.script = [step, step]
-    reply = opened(server, max_tokens=200).ask(request(tools=TOOLS))
-    assert isinstance(reply, Called) and reply.calls[0].arguments == {"source": "x" * 1000}
-
-
 def test_a_call_without_an_end_is_unfit_and_can_be_asked_for_again(server: Server) -> None:
     server.answer = lambda body: Step(thinking="Hm.", text="Compiling.", calls=(("compile", {"source": "x" * 9000}),))
     reply = opened(server, max_tokens=200).ask(request(tools=TOOLS))
@@ -218,12 +198,6 @@ def test_streams_that_always_break_off_end_within_bounds(server: Server) -> None
     assert bound.cache_write_1h > read_in_all > 3 * 1500 and took.output > 0, "it was paid for"
 
 
-def test_a_server_that_drips_is_given_up(server: Server) -> None:
-    server.answer = lambda body: Step(text="x" * 4000, pause_s=0.05)
-    with pytest.raises(ProviderError, match=r"longer than|no answer within"):
-        opened(server, timeout_s=0.4, max_retries=0).ask(request())
-
-
 def test_signs_of_life_without_end_are_given_up(server: Server) -> None:
     server.answer = lambda body: Step(pings=True)
     with pytest.raises(ProviderError, match=r"models\.gatekeeper: .*longer than 0\.3 s"):
@@ -237,9 +211,8 @@ def test_the_end_of_the_run_cuts_its_time_outs(server: Server, step: Step) -> No
         opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
 
 
-@pytest.mark.parametrize("last", [Step(pings=True), Step(text="x" * 4000, pause_s=0.8)], ids=["signs of life", "drips"])
-def test_the_last_try_that_the_run_has_no_time_for_blames_no_time_out(server: Server, last: Step) -> None:
-    server.script = [Step(text=REVIEW.model_dump_json(), cut=3)] * 2 + [last]
+def test_the_last_try_that_the_run_has_no_time_for_blames_no_time_out(server: Server) -> None:
+    server.script = [Step(text=REVIEW.model_dump_json(), cut=3)] * 2 + [Step(pings=True)]
     with pytest.raises(ProviderError, match=r"models\.gatekeeper: no answer before the run's time was up"):
         opened(server, timeout_s=500, max_retries=0).ask(request().model_copy(update={"ends": time.monotonic() + 0.5}))
 
@@ -250,43 +223,6 @@ def test_the_end_of_the_run_cuts_the_counting_of_tokens(server: Server) -> None:
     assert model.bound(ending) == model.assumed_bound(ending) and server.counted == 1 and model.counts
     server.counting_s = 0.0
     assert model.bound(request()) != model.assumed_bound(request())
-
-
-def test_what_is_set_aside_for_an_exchange_is_counted_within_the_time_of_the_run(server: Server, tmp_path: Path) -> None:
-    server.answer = lambda body: Step(text=REVIEW.model_dump_json())
-    begun = []
-    for left in (Left(0.2, "budget.wall_s: 9 s of 9 s are spent"), Left()):
-        server.counting_s = 0.8 if left.reached else 0.0
-        records = Records(tmp_path / str(left.seconds))
-        agent = Agent("gatekeeper", opened(server), records, lambda *_: None)
-        agent.begin = lambda left=left: left
-        with pytest.raises(BudgetError, match="9 s of 9 s") if left.reached else nullcontext():
-            agent.ask(GatekeeperBrief(task=TASK, diff="-old;\n+new_one;\n"), Review)
-        begun += [record.payload["usage"] for record in records if record.kind == BEGUN]
-    assert server.counted == 2 and len(begun) == 2 and begun[0] != begun[1], "by its characters first, then as the server counted"
-
-
-def test_the_end_of_the_run_holds_for_all_attempts_together(server: Server) -> None:
-    """Each but the last is cut by its own time-out: another would begin when the time is up."""
-    server.answer = lambda body: Step(text="x" * 4000, pause_s=0.5)
-    with pytest.raises(ProviderError, match="before the run's time was up"):
-        opened(server, timeout_s=500, max_retries=20).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
-    assert len(server.headers) == 1
-
-
-@pytest.mark.parametrize(("name", "wait"), [("retry-after", "300"), ("retry-after-ms", "300000")])
-def test_nobody_waits_beyond_the_end_of_the_run(server: Server, name: str, wait: str) -> None:
-    server.answer = lambda body: Step(status=429, headers={name: wait})
-    with pytest.raises(OverloadedError, match="no room"):
-        opened(server, timeout_s=500).ask(request().model_copy(update={"ends": time.monotonic() + 100}))
-    assert len(server.headers) == 1
-
-
-def test_no_pause_begins_that_would_pass_the_end_of_the_run(server: Server) -> None:
-    server.answer = lambda body: Step(status=500)
-    with pytest.raises(ProviderError, match="could not be asked"):
-        opened(server, timeout_s=500).ask(request().model_copy(update={"ends": time.monotonic() + 0.3}))
-    assert len(server.headers) == 1
 
 
 # ---------------------------------------------------------------- errors
@@ -305,7 +241,7 @@ def test_a_full_context_is_told(server: Server) -> None:
         opened(server).ask(request())
 
 
-@pytest.mark.parametrize("status", [429, 500, 529])
+@pytest.mark.parametrize("status", [429, 500])
 def test_a_request_that_was_not_taken_is_sent_again(server: Server, status: int) -> None:
     server.script = [Step(status=status, headers={"retry-after": "0.01"}), Step(text=REVIEW.model_dump_json())]
     assert isinstance(opened(server).ask(request()), Answered)
@@ -317,9 +253,7 @@ def test_a_request_that_was_not_taken_is_sent_again(server: Server, status: int)
     [
         (429, OverloadedError, "no room"),
         (529, OverloadedError, "no room"),
-        (503, OverloadedError, "no room"),
         (500, ProviderError, "could not be asked"),
-        (413, ProviderError, "could not be asked"),
         (400, SettingsError, "change the option"),
         (403, SettingsError, "does not give access"),
         (404, SettingsError, r"models\.gatekeeper\.model: 'claude-opus-5-5' is not served"),
@@ -336,13 +270,6 @@ def test_a_server_that_has_no_room_in_the_middle_is_overloaded(server: Server) -
     server.answer = lambda body: Step(text="{", mid="overloaded_error")
     with pytest.raises(OverloadedError, match="in the middle"):
         opened(server).ask(request())
-
-
-def test_a_server_that_wants_a_day_is_not_waited_for(server: Server) -> None:
-    server.answer = lambda body: Step(status=429, headers={"retry-after": "86400"})
-    with pytest.raises(OverloadedError):
-        opened(server).ask(request())
-    assert len(server.bodies) == 1
 
 
 def test_a_server_that_is_not_there(server: Server) -> None:

@@ -19,23 +19,13 @@ from tools.errors import SettingsError
 HERE = "http://127.0.0.1:9"
 
 
-def test_defaults_that_the_documentation_names() -> None:
-    settings = Anthropic({"model": "m", "base_url": HERE}).settings
-    assert (settings.max_tokens, settings.cache_ttl, settings.effort, settings.thinking) == (16_000, "1h", None, None)
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({}, "models.model: is missing"),
-        ({"model": ""}, "models.model: "),
         ({"model": "m", "max_tokens": 0}, "models.max_tokens: must be greater than or equal to 1"),
-        ({"model": "m", "max_tokens": "many"}, "models.max_tokens: must be an integer"),
         ({"model": "m", "effort": "huge"}, "models.effort: must be 'low', 'medium', 'high', 'xhigh' or 'max'"),
-        ({"model": "m", "thinking": "enabled"}, "models.thinking: must be 'adaptive' or 'off'"),
-        ({"model": "m", "cache_ttl": "2h"}, "models.cache_ttl: must be '5m' or '1h'"),
         ({"model": "m", "maxtokens": 3}, "models.maxtokens: unknown key; did you mean 'max_tokens'?"),
-        ({"model": "m", "temperature": 0}, "models.temperature: unknown key"),
         ({"model": "m", "base_url": "localhost:8000"}, "models.base_url: must be an address"),
         ({"model": "m", "platform": "azure"}, "models.platform: must be 'anthropic', 'bedrock' or 'vertex'"),
         ({"model": "m", "region": "eu-central-1"}, "models.region: belongs to platform bedrock or vertex"),

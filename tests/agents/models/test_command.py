@@ -13,7 +13,7 @@ import pytest
 
 from agents.artifacts import GatekeeperBrief, Review
 from agents.base import Agent, open_model
-from agents.models.base import Answered, Block, Model, Request, Turn, Unfit
+from agents.models.base import Answered, Block, Model, Request
 from agents.models.ledger import exchanges
 from tests.contracts.test_models import DIFF, TASK
 from tools.errors import ProviderError, SettingsError
@@ -68,14 +68,6 @@ def test_prompt_and_answer_in_files(tmp_path: Path) -> None:
     assert "answer.md" in failure(program(tmp_path, "pass", "{answer_file}")), "it wrote none"
 
 
-def test_each_exchange_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    fresh = "import os; assert sorted(os.listdir()) == ['prompt.md', 'stderr.txt', 'stdout.txt'], os.listdir(); open('x', 'w')"
-    source = f"{fresh}; print({ANSWER!r})"
-    model = program(tmp_path, source)
-    assert all(isinstance(model.ask(REQUEST), Answered) for _ in range(2))
-    assert len(list((tmp_path / ".kernelwright" / "exchanges").glob("*/x"))) == 2
-
-
 def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -85,18 +77,6 @@ def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest
     said = failure(open_model("gatekeeper", {"provider": "command", "argv": [sys.executable, "-c", "print('no')\nraise SystemExit(1)"]}))
     (left,) = (tmp_path / "temporary").iterdir()
     assert str(left) in said and (left / "stdout.txt").read_text() == "no\n"
-
-
-def test_what_was_refused_is_told(tmp_path: Path) -> None:
-    model = program(tmp_path, f"print({ANSWER!r})")
-    model.ask(REQUEST.model_copy(update={"turns": (Turn(said="I VETO", refused=("veto: must be true or false",)),)}))
-    prompt = (folder(tmp_path) / "prompt.md").read_text()
-    assert prompt.index("größer") < prompt.index("I VETO") < prompt.index("- veto: must be true or false")
-
-
-def test_an_answer_that_does_not_fit_is_unfit(tmp_path: Path) -> None:
-    reply = program(tmp_path, 'print(\'{"veto": "perhaps"}\')').ask(REQUEST)
-    assert isinstance(reply, Unfit) and any("veto" in fault for fault in reply.faults) and "perhaps" in reply.said
 
 
 def test_an_agent_asks_its_program_again(tmp_path: Path) -> None:
@@ -111,15 +91,10 @@ def test_an_agent_asks_its_program_again(tmp_path: Path) -> None:
 def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
     said = failure(program(tmp_path, "import sys; print('warming up\\nno credit left\\n\\n', file=sys.stderr); sys.exit(3)"))
     assert "exit code 3: no credit left;" in said and str(folder(tmp_path)) in said
+    # As Claude Code 2.1.197 does, whose stderr is empty then.
+    assert "exit code 1: Not logged in;" in failure(program(tmp_path, "import sys; print('Not logged in'); sys.exit(1)"))
     assert "signal 9" in failure(program(tmp_path, "import os; os.kill(os.getpid(), 9)"))
     assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
-
-
-def test_a_failure_that_is_told_on_stdout_is_told(tmp_path: Path) -> None:
-    """As Claude Code 2.1.197 does, whose stderr is empty then."""
-    said = failure(program(tmp_path, "import sys; print('Not logged in · Please run /login'); sys.exit(1)"))
-    assert "exit code 1: Not logged in · Please run /login;" in said
-    assert "exit code 2: it said nothing;" in failure(program(tmp_path, "import sys; sys.exit(2)"))
 
 
 def alive(pid: int) -> bool:
@@ -221,13 +196,10 @@ def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.M
     [
         ({}, "models.gatekeeper.argv: is missing"),
         ({"argv": []}, "models.gatekeeper.argv: must name a program"),
-        ({"argv": [""]}, "models.gatekeeper.argv: must name a program"),
         ({"argv": [sys.executable, "a\0b"]}, "models.gatekeeper.argv: must name a program and its arguments"),
         ({"argv": [sys.executable], "env": ["MY_KEY=hush"]}, "models.gatekeeper.env: must be a list of NAMES"),
-        ({"argv": "agent --print"}, "models.gatekeeper.argv: must be a list"),
         ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
         ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
-        ({"argv": [sys.executable], "timeout_s": 0}, "models.gatekeeper.timeout_s: must be greater than 0"),
         (
             {"argv": [sys.executable], "env": ["NOT_SET_ANYWHERE"]},
             "models.gatekeeper.env: the environment variable NOT_SET_ANYWHERE is not set",

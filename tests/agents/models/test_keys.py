@@ -58,10 +58,7 @@ def test_a_key_reaches_the_server_and_nothing_else(
     "options",
     [
         {"api_key": OPAQUE},
-        {"api_key": SECRET},
-        {"auth_token": OPAQUE},
         {"api_key_env": SECRET},
-        {"api_key_env": OPAQUE},
         {"api_key_env": "AKIA" + "Q7" * 8},
         {"model": SECRET},
         {"base_url": f"https://me:{OPAQUE}@example.org"},

@@ -52,12 +52,6 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
     assert isinstance(reply, Answered) and reply.answer == Review() and file.exists()
 
 
-def test_prompts_are_numbered_as_they_come(model: Model) -> None:
-    first, _ = waits(model)
-    second, _ = waits(model, REQUEST.model_copy(update={"brief": GatekeeperBrief(task=TASK, diff="another")}))
-    assert (first.name[:4], second.name[:4]) == ("001-", "002-")
-
-
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_answer_is_none(model: Model, text: str) -> None:
     file, _ = waits(model)
@@ -110,14 +104,6 @@ def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(t
         file.write_text(text)
     assert analyse(agent, brief).text == "expf is called."
     assert len(list((tmp_path / "manual").glob("*.answer.md"))) == 2
-
-
-def test_an_answer_that_is_no_file_is_still_awaited(tmp_path: Path) -> None:
-    model = open_model("gatekeeper", {"provider": "manual"}, tmp_path)
-    answer, _ = waits(model)
-    answer.mkdir()
-    again, said = waits(model)
-    assert again == answer and "cannot be read" in said and "\n" not in said
 
 
 def test_the_folder_can_be_chosen(tmp_path: Path) -> None:
