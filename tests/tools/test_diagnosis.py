@@ -1,7 +1,7 @@
 """What is made of times, roofs and findings: by hand, with known figures."""
 
 from tools import diagnosis
-from tools.artifacts import Profile, Quantity, Remark, Task, Workload
+from tools.artifacts import Argument, Profile, Quantity, Remark, Task, Workload
 from tools.executors.base import Device
 from tools.hardware import Roof
 from tools.protocol import SeenWorkload
@@ -33,6 +33,13 @@ def test_the_whole_is_weighted_by_time():
     # Each takes 10 s at the roof: gaps of 0.5 and 0.875, in 20 and 80 of 100 s.
     assert abs(found.headroom.total - (0.2 * 0.5 + 0.8 * 0.875)) < 1e-9
     assert "20.0 % of the measured roof" in found.headline
+
+
+def test_a_float64_task_is_held_against_its_own_roof():
+    out = Argument(name="out", role="output", dtype="float64", shape=("N",))
+    roofs = (*ROOFS, Roof(metric="compute_float64", value=5.0, unit="op/s", origin="measured", source="r1"))
+    (placed,) = diagnosis.place(task("a").model_copy(update={"arguments": (out,)}), [seen("a")], {"a": 50.0}, roofs, DEVICE).workloads
+    assert (placed.bound, placed.roof_s) == ("compute", 20.0)
 
 
 def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():

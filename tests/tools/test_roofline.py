@@ -2,7 +2,7 @@ import pytest
 
 from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
 from tools.executors.base import Device
-from tools.hardware import Citation, Evidence, Headroom, Roof, Spec
+from tools.hardware import Citation, Headroom, Roof, Spec
 from tools.roofline import (
     ALIKE,
     best,
@@ -43,11 +43,10 @@ def test_bounds():
     assert headroom(1000, 100, 20.0, ROOFS).bound == "mixed"
     assert headroom(1, 1, 20.0, ROOFS).bound == "latency"
     assert headroom(None, 100, 20.0, ROOFS).bound == "unknown"
-
-
-def test_faster_than_the_roof_is_clipped():
-    seen = headroom(2000, 900, 5.0, ROOFS)
-    assert seen.total == seen.memory == 0.0
+    beyond = headroom(2000, 900, 5.0, ROOFS)
+    assert beyond.total == beyond.memory == 0.0, "faster than the roof is clipped"
+    with pytest.raises(ValueError, match="positive"):
+        headroom(1, 1, 0.0, ROOFS)
 
 
 def test_missing_roofs_are_carried_through():
@@ -56,11 +55,6 @@ def test_missing_roofs_are_carried_through():
     only_memory = headroom(None, 100, 4.0, ROOFS[:1])
     assert (only_memory.compute, only_memory.memory, only_memory.roof_s) == (None, 0.75, 1.0)
     assert headroom(10, 10, 1.0, ROOFS, precision="float64").compute is None
-
-
-def test_measured_goes_before_cited():
-    mixed = (roof("memory_bandwidth", 500.0, "cited"), *ROOFS)
-    assert headroom(None, 100, 4.0, mixed).memory == 0.75
 
 
 def test_the_floor_is_the_datas_whatever_the_reference_computes():
@@ -72,21 +66,28 @@ def test_the_floor_is_the_datas_whatever_the_reference_computes():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "expected"),
+    ("inputs", "outputs", "policy", "expected"),
     [
-        (("float32",), ("float32",), "float32"),
-        (("float64",), ("float64",), "float64"),
-        (("float64",), ("float32",), "float32"),
-        (("float32",), ("float32", "float64"), "float64"),
-        (("float64", "int32"), ("int64",), "float64"),
-        (("int32",), ("int32",), "float32"),
+        (["float32"], ["float32"], "ieee", "float32"),
+        (["float64"], ["float64"], "ieee", "float64"),
+        (["float64"], ["float32"], "ieee", "float32"),
+        (["float32"], ["float32", "float64"], "ieee", "float64"),
+        (["float64", "int32"], ["int64"], "ieee", "float64"),
+        (["int32"], ["int32"], "ieee", "float32"),
+        (["float16", "float16"], ["float32"], "ieee", "float16"),
+        (["bfloat16"], ["float32"], "ieee", "bfloat16"),
+        (["float16", "float32"], ["float32"], "ieee", "float32"),
+        (["float32"], ["float32"], "tf32", "tf32"),
+        (["float32"], ["float32"], "bf16", "bfloat16"),
+        (["float64"], ["float64"], "tf32", "float64"),
     ],
 )
-def test_the_compute_roof_is_that_of_the_outputs_type(inputs, outputs, expected):
-    arguments = [Argument(name=f"i{n}", role="input", dtype=d, shape=("N",)) for n, d in enumerate(inputs)]
-    arguments += [Argument(name=f"o{n}", role="output", dtype=d, shape=("N",)) for n, d in enumerate(outputs)]
+def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(inputs, outputs, policy, expected):
+    roles = [("input", dtype) for dtype in inputs] + [("output", dtype) for dtype in outputs]
+    arguments = tuple(Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles))
     workloads = (Workload(name="w", dims={"N": 8}),)
-    assert precision(Task(name="t", language="cpp", arguments=tuple(arguments), reference="", workloads=workloads)) == expected
+    numeric = NumericPolicy(precision=policy)
+    assert precision(Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)) == expected
 
 
 def test_a_float64_tasks_target_names_its_own_roof():
@@ -96,11 +97,6 @@ def test_a_float64_tasks_target_names_its_own_roof():
     found = target(((1.0, seen),), roofs, 1.0, "float64")
     assert found.roof is not None
     assert found.roof.metric == "compute_float64"
-
-
-def test_seconds_must_be_positive():
-    with pytest.raises(ValueError, match="positive"):
-        headroom(1, 1, 0.0, ROOFS)
 
 
 def gaps(compute, memory, latency):
@@ -138,32 +134,6 @@ def test_facts_leave_out_what_is_unknown():
     assert not {"roofline.headroom", "roofline.launch_share", "workload.bytes_over_cache"} & set(unknown)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "policy", "expected"),
-    [
-        (["float16", "float16"], "ieee", "float16"),
-        (["bfloat16"], "ieee", "bfloat16"),
-        (["float16", "float32"], "ieee", "float32"),
-        (["float32"], "ieee", "float32"),
-        (["float32"], "tf32", "tf32"),
-        (["float32"], "bf16", "bfloat16"),
-        (["float64"], "tf32", "float64"),
-    ],
-)
-def test_matrix_units_are_the_roof_where_the_task_lets_them_in(inputs, policy, expected):
-    named = [Argument(name=f"x{i}", role="input", dtype=dtype, shape=("N",)) for i, dtype in enumerate(inputs)]
-    out = Argument(name="out", role="output", dtype="float64" if expected == "float64" else "float32", shape=("N",))
-    task = Task(
-        name="t",
-        language="triton",
-        arguments=(*named, out),
-        reference="",
-        workloads=(Workload(name="w", dims={"N": 1}),),
-        numeric=NumericPolicy(precision=policy),
-    )
-    assert precision(task) == expected
-
-
 def test_a_device_without_matrix_units_is_held_against_its_float32():
     assert headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
     faster = (*ROOFS, roof("compute_float16", 8000.0))
@@ -193,13 +163,8 @@ def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
 def test_a_target_prefers_what_was_measured_here():
     cited = published((spec("memory_bandwidth", 2.5, "TB/s"),))
     assert best((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
+    assert headroom(None, 100, 4.0, (*cited, *ROOFS)).memory == 0.75
     assert best(cited, "memory_bandwidth").origin == "cited"
-
-
-@pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
-def test_no_target_rests_on_hearsay(evidence: Evidence, counts: bool):
-    cited = spec("memory_bandwidth", 2.5, "TB/s").model_copy(update={"evidence": evidence})
-    assert bool(published((cited,))) is counts
 
 
 def test_traffic_is_bytes_counted_over_bytes_needed():
@@ -231,10 +196,10 @@ def test_only_the_same_roof_measured_alone_clears_a_doubt(metric: str, value: fl
     assert doubt((other,), "memory_bandwidth") == "" or others == 0.4, "nothing speaks for one made alone"
 
 
-def test_a_latency_is_borne_out_by_one_that_is_hardly_longer():
-    pressed = roof("launch_latency", 1.0, others=0.5)
-    assert not doubt((pressed, roof("launch_latency", 1.04, others=0.0)), "launch_latency")
-    assert doubt((pressed, roof("launch_latency", 1.1, others=0.0)), "launch_latency")
+@pytest.mark.parametrize(("longer", "doubtful"), [(1.04, False), (1.1, True)])
+def test_a_latency_is_borne_out_by_one_that_is_hardly_longer(longer: float, doubtful: bool):
+    roofs = (roof("launch_latency", 1.0, others=0.5), roof("launch_latency", longer, others=0.0))
+    assert bool(doubt(roofs, "launch_latency")) is doubtful
 
 
 @pytest.mark.parametrize(

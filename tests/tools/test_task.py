@@ -72,7 +72,6 @@ def test_dims_survive_being_written(dims: Dims) -> None:
     ("text", "words"),
     [
         ("M=512 N", "'N'"),
-        ("M=", "'M='"),
         ("=4", "'=4'"),
         ("M=x", "'M=x'"),
         ("3M=4", "'3M=4'"),
@@ -180,31 +179,27 @@ def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
     assert capped.numeric.floor["float64"] == DEFAULT_FLOORS["float64"]
 
 
-def test_weights_of_task_yaml_replace_the_references() -> None:
-    probe = probed(workload(8, 4, weight=2.0), workload(16, 4))
-    loaded = infer(probe, declared=Declared(weights={"16x4": 5.0}))
-    assert [w.weight for w in loaded.task.workloads] == [2.0, 5.0]
-    assert [w.weight for w in loaded.workloads] == [2.0, 5.0]
-    for weights, word in (
-        ({"9x9": 1.0}, "'9x9'.* give one of 8x4, 16x4"),
-        ({"16x5": 1.0}, "did you mean '16x4'"),
-        ({"8x4": 0.0}, "above 0"),
-    ):
-        with pytest.raises(SettingsError, match=word):
-            infer(probe, declared=Declared(weights=weights))
-
-
-def test_a_margin_of_task_yaml_replaces_the_references() -> None:
-    probe = probed(workload(8, 4, margin=0.2), workload(16, 4), workload(32, 4))
-    loaded = infer(probe, declared=Declared(margins={"16x4": 0.0}))
+def test_weights_and_margins_of_task_yaml_replace_the_references() -> None:
+    probe = probed(workload(8, 4, weight=2.0, margin=0.2), workload(16, 4), workload(32, 4))
+    loaded = infer(probe, declared=Declared(weights={"16x4": 5.0}, margins={"16x4": 0.0}))
+    assert [w.weight for w in loaded.task.workloads] == [w.weight for w in loaded.workloads] == [2.0, 5.0, 1.0]
     assert [w.margin for w in loaded.task.workloads] == [w.margin for w in loaded.workloads] == [0.2, 0.0, None]
     assert loaded.task.margins == {"8x4": 0.2, "16x4": 0.0}
-    for margins, words in (
-        ({"9x9": 0.1}, "margins names the workload '9x9'"),
-        ({"8x4": -0.1}, "margins.8x4 is -0.1; it must be 0 to 1"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            infer(probe, declared=Declared(margins=margins))
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"weights": {"9x9": 1.0}}, "'9x9'.* give one of 8x4, 16x4"),
+        ({"weights": {"16x5": 1.0}}, "did you mean '16x4'"),
+        ({"weights": {"8x4": 0.0}}, "above 0"),
+        ({"margins": {"9x9": 0.1}}, "margins names the workload '9x9'"),
+        ({"margins": {"8x4": -0.1}}, "margins.8x4 is -0.1; it must be 0 to 1"),
+    ],
+)
+def test_weights_and_margins_of_no_workload_or_no_sense_are_refused(declared: dict[str, dict[str, float]], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        infer(probed(workload(8, 4), workload(16, 4)), declared=Declared.model_validate(declared))
 
 
 def test_a_margin_is_part_of_the_tasks_identity_and_its_absence_is_not(tmp_path: Path) -> None:
@@ -279,7 +274,7 @@ def test_the_softmax_folder_loads(stage: Stage) -> None:
 
 
 def test_the_seed_files_load(stage: Stage) -> None:
-    task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=1e-5", *stage).task
+    task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *stage).task
     assert [(a.name, a.role) for a in task.arguments] == [
         ("input", "input"),
         ("gamma", "input"),
@@ -289,11 +284,10 @@ def test_the_seed_files_load(stage: Stage) -> None:
         ("eps", "scalar"),
     ]
     assert task.seed_style
-    assert task.workloads[0].dims == {"M": 48, "N": 100, "eps": 1e-5}
+    assert task.workloads[0].dims == {"M": 48, "N": 100, "eps": -1e-5}
     assert task.numeric.floor["float32"] == 1e-4
     assert task.dims_range == {"M": (12, 48), "N": (25, 100)}
-    assert task.name == "seed"
-    assert task.inferred
+    assert task.name == "seed" and task.inferred
 
 
 @pytest.mark.parametrize(
@@ -315,15 +309,6 @@ def test_seed_dims_are_checked_before_anything_is_allocated(stage: Stage, dims: 
     assert words in str(caught.value)
 
 
-def test_a_negative_fraction_is_no_size(stage: Stage) -> None:
-    assert tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *stage).task.workloads[0].dims["eps"] == -1e-5
-
-
-def test_a_pointer_size_leaves_scalars_to_their_types(stage: Stage) -> None:
-    with pytest.raises(SettingsError, match="M=3000000000 does not fit int32"):
-        tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=3000000000 N=1 eps=1e-5", *stage, pointer_elements=10)
-
-
 def test_scalars_of_make_inputs_are_checked_on_every_workload(stage: Stage, tmp_path: Path) -> None:
     large = REFERENCE.replace('"M": rows, "N": columns', '"M": rows + (3 * 10**9 if rows == 512 else 0), "N": columns')
     assert large != REFERENCE
@@ -343,19 +328,14 @@ def seed_files(path: Path, reference: str, kernel: str = COPY) -> tuple[Path, Pa
 
 @pytest.mark.parametrize(
     ("result", "elements", "compared"),
-    [("return x.view(M, N).sum(1)", 0, 8), ("return x.sum()", 0, 1), ("y[:N] = x[:N]", 0, 6), ("return x[:M * N]", 100, 48)],
+    [("return 2 * x", 0, 48), ("return x.view(M, N).sum(1)", 0, 8), ("y[:N] = x[:N]", 0, 6), ("return x[:M * N]", 100, 48)],
 )
 def test_what_is_compared_of_a_larger_buffer_is_said(stage: Stage, tmp_path: Path, result: str, elements: int, compared: int) -> None:
     files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
     loaded = tasks.load_files(*files, "M=8 N=6", *stage, pointer_elements=elements)
     assert loaded.workloads[0].arguments[1].compared == compared
-    assert any(f"`y`: {compared} of {elements or 48} elements are compared" in said for said in loaded.task.inferred)
-
-
-def test_a_whole_output_needs_no_remark(stage: Stage, tmp_path: Path) -> None:
-    loaded = tasks.load_files(*seed_files(tmp_path, "def reference(x, y, M, N):\n    return 2 * x\n"), "M=8 N=6", *stage)
-    assert loaded.workloads[0].arguments[1].compared == 48
-    assert not any("are compared" in said for said in loaded.task.inferred)
+    said = any(f"`y`: {compared} of {elements or 48} elements are compared" in said for said in loaded.task.inferred)
+    assert said is (compared != (elements or 48)), "a whole output needs no remark"
 
 
 @pytest.mark.parametrize(
@@ -373,15 +353,13 @@ def test_counts_that_no_dims_make_are_refused(stage: Stage, tmp_path: Path, resu
     assert "\n" not in str(caught.value)
 
 
-def test_a_parameter_without_a_name_is_told_by_its_place(stage: Stage, tmp_path: Path) -> None:
-    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", 'extern "C" void solve(const float* x, float* y, int) {}')
-    with pytest.raises(SettingsError, match=r"copy\.cpp: parameter 3 of the kernel has no name"):
-        tasks.load_files(*files, "M=8", *stage)
-
-
-def test_a_signature_that_does_not_parse_is_told_by_its_line(stage: Stage, tmp_path: Path) -> None:
-    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", '\nextern "C" void solve(const float* x,\n float* y, int N,) {}')
-    with pytest.raises(SettingsError, match=r"^copy\.cpp:3 does not parse"):
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [("float* y, int", r"copy\.cpp: parameter 3 of the kernel has no name"), ("\n float* y, int N,", r"^copy\.cpp:2 does not parse")],
+)
+def test_a_parameter_without_a_name_or_end_is_told_by_its_place(stage: Stage, tmp_path: Path, parameters: str, said: str) -> None:
+    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", f'extern "C" void solve(const float* x, {parameters}) {{}}')
+    with pytest.raises(SettingsError, match=said):
         tasks.load_files(*files, "M=8", *stage)
 
 
@@ -456,13 +434,10 @@ def test_a_kernel_of_another_name_is_not_passed_over(stage: Stage, tmp_path: Pat
     ("reference", "words"),
     [
         (REFERENCE.replace("return torch.softmax(x, dim=-1)", "raise ValueError('no good')"), ["reference.py", "no good"]),
-        (REFERENCE.replace("def reference", "def other"), ["reference.py", "reference"]),
-        (REFERENCE.replace("def make_inputs(", "def make_inputs(("), ["reference.py"]),
         (
             REFERENCE.replace('"M": rows, "N": columns', '"M": rows').replace("M: int, N: int", "M: int"),
             ["number of arguments", "kernel.cpp", "reference.py"],
         ),
-        (REFERENCE.replace('4096, "N": 1024', '10**7, "N": 10**7'), ["M=10000000", "memory"]),
     ],
 )
 def test_bad_references_are_one_sentence(stage: Stage, tmp_path: Path, reference: str, words: list[str]) -> None:

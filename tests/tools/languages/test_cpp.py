@@ -83,19 +83,14 @@ def test_signatures_are_read(source: str, expected: list[str]) -> None:
         ('\nextern "C" void solve(float* x, int N {}', ["kernel.cpp:2 does not parse", "`)` is missing"]),
         ('extern "C" void solve(float* x,\n float* y,\n int N,) {}', ["kernel.cpp:3 does not parse", "a parameter is missing"]),
         ('extern "C" void solve(float* x,, int N) {}', ["kernel.cpp:1 does not parse", "`,`"]),
-        ('extern "C" void solve(const float* x float* y, int N) {}', ["kernel.cpp:1 does not parse"]),
-        ("", ["no function `solve`"]),
         ("void solve(float* x, int n) {}", ['not extern "C"']),
         ('extern "C" int solve(float* x, int n) { return 0; }', ["returns int", "void"]),
         ('extern "C" float* solve(float* x) { return x; }', ["returns float*"]),
         ('extern "C" void solve() {}', ["no parameters"]),
-        ('extern "C" void solve(void) {}', ["no parameters"]),
         ('extern "C" void solve(float** x, int n) {}', ["`x`", "float"]),
         ('extern "C" void solve(std::vector<float>& v) {}', ["`v`", "use a pointer"]),
         ('extern "C" void solve(float* x, Thing t) {}', ["`t`", "Thing"]),
         ('extern "C" void solve(char* text) {}', ["`text`", "char*"]),
-        ('extern "C" void solve(float x[][4]) {}', ["`x`"]),
-        ('extern "C" void solve(float& x) {}', ["`x`"]),
         ('extern "C" void solve(void* x) {}', ["`x`"]),
         ('extern "C" void solve(uint32_t* x) {}', ["`x`", "uint32_t"]),
         ('typedef b a; typedef a b;\nextern "C" void solve(a* x) {}', ["`x`"]),
@@ -147,18 +142,6 @@ def test_a_build_repeats_to_the_byte_and_loads(tmp_path: Path) -> None:
     assert "<solve>:" in blobs.text(assembly.files["assembly.txt"])
 
 
-@needs_compiler
-def test_a_failed_build_is_data_and_its_log_names_the_line(tmp_path: Path) -> None:
-    language, blobs = Cpp(), Blobs(tmp_path / "blobs")
-    source = 'extern "C" void solve(float* x, int n) {\n  for (int i = 0; i < n; ++i) x[i] = missing(x[i]);\n}\n'
-    finished = run(language.build(NO_TASK, Candidate(language="cpp", files={"kernel.cpp": source}), blobs), blobs, tmp_path / "a")
-    assert language.built(finished) is None
-    log = language.trim(blobs.text(finished.files["stderr.txt"]))
-    assert "kernel.cpp:2:" in log
-    assert "missing" in log
-    assert str(tmp_path) not in log
-
-
 def test_a_long_log_is_cut_and_keeps_the_errors() -> None:
     log = "".join(f"/var/run/job7/kernel.cpp:{i}:3: warning: unused\n  {i} | x\n" for i in range(200))
     log += "/var/run/job7/kernel.cpp:900:3: error: expected ';'\n  900 | y\n      | ^\n"
@@ -185,12 +168,6 @@ def test_own_flags_replace_the_optimisations_and_nothing_else() -> None:
 def test_flags_that_change_what_is_built_are_refused(flag: str) -> None:
     with pytest.raises(SettingsError, match="build_flags"):
         Cpp().flags(NO_TASK.model_copy(update={"build_flags": ("-O3", flag)}))
-
-
-@pytest.mark.parametrize("name", ["../kernel.cpp", "/etc/x.h", "-o.cpp"])
-def test_file_names_stay_inside_the_job(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="file name"):
-        Cpp().build(NO_TASK, Candidate(language="cpp", files={name: ""}), Blobs(tmp_path))
 
 
 def script(path: Path, body: str) -> None:
