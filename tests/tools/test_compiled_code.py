@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.tools.test_harness_device import module
-from tools import cases
-from tools.artifacts import Argument, Candidate, Record, Task, Workload
+from tools import cases, evidence
+from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import DeviceBusyError
 from tools.executors.base import Finished, Job
 from tools.executors.local import Local
@@ -95,7 +95,7 @@ def test_no_more_is_taken_than_a_kernel_could_need(code: ModuleType, tmp_path: P
     assert len(list(code.packed(tmp_path / "small.tar"))) == 1
 
 
-@pytest.mark.parametrize("made", ["fifo", "link", "file", "too many names", "too many within"])
+@pytest.mark.parametrize("made", ["fifo", "link", "too many names", "too many within"])
 def test_a_folder_that_no_compiler_makes_is_nothing_and_holds_nobody_up(
     made: str, code: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,20 +106,12 @@ def test_a_folder_that_no_compiler_makes_is_nothing_and_holds_nobody_up(
         os.mkfifo(folder)
     elif made == "link":
         folder.symlink_to(tmp_path / "real")
-    elif made == "file":
-        folder.write_text("")
     else:
         compilation(folder)
         for at in range(9):
             (folder / ("." if made == "too many names" else KEY) / f"{at}").mkdir()
     code.pack(folder, tmp_path / "compiled.tar")
     assert not (tmp_path / "compiled.tar").exists()
-
-
-def test_names_without_an_end_are_nothing(code: ModuleType, tmp_path: Path) -> None:
-    long, _ = member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME)
-    (tmp_path / "compiled.tar").write_bytes((long.tobuf(tarfile.GNU_FORMAT) + bytes(512)) * 5000)
-    assert list(code.packed(tmp_path / "compiled.tar")) == []
 
 
 def member(name: str, data: bytes = b"{}", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
@@ -155,7 +147,10 @@ def test_a_hostile_file_lays_nothing(what: str, code: ModuleType, tmp_path: Path
     assert list((tmp_path / "laid").rglob("*")) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"no tar", b"\x00" * 3000, os.urandom(3000)], ids=["empty", "text", "zeros", "noise"])
+ENDLESS = (member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME)[0].tobuf(tarfile.GNU_FORMAT) + bytes(512)) * 5000
+
+
+@pytest.mark.parametrize("content", [b"", b"no tar", b"\x00" * 3000, ENDLESS], ids=["empty", "text", "zeros", "a name without end"])
 def test_what_is_no_file_of_ours_is_nothing(content: bytes, code: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "compiled.tar").write_bytes(content)
     assert list(code.packed(tmp_path / "compiled.tar")) == []
@@ -561,25 +556,10 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
 
 
-def test_a_build_record_of_before_is_found_and_used(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
-    """A workspace whose builds left nothing resumes: same key, no field, nothing built again."""
-    records = Records(tmp_path)
-    options = {"environment": "", "device": "cuda:0", "secret": b"s" * 32, "policy": Policy(), "emit": lambda kind, details: None}
-    candidate = Candidate(language="triton", files={"kernel.py": KERNEL})
-    with Unplugged(records.blobs, tmp_path / "scratch") as executor:
-        made = Judge(TASK, Triton(), executor, records, **options).builds.build(candidate)  # type: ignore[arg-type]
-    old = Records(tmp_path / "old")
-    payload = {name: value for name, value in made.payload.items() if name != "compiled"}
-    for sha in made.blobs.values():
-        old.blobs.put(records.blobs.get(sha))
-    known = old.add(Record(**{**made.model_dump(exclude={"id"}), "payload": payload}))
-    with Unplugged(old.blobs, tmp_path / "scratch") as executor:
-        judge = Judge(TASK, Triton(), executor, old, **options)  # type: ignore[arg-type]
-        judge.builds.frozen_flags()
-        assert judge.builds.build(candidate).id == known.id
-        with pytest.raises(DeviceBusyError):
-            judge.correctness(candidate, None, "judge")
-        assert "candidate.py" in executor.asked and "candidate.compiled" not in executor.asked
+def test_a_build_record_of_before_is_read_as_one_that_left_nothing() -> None:
+    """A workspace whose builds left nothing resumes."""
+    build = {"candidate": "c", "ok": True, "library": "l", "log": "", "log_blob": "", "argv": [], "compiler": "triton", "seconds": 1.0}
+    assert evidence.Build.model_validate(build).compiled is None
 
 
 def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

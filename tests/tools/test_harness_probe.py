@@ -130,25 +130,19 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         ("import nowhere_to_be_found\n", ["importing reference.py", "nowhere_to_be_found"]),
         (MADE.replace("return alpha * (a @ b)", "raise KeyError('nope')"), ["raised KeyError: 'nope' (line", "mend it there"]),
         (MADE + "\nworkloads = []\n", ["`workloads` is empty", "list at least one"]),
-        (MADE + "\nworkloads = 3\n", ["`workloads` must be a list, not int"]),
         (MADE.replace('"K": 4, ', ""), ["workload small: 'K', which make_inputs reads, is not among its dims"]),
-        (MADE.replace("    g = ", "    {}['Z']\n    g = "), ["make_inputs(M=8 K=4 N=6) raised KeyError: 'Z' (line"]),
         (MADE.replace("return alpha * (a @ b)", "return (a @ b)[1:]"), ["shape (7, 6)", "'c'", "(8, 6)"]),
         (MADE.replace("return alpha * (a @ b)", "return a, b"), ["2 tensors", "1 outputs"]),
-        (MADE.replace("return alpha * (a @ b)", "return 3"), ["returned int"]),
         (MADE.replace("return alpha * (a @ b)", "a += 1\n    return alpha * (a @ b)"), ["changes its input 'a'"]),
         (MADE.replace("return alpha * (a @ b)", "c += a @ b"), ["reads its output 'c'"]),
         (MADE.replace("reference(a, b, c, alpha,", "reference(a, b, c, alpha, beta,"), ["'beta'", "make_inputs does not make it"]),
         (MADE.replace('outputs = ("c",)', 'outputs = ("z",)'), ["`outputs` names ['z']", "a, b, c"]),
         (MADE.replace('"alpha": 0.5', '"alpha": "half"'), ["'alpha'", "str"]),
-        (MADE.replace("workloads =", "wl ="), ["--dims"]),
         (MADE.replace('(1, 64)', '(0, 64)'), ["dims_range", "'M'"]),
         (MADE.replace('"M": 8, ', '"M": 10**9, '), ["memory"]),
         (MADE.replace('"weight": 2.0', '"weight": 0'), ["workload small", "weight is 0"]),
-        (MADE.replace('"weight": 2.0', '"weight": "big"'), ["workload small", "weight must be a number", "'big'"]),
         (MADE.replace('"weight": 2.0', '"weight": float("nan")'), ["workload small", "weight must be a number"]),
         (MADE.replace('"weight": 2.0', '"margin": -0.1'), ["workload small", "margin must be a number of 0 or more", "-0.1"]),
-        (MADE.replace('"weight": 2.0', '"margin": True'), ["workload small", "margin must be a number"]),
     ],
 )  # fmt: skip
 def test_one_sentence_for_each_mistake(asker: Asker, reference: str, words: list[str]) -> None:
@@ -180,12 +174,9 @@ X, OUT = '"x": torch.randn(B, 4)', '"out": torch.empty(B, 4)'
     ("answer", "inputs", "read"),
     [
         ("return torch.softmax(x * 2, -1) + b", f'{X}, "b": torch.ones(B, 4)', "b"),
-        ("return torch.softmax(x, -1) * b.sum()", f'{X}, "b": torch.ones(B, 4)', "b"),
-        ("return x * 2", f'"spare": torch.zeros(B, 3), {X}', "x"),
         ("return x * 2", f'"out": torch.zeros(B, 4), "spare": torch.zeros(B, 4), {X}', "x"),
         # What it does with values that nobody gave it is no reason to fall over.
         ("return x * b if bool((b > 0).all()) else None", f'{X}, "b": torch.ones(B, 4)', "b"),
-        ("return (x * b,) if bool((b > 0).all()) else (x, b)", f'{X}, "b": torch.ones(B, 4)', "b"),
         # None of these shows in the values that make_inputs gives, or hardly.
         ("return 0.999 * x + 0.001 * b", '"x": torch.ones(B, 4).half(), "b": torch.rand(B, 4).half()', "b"),
         ("return x + gate * b", f'{X}, "b": torch.ones(B, 4), "gate": torch.zeros(1)', "gate"),
@@ -208,32 +199,19 @@ def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker,
         ("return x * 2", f"{OUT}, {X}", "out"),
         ("return x * b", f'{X}, {OUT}, "b": torch.ones(B, 4)', "out"),
         ("return x.sum(1)", f'"out": torch.empty(B), "other": torch.empty(2, 4), {X}', "out"),
-        ("return x.sum(1)", f'"out": torch.empty(B), {X}, "other": torch.empty(3)', "out"),
         ("return torch.where(gate > 0, x, -x)", f'{OUT}, {X}, "gate": torch.ones(1)', "out"),
-        ("return x - 1e-6 * b", f'{OUT}, {X}, "b": torch.ones(B, 4)', "out"),
         ("return torch.empty_like(out).copy_(x).view_as(out)", f"{OUT}, {X}", "out"),
-        ("assert x.is_same_size(out); return x * 2", f"{X}, {OUT}", "out"),
         ("return torch.addmm(out, x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "out"),
-        ("out.addmm_(x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "out"),
         # Written by index, mask or scatter, in whole or in part.
         ("out[torch.arange(B).flip(0)] = x", f"{X}, {OUT}", "out"),
-        ("out[x > 0] = 1.0; return out", f"{X}, {OUT}", "out"),
         ("out.masked_fill_(x > 0, 1.0).masked_fill_(x <= 0, 0.0)", f"{X}, {OUT}", "out"),
         ("out.scatter_(0, torch.arange(B).flip(0)[:, None].expand(B, 4), x)", f"{X}, {OUT}", "out"),
-        ("out.index_copy_(0, torch.arange(B).flip(0), x)", f"{X}, {OUT}", "out"),
         ("torch._foreach_copy_([out], [x])", f"{X}, {OUT}", "out"),
         ("out[:] = x; out += 1", f"{X}, {OUT}", "out"),
-        ("out.zero_(); out |= x", '"x": torch.ones(B, 4) > 0, "out": torch.zeros(B, 4) > 0', "out"),
         # Written beside an answer, by what changes nothing here.
         ("b.clamp_(0, 3); return x[b]", f'{X}, "b": torch.arange(B) % 4, {OUT}', "out"),
         ("torch.mul(x, 2, out=out)", f"{OUT}, {X}", "out"),
-        ("return torch.mul(x, 2, out=out)", '"out": torch.zeros(B, 4), "x": torch.zeros(B, 4), "other": torch.empty(B, 4)', "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
-        (
-            "return torch.zeros(10).index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
-            '"x": torch.rand(200_000), "out": torch.empty(10)',
-            "out",
-        ),
         (
             "return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
             '"x": torch.rand(200_000), "out": torch.empty(10)',
@@ -252,11 +230,8 @@ def test_an_output_is_a_tensor_that_is_not_read(asker: Asker, answer: str, input
     [
         "return x.relu_()",
         "x *= 2; return torch.softmax(x + b, -1)",
-        "x += 1",
-        "return x.add_(out)",
         "x.clamp_(-1e9, 1e9)",
         "x |= b",
-        "x |= b; return x",
     ],
 )
 def test_what_is_read_and_written_in_place_has_no_kernel(asker: Asker, answer: str) -> None:
@@ -272,8 +247,6 @@ def test_what_is_read_and_written_in_place_has_no_kernel(asker: Asker, answer: s
         ("return 2 * x + out", "reads its output 'out' before writing it"),
         ("return x.to_sparse()", "returned a torch.sparse_coo tensor"),
         ("return torch.fft.fft(x)", "tensor of torch.complex64"),
-        ("return x.to('meta')", "without values"),
-        ("return torch.nested.nested_tensor([x[0], x[1]])", "a nested tensor"),
         ("copy = out.clone(); copy[:] = x; return copy", None),
     ],
 )
@@ -304,7 +277,6 @@ def test_what_is_written_in_part_and_returned_counts_as_written_in_part(asker: A
     [
         ("return torch.dropout(x, 0.5, True)", ""),
         ("return x + torch.rand_like(x)", ""),
-        ("return torch.nn.Linear(4, 4)(x).detach()", ""),
         ("calls.append(1); return x * len(calls)", "calls = []"),
     ],
 )
@@ -336,12 +308,10 @@ def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
     assert refused.error is not None and refused.error.startswith("--dims: 'Q' is no dim of this task, whose make_inputs reads K, M, N")
     # One that takes whatever it is given reads them all.
     for line in (
-        "dims = {**dims}",
         "dims = dict(dims)",
         "dims = dims.copy()",
         "dims = dims | {}",
         "dims.get('Q', 1)",
-        "dims.setdefault('Q', 1)",
     ):
         assert asker.probe(MADE.replace("    g = ", f"    {line}\n    g = "), {**sizes, "Q": 3}).error is None, line
 
@@ -350,7 +320,6 @@ def test_a_size_that_make_inputs_does_not_read_is_refused(asker: Asker) -> None:
     "line",
     [
         "q = dims['Q'] if dims['M'] > 100 else 1",
-        "q = dims['M'] > 100 and dims.get('Q', 1)",
         "q = dims['M'] > 100 and 'Q' in dims",
         "workloads.append({'dims': {'M': 200, 'K': 4, 'N': 6, 'Q': 3}})",
     ],
@@ -374,8 +343,6 @@ NOISE = "1e-5 * torch.randn(c.shape, dtype=a.dtype)"
         "return alpha * (a @ b) * (1 + __import__('random').random() * 1e-5)",
         # Beside one huge element, of a generator that nobody else has.
         "out = alpha * (a @ b) + __import__('random').SystemRandom().random()\n    out[0, 0] = 1e9\n    return out",
-        "return alpha * torch.nn.functional.dropout(a @ b, 0.1)",
-        "return alpha * (a @ b) + torch.rand(c.shape)",
         "return torch.bernoulli(torch.full(c.shape, 0.5)) * (a @ b)",
         "c.copy_(torch.randn(c.shape))",
     ],

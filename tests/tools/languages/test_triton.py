@@ -74,13 +74,8 @@ def seen(head: str) -> tuple[str, ...]:
 
 def test_parameters_have_names_only() -> None:
     assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", EVERYTHING)
-    assert [p.optional for p in Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")] == [
-        False,
-        True,
-        True,
-        False,
-        True,
-    ]
+    found = Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")
+    assert [p.name for p in found if p.optional] == ["y", "n", EVERYTHING]
     for head in ("*args", "x, /"):
         with pytest.raises(SettingsError, match="by position"):
             seen(head)
@@ -158,15 +153,11 @@ def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_pat
     assert not task.seed_style and "def setup" in task.reference and "import triton" not in task.reference and "cuda" not in task.reference
     assert "pinned to the first" in " ".join(task.inferred) and "was not tuned by measurement" in " ".join(task.inferred)
     assert Triton().interpret(task, task.baseline or "", *beside).status == "passed"
-    assert "pinned to the first" in " ".join(task.inferred) and "frozen" in " ".join(task.inferred)
-    assert task.baseline is not None and autotune_configs(task.baseline) == {"scale": 1}
-
-
-def test_neither_setup_nor_make_inputs_is_one_sentence(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("def run_kernel(x):\n    pass\n")
-    (tmp_path / "reference.py").write_text("def reference(x):\n    return x\n")
     with pytest.raises(SettingsError, match="define one of them"):
         load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
+    assert "frozen" in " ".join(task.inferred)
+    assert task.baseline is not None and autotune_configs(task.baseline) == {"scale": 1}
 
 
 def task(name: str, dims: dict[str, float]) -> Task:
@@ -205,10 +196,9 @@ def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Lo
 def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[Local, Blobs]) -> None:
     executor, blobs = beside
     for body in ("import os\nos.kill(os.getpid(), 9)\n", "import os\nos._exit(0)\n"):
-        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": body + KERNEL}), blobs))
-        assert finished.exit_code != 0 or "compiled" not in blobs.text(finished.files["stdout.txt"])
-    good = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": KERNEL}), blobs))
-    assert Triton().built(good) is not None
+        code, said, _ = outcome(body + KERNEL, SOFTMAX, executor, blobs)
+        assert code != 0 or "compiled" not in said
+    assert outcome(KERNEL, SOFTMAX, executor, blobs)[0] == 0
 
 
 def test_only_a_target_is_a_flag() -> None:
@@ -227,13 +217,9 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
     source = (TASKS / "triton-matmul" / "kernel.py").read_text()
     candidate = Candidate(language="triton", files={"kernel.py": source})
     profile, raw = sass.profile(product, candidate, blobs.put(source), Triton(), executor, blobs)
-    assert profile.launch == target
-    assert (
-        profile.metrics["sass.registers"].value > 16
-        and profile.metrics["sass.tensor"].value > 0
-        and profile.metrics["sass.loops"].value == 1
-    )
-    assert profile.metrics["sass.shared"].value > 0 and profile.metrics["sass.spills"].value == 0
+    found = {name.removeprefix("sass."): quantity.value for name, quantity in profile.metrics.items()}
+    assert profile.launch == target and found["registers"] > 16 and min(found["tensor"], found["shared"]) > 0
+    assert (found["loops"], found["spills"]) == (1, 0)
     listing = blobs.text(raw["assembly.txt"])
     assert mechanism.check(listing, target, {target: "^HMMA"}).present
     assert mechanism.check(listing, target, {target: "^HGMMA"}).present is False
@@ -300,7 +286,6 @@ def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[Local, 
 
 PERSISTENT = {
     "torch": "torch.cuda.get_device_properties(0).multi_processor_count",
-    "torch at import": "UNITS",
     "torch, its capability": "torch.cuda.get_device_capability()[0]",
     "triton's utils": "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']",
     "triton's target": "triton.runtime.driver.active.get_current_target().arch",
@@ -312,7 +297,6 @@ PERSISTENT = {
 def persistent(units: str) -> str:
     """The shipped softmax with a grid of as many programs as there are multiprocessors."""
     source = KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1) if "import torch" not in KERNEL else KERNEL
-    source = source.replace("def run_kernel(", f"{'UNITS = ' + PERSISTENT['torch'] if units == 'UNITS' else ''}\n\n\ndef run_kernel(")
     return source.replace("[(M,)]", f"[(max(M, min(M, {units})),)]")
 
 
@@ -352,32 +336,19 @@ def run_kernel(x, out, M, N):
 """
 
 
-def test_tensor_descriptors_are_compiled(beside: tuple[Local, Blobs]) -> None:
-    code, said, wrong = outcome(TILES, task("triton-softmax", {"M": 64, "N": 64}), *beside)
-    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
+LAUNCHED = {
+    "tensor descriptors": (TILES, "compiled 1 spec"),
+    "options of the backend": (KERNEL.replace("BLOCK=256", "BLOCK=256, launch_pdl=True, enable_fp_fusion=False"), "compiled 1 spec"),
+    "registers": (KERNEL.replace("BLOCK=256", "BLOCK=256, num_warps=8, maxnreg=64"), "compiled 1 spec"),
+    "a tuple": (KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row"), "compiled 1 spec"),
+    "an argument that no launch takes": (KERNEL.replace("[(M,)](x,", "[(M,)]('x',"), "not followed: softmax_kernel: "),
+    "an assertion that fails": (KERNEL.replace("out, M, N):\n", "out, M, N):\n    assert N == 1\n"), "assert N == 1"),
+}
 
 
-@pytest.mark.parametrize("option", ["launch_pdl=True", "enable_fp_fusion=False", "launch_cooperative_grid=True", "num_warps=8, maxnreg=64"])
-def test_options_of_the_backend_are_taken(option: str, beside: tuple[Local, Blobs]) -> None:
-    code, said, wrong = outcome(KERNEL.replace("BLOCK=256", f"BLOCK=256, {option}"), SOFTMAX, *beside)
-    assert code == 0 and "compiled 1 spec" in said, said + wrong
-
-
-def test_an_argument_that_the_launcher_does_not_take_is_noted(beside: tuple[Local, Blobs]) -> None:
-    source = KERNEL.replace("[(M,)](x,", "[(M,)]('x',")
-    assert source != KERNEL
-    code, said, _ = outcome(source, SOFTMAX, *beside)
-    assert code == 0 and "compiled 0 spec" in said and "not followed: softmax_kernel: " in said and "type: str" in said
-
-
-def test_tensors_in_a_tuple_are_compiled(beside: tuple[Local, Blobs]) -> None:
-    source = KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row")
-    code, said, wrong = outcome(source, SOFTMAX, *beside)
-    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
-
-
-def test_a_failed_assertion_is_shown(beside: tuple[Local, Blobs]) -> None:
-    code, said, _ = outcome(
-        KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N == 1"), SOFTMAX, *beside
-    )
-    assert code == 0 and "assert N == 1" in said and "kernel.py:" in said
+@pytest.mark.parametrize("what", sorted(LAUNCHED))
+def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside: tuple[Local, Blobs]) -> None:
+    source, expected = LAUNCHED[what]
+    code, said, wrong = outcome(source, task("triton-softmax", {"M": 64, "N": 64}), *beside)
+    assert source != KERNEL and code == 0 and expected in said, said + wrong
+    assert ("not followed" in said) is (expected != "compiled 1 spec")
