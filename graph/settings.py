@@ -262,7 +262,7 @@ def load(path: Path) -> Settings:
     try:
         data = read_yaml(text)
     except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, text, error)) from error
+        raise SettingsError(no_yaml(path, error)) from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: must hold keys and values, e.g. `task: tasks/softmax`")
     return parse({str(k): v for k, v in data.items()}, origin=str(path), base=path.parent)

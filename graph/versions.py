@@ -98,7 +98,7 @@ def capped(settings: Settings, budget: Sequence[str]) -> Settings:
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:
-            raise SettingsError(f"--budget {said}{no_yaml('', value, error).removeprefix(':1')}") from error
+            raise SettingsError(f"--budget {said}{no_yaml('', error).removeprefix(':1')}") from error
     return parse(data, origin="--budget", base=Path.cwd()) if budget else settings
 
 

@@ -22,7 +22,7 @@ from agents.models import anthropic_client, chat_client, command, manual, record
 from agents.models.ledger import Cap
 from agents.models.prices import LongPrompt, Price
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
-from tools.docstrings import of_fields
+from tools.artifacts import field_docstrings
 from tools.policy import Policy
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +72,7 @@ def configuration() -> str:
 
 def fields(kind: type[BaseModel], called: str) -> str:
     """A table of the model's fields. KeyError for one without a docstring."""
-    meant = of_fields(kind)
+    meant = field_docstrings(kind)
     rows = [f"| `{name}` | {_default(field)} | {_meaning(field, meant[name])} |" for name, field in kind.model_fields.items()]
     return "\n".join([f"| {called} | default | meaning |", "|---|---|---|", *rows])
 

@@ -6,7 +6,13 @@ Times are seconds, sizes bytes, rates per second, unless a field says otherwise.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
+import textwrap
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
@@ -38,14 +44,27 @@ class Artifact(BaseModel):
         Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every class at import,
         which was a fifth of what it took to import `graph.run`.
         """
-        from tools.docstrings import of_fields
-
         found = handler(core_schema)
         properties = handler.resolve_ref_schema(found).get("properties", {})
-        for name, text in of_fields(cls).items():
+        for name, text in field_docstrings(cls).items():
             if name in properties:
                 properties[name].setdefault("description", text)
         return found
+
+
+@cache
+def field_docstrings(kind: type[BaseModel]) -> dict[str, str]:
+    """Field -> the docstring below it, those of base classes included; a class whose source cannot be had has its bases' only."""
+    found: dict[str, str] = {}
+    for base in reversed([base for base in kind.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
+        with suppress(OSError, TypeError):
+            (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(node, ast.ClassDef), "the source of a class"
+            for field, below in pairwise(node.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = inspect.cleandoc(text)
+    return found
 
 
 def digest(text: str | bytes) -> str:

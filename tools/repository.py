@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.artifacts import Record
 from tools.errors import InfrastructureError, SettingsError, WorkspaceError
 from tools.records import LARGE_BLOB
 
@@ -124,9 +123,9 @@ class Repository:
         """
         return self._status().drift(expected, new_only)
 
-    def is_clean(self, expected: Sequence[str] = ()) -> bool:
+    def is_clean(self) -> bool:
         """True when nothing has drifted; see `drift`."""
-        return not self.drift(expected)
+        return not self.drift()
 
     def foreign(self, since_trailer: str = "Version") -> tuple[str, ...]:
         """Ids of the commits at and before HEAD that are not ours, newest first: all but the first that has trailer `since_trailer`
@@ -152,10 +151,6 @@ class Repository:
             identity, parents, subject, trailers = entry.split("\x1f")
             commits.append(Commit(identity, parents.split(" ")[0] or None, subject, _parse(trailers)))
         return tuple(commits)
-
-    def trailers(self, commit: str) -> dict[str, str]:
-        """The trailers of one commit, by key."""
-        return self.log(commit)[0].trailers
 
     def find_commit(self, key: str, value: str) -> str | None:
         """The newest commit before and at HEAD whose trailer `key` is exactly `value`: what a resumed gate asks before it commits."""
@@ -332,14 +327,6 @@ class Repository:
             )
         except FileNotFoundError as error:
             raise SettingsError("git is not installed; install the package `git` and run again") from error
-
-
-def stored_paths(record: Record) -> tuple[str, ...]:
-    """The paths under which a record and the blobs that it names are committed.
-
-    Blobs that no record names (requests with hidden sizes and seeds, say) are work in progress and stay out of git.
-    """
-    return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in sorted(set(record.blobs.values()))))
 
 
 def foreign(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:

@@ -289,7 +289,7 @@ def _declared(path: Path) -> Declared:
     try:
         data = read_yaml(text)
     except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, text, error)) from None
+        raise SettingsError(no_yaml(path, error)) from None
     try:
         return Declared.model_validate(data)
     except ValidationError as error:

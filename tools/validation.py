@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, get_args, get_origin
+from typing import TYPE_CHECKING, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,6 +27,12 @@ _PLAIN = {
     "a valid number": "a number",
     "a valid boolean": "true or false",
 }
+_OPENED = {
+    "while parsing a flow sequence": "the [ in that line is not closed",
+    "while parsing a flow mapping": "the { in that line is not closed",
+    "while scanning a quoted scalar": "the quote that begins in that line does not end",
+}
+"""What the YAML parser was at when it could not go on -> what was opened there."""
 TWICE = "a key that stands twice"
 UNREADABLE = "a value that is none of its type"
 MERGE = "tag:yaml.org,2002:merge"
@@ -70,10 +76,8 @@ def read_yaml(text: str) -> object:
     return yaml.safe_load(text)
 
 
-def no_yaml(path: Path | str, text: str, error: YAMLError) -> str:
-    """What is wrong with the `text` of a YAML file that cannot be parsed, and in which line: where it opened, of what is not closed."""
-    import yaml
-
+def no_yaml(path: Path | str, error: YAMLError) -> str:
+    """What is wrong with a YAML file that cannot be parsed, and in which line: where it opened, of what is not closed."""
     mark: Mark | None = getattr(error, "problem_mark", None)
     context = str(getattr(error, "context", None))
     if context == TWICE and mark:
@@ -81,31 +85,10 @@ def no_yaml(path: Path | str, text: str, error: YAMLError) -> str:
     if context == UNREADABLE and mark:
         value = str(getattr(error, "problem", ""))[:_SHOWN]
         return f"{path}:{mark.line + 1}: {value!r} cannot be read as the date or number that it looks like; put it in quotes"
-    opened = _unclosed(text)
-    if opened:
-        return f"{path}:{opened[0]}: not valid YAML; the {opened[1]} in that line is not closed"
-    if isinstance(error, yaml.MarkedYAMLError) and error.context_mark and context.startswith("while scanning a quoted"):
-        return f"{path}:{error.context_mark.line + 1}: not valid YAML; the quote that begins in that line does not end"
+    opened: Mark | None = getattr(error, "context_mark", None)
+    if opened and context in _OPENED:
+        return f"{path}:{opened.line + 1}: not valid YAML; {_OPENED[context]}"
     return f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML; check the indentation and quotes there"
-
-
-def _unclosed(text: str) -> tuple[int, str] | None:
-    """Line and bracket of the innermost one that is not closed; None: all are, or what stands between them cannot be told."""
-    import yaml
-
-    closing = {"]": "[", "}": "{"}
-    opened: list[tuple[int, str]] = []
-    try:
-        for token in yaml.scan(text):
-            if isinstance(token, yaml.FlowSequenceStartToken | yaml.FlowMappingStartToken):
-                opened.append((token.start_mark.line + 1, token.id))
-            elif isinstance(token, yaml.FlowSequenceEndToken | yaml.FlowMappingEndToken):
-                if not opened or opened[-1][1] != closing[token.id]:
-                    break
-                opened.pop()
-    except yaml.YAMLError:
-        return None
-    return opened[-1] if opened else None
 
 
 def sentences(error: ValidationError, model: type[BaseModel], origin: str, elsewhere: Mapping[str, str] | None = None) -> str:
@@ -129,8 +112,6 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel], elsewhere: Mapping[
     if problem["type"] == "extra_forbidden":
         if key in elsewhere:
             return f"{key}: does not stand here; {elsewhere[key]}"
-        if there := _holder(model, owner, str(problem["loc"][-1])):
-            return f"{key}: does not stand here; put it {there}"
         hint = meant(str(problem["loc"][-1]), owner.model_fields, "remove it.")
         return f"{key}: unknown key; {hint} Allowed here: {_keys(owner)}"
     if problem["type"] == "value_error":
@@ -172,20 +153,6 @@ def _mended(problem: ErrorDetails) -> str:
 def _keys(section: type[BaseModel]) -> str:
     own = ", ".join(sorted(section.model_fields))
     return f"{own} and options of its own" if section.model_config.get("extra") == "allow" else own
-
-
-def _holder(model: type[BaseModel], owner: type[BaseModel], key: str) -> str:
-    """Where in a config `key` belongs, which `owner`, one of its sections or the whole, does not have; "" where none has it, or several.
-
-    Mappings such as `models` count on neither side: below them stands a name first, which only the user knows.
-    """
-    sections = {name: _section(model, (name,)) for name, field in model.model_fields.items() if get_origin(field.annotation) is not dict}
-    found = [name for name, section in sections.items() if section not in (model, owner) and key in section.model_fields]
-    if owner is not model and owner not in sections.values():
-        return ""
-    if owner is not model and key in model.model_fields:
-        return "" if found else "at the top, in no section"
-    return f"under `{found[0]}`" if len(found) == 1 else ""
 
 
 def _section(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -73,7 +73,7 @@ def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
         ("kernel: a.cpp\ntask: b\n", ["exactly one of task"]),
-        ("task: [\n", ["run.yaml:1: not valid YAML; the [ in that line is not closed"]),
+        ("task: [a\n", ["run.yaml:1: not valid YAML; the [ in that line is not closed"]),
         (GOOD + "search: {variants: 2\nstop: {near_peak: 0.1}\n", ["run.yaml:2: not valid YAML; the { in that line is not closed"]),
         (GOOD + "search: {variants: [2}\n", ["run.yaml:2: not valid YAML; the [ in that line is not closed"]),
         (GOOD + 'name: "mine\nsearch: {}\n', ["run.yaml:2: not valid YAML; the quote that begins in that line does not end"]),
@@ -141,25 +141,6 @@ def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> 
     twice = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c, <<: *p}}\n")).budget
     assert twice.per_iteration.usd is not None
     assert [caps.per_role["planner"].usd, caps.per_role["coder"].usd, caps.per_iteration.usd] == [1, 5, 5]
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "there"),
-    [
-        ("iterations: 2", "iterations", "under `search`"),
-        ("stop: {patience: 1}", "stop.patience", "under `search`"),
-        ("search: {gpu: 1}", "search.gpu", "at the top, in no section"),
-    ],
-)
-def test_a_key_of_another_section_is_sent_there(tmp_path: Path, text: str, key: str, there: str) -> None:
-    with pytest.raises(SettingsError, match=rf"{key}: does not stand here; put it {there}"):
-        load(written(tmp_path, f"task: x\n{text}\n"))
-
-
-@pytest.mark.parametrize("text", ["provider: anthropic", "input: 3", "prices: {m: {input: 1, output: 1, usd: 3}}"])
-def test_what_needs_a_name_in_between_is_sent_nowhere(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SettingsError, match="unknown key"):
-        load(written(tmp_path, f"task: x\n{text}\n"))
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tools.artifacts import Record
 from tools.errors import SettingsError, WorkspaceError
 from tools.records import LARGE_BLOB, Records
-from tools.repository import Repository, stored_paths
+from tools.repository import Repository
 
 SECRET = bytes(range(32))
 
@@ -28,6 +28,10 @@ def repository(tmp_path: Path) -> Repository:
     (made.root / "kernel.cpp").write_text("void solve() {}\n")
     made.commit([".gitignore", "kernel.cpp"], "start v0", {"Task": "t"}, None)
     return made
+
+
+def stored_paths(record: Record) -> tuple[str, ...]:
+    return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in record.blobs.values()))
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -44,8 +48,8 @@ def test_commit_holds_the_paths_and_trailers(repository: Repository):
         ["kernel.cpp", "versions/v1"], "accept v1", {"Verdict": "accept", "Speedup": "2.0 [1.9,\n 2.1]", "Note": ""}, start
     )
     assert repository.head() == made
-    assert repository.trailers(made) == {"Verdict": "accept", "Speedup": "2.0 [1.9, 2.1]", "Note": ""}
-    assert repository.is_clean()
+    assert repository.log(made)[0].trailers == {"Verdict": "accept", "Speedup": "2.0 [1.9, 2.1]", "Note": ""}
+    assert repository.drift() == ()
     assert git(repository.root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", made).splitlines() == [
         ".gitignore",
         "kernel.cpp",
@@ -86,7 +90,7 @@ def test_refused_when_another_path_changed(repository: Repository, change: str):
             git(repository.root, "add", "stray.txt")
     named = "kernel.cpp" if change in ("edit", "delete") else "stray.txt"
     assert repository.drift() == (named,)
-    assert not repository.is_clean(["versions"])
+    assert repository.drift(["versions"])
     with pytest.raises(WorkspaceError, match=named):
         repository.commit(["versions"], "close v1", {}, repository.head())
     assert repository.commit([named], "close v1", {}, repository.head())
@@ -126,7 +130,7 @@ def test_new_evidence_is_no_drift_but_altered_evidence_is(repository: Repository
     records = Records(repository.root)
     record = records.add(Record(kind="build", key="k", payload={}, blobs={"log": records.blobs.put("log")}))
     unnamed = records.blobs.put("a request with hidden sizes")
-    assert repository.is_clean()
+    assert repository.drift() == ()
     repository.commit(stored_paths(record), "close v1", {}, repository.head())
     listed = git(repository.root, "ls-files")
     assert f"records/{record.id}.json" in listed
@@ -154,7 +158,7 @@ def test_a_folder_may_be_expected_for_new_files_only(repository: Repository):
     folder.mkdir(parents=True)
     (folder / "old.md").write_text("old")
     head = repository.commit([], "close v1", {}, repository.head(), new_only=["versions"])
-    assert repository.is_clean()
+    assert repository.drift() == ()
     (folder / "new.md").write_text("new")
     assert repository.drift(new_only=["versions"]) == ()
     (folder / "old.md").write_text("changed")
@@ -229,7 +233,7 @@ def test_recovers_from_a_kill_between_add_and_commit(repository: Repository):
     (repository.root / "b.md").unlink()
     made = repository.commit(["a.md"], "close v1", {}, head)
     assert git(repository.root, "show", "--name-only", "--format=", made) == "a.md"
-    assert repository.is_clean()
+    assert repository.drift() == ()
 
 
 def test_a_lock_that_another_git_may_hold_now_is_waited_for_and_never_removed(repository: Repository):
