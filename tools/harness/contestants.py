@@ -127,19 +127,21 @@ class Torch:
         self.request, self.kind = request, contestant["kind"]
         self.process = where.supervisor.torch_process("torchhost.py")
         self.order_s = self.device_s = 0.0
-
-    def open(self) -> None:
-        """Wait for the process, which takes seconds to import torch, and give it the reference."""
-        task = self.request["task"]
-        self.process.call(
+        task = request["task"]
+        self.process.tell(
             "begin",
             reference=task["reference"],
             precision=task["numeric"]["precision"],
             mode=self.kind,
-            device=self.request.get("device", "cpu"),
+            device=request.get("device", "cpu"),
         )
 
+    def open(self) -> None:
+        """Wait for the process, which takes seconds to import torch and the compiler; it was given the reference when it was made."""
+        self.process.answer("begin")
+
     def prepare(self, ring: Ring, widen: list | None) -> None:
+        """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
         inputs = ring.inputs
         self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd])

@@ -5,11 +5,13 @@ looks into: inputs by reference.py's make_inputs on the GPU, then the kernel, sh
 calls to compile and warm up, then the one that is counted.
 """
 
+import functools
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
@@ -97,10 +99,15 @@ def count():
     if done.returncode or not Path("report.ncu-rep").is_file():
         sys.stderr.write((done.stdout + done.stderr)[-4000:])
         sys.exit(done.returncode or 1)
-    for page in ("raw", "details"):
-        argv = [asked["ncu"], "--import", "report.ncu-rep", "--csv", "--page", page]
-        shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=True)
-        Path(f"{page}.csv").write_text(shown.stdout)
+    with ThreadPoolExecutor() as side_by_side:
+        list(side_by_side.map(functools.partial(export, asked["ncu"]), ("raw", "details")))
+
+
+def export(ncu, page):
+    """One page of the report to PAGE.csv."""
+    argv = [ncu, "--import", "report.ncu-rep", "--csv", "--page", page]
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=EXPORT_S, check=True)
+    Path(f"{page}.csv").write_text(shown.stdout)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Or
 needed and kept. It alone clocks contests and believes nothing that a kernel's process says about correctness.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -60,8 +61,17 @@ class TorchProcess:
 
     def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), watched_s: float = 0.0, **message) -> dict:
         """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake for so long."""
-        try:
+        self.tell(op, fds, **message)
+        return self.answer(op, limit_s, watched_s)
+
+    def tell(self, op: str, fds=(), **message) -> None:
+        """Send a verb without waiting; `answer` must be asked for before the next one."""
+        with contextlib.suppress(wire.ClosedError):
             self.channel.send({"op": op, **message}, fds)
+
+    def answer(self, op: str, limit_s: float = ORACLE_LIMIT_S, watched_s: float = 0.0) -> dict:
+        """What the verb `op` that was told came to; as `call`."""
+        try:
             if watched_s:
                 self.channel.watch(watched_s)
             answer, carried = self.channel.recv(limit_s)

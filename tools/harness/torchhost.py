@@ -45,7 +45,38 @@ class Host:
         self.reference = self.contract.Contract(message["reference"])
         self.function = self.reference.function
         self.mode = message["mode"]
+        if self.mode in MODES:
+            self._compiler()
         return {}
+
+    def _compiler(self) -> None:
+        """Import it now, beside the other contestants; it takes longer than torch itself.
+
+        Inductor compiles and loads a test program for each vector extension that the processor names, ten seconds of a core where none of
+        it is cached. Which one it chooses is the same without; a compiler that does not know that one is found by `compiled`.
+        """
+        import torch._dynamo
+        import torch._inductor.compile_fx
+        import torch._inductor.config
+        import torch._inductor.cpu_vec_isa
+
+        if self.device == "cpu" and torch._inductor.config.cpp.vec_isa_ok is None:
+            torch._inductor.config.cpp.vec_isa_ok = True
+
+    def compiled(self) -> None:
+        """The reference compiled for the shapes attached, and called once; trusted extensions are tested where that fails."""
+        torch = self.torch
+        torch._dynamo.reset()
+        self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
+        try:
+            self.function(**self.calls[0])
+        except Exception:
+            settings = torch._inductor.config.cpp
+            if self.device != "cpu" or not settings.vec_isa_ok:
+                raise
+            settings.vec_isa_ok = None
+            torch._inductor.cpu_vec_isa.valid_vec_isa_list.cache_clear()
+            self.compiled()
 
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Tensors over the shared inputs, one set of keyword arguments an address."""
@@ -66,8 +97,7 @@ class Host:
             takes = self.reference.takes
             self.calls.append(given if takes is None else {name: value for name, value in given.items() if name in takes})
         if self.mode in MODES:
-            torch._dynamo.reset()
-            self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
+            self.compiled()
         return {}
 
     def _mapped(self, fd: int, size: int):
