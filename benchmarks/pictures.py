@@ -25,7 +25,7 @@ from graph.workspace import peek
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GRAPH, RUN, RECORDED = IMAGES / "graph.svg", IMAGES / "run.svg", IMAGES / "run.jsonl"
-COMMAND = "make quickstart"
+COMMAND = "python -m graph run configs/quickstart.yaml"
 COLUMNS = 122
 STYLES = {"accept": "bold green", "passed": "green", "failed": "red", "reject": "yellow", "inconclusive": "yellow", "finished": "bold"}
 TIP = """<defs><marker id="tip" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" orient="auto">
