@@ -145,6 +145,13 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
     return task.load_files(options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size)
 
 
+@contextmanager
+def _task(options: argparse.Namespace) -> Iterator[tuple[Executor, Records, Loaded, Language]]:
+    with _opened(options) as (executor, records):
+        loaded = _loaded(options, executor, records)
+        yield executor, records, loaded, _language(loaded.task.language)
+
+
 def _language(name: str) -> Language:
     from tools.languages.base import LANGUAGES, Language
     from tools.registry import load
@@ -236,9 +243,7 @@ def _ceilings(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     from tools import evidence
 
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
         print(f"task {loaded.task.name} ({loaded.task.identity()[:12]}), language {language.name}, {language.toolchain().version}")
         for argument in loaded.task.arguments:
@@ -262,9 +267,7 @@ def _profile(options: argparse.Namespace) -> None:
     from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
     from tools.registry import load
 
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records, measures=False)
         name = options.profiler or DEFAULTS[language.device][0]
         profiler = load(PROFILERS, name, Profiler, key="--profiler")()  # type: ignore[type-abstract]
@@ -308,9 +311,7 @@ def _diagnose(options: argparse.Namespace) -> None:
     from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
     from tools.registry import load
 
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
         placed = _placed(loaded, executor, records)
         library = _library(judge, kernel)
@@ -339,9 +340,7 @@ def _kept(records: Records, seen: Profile, candidate: str, blobs: dict[str, str]
 
 
 def _judge(options: argparse.Namespace) -> None:
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         kernel = _kernel(loaded, language)
         judge = _judge_of(loaded, language, executor, records)
         _library(judge, kernel)
@@ -352,9 +351,7 @@ def _judge(options: argparse.Namespace) -> None:
 def _bench(options: argparse.Namespace) -> None:
     from tools import contests
 
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         judge = _judge_of(loaded, language, executor, records)
         racers = {"kernel": _kernel(loaded, language)} | ({"against": _file(options.against, language)} if options.against else {})
         for kernel in racers.values():
@@ -373,9 +370,7 @@ def _sass(options: argparse.Namespace) -> None:
     from tools import mechanism
     from tools.executors.base import pick
 
-    with _opened(options) as (executor, records):
-        loaded = _loaded(options, executor, records)
-        language = _language(loaded.task.language)
+    with _task(options) as (executor, records, loaded, language):
         library = _library(_judge_of(loaded, language, executor, records, measures=False), _kernel(loaded, language))
         listed = executor.run(language.disassemble(library, records.blobs, loaded.task)).files
         text = records.blobs.text(listed["assembly.txt"])

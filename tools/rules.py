@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from tools.artifacts import Artifact, Axis, Bound, Finding, Profile, Quantity, Remark
 from tools.errors import SettingsError
 from tools.hardware import Headroom
+from tools.validation import no_yaml, read_yaml, sentences
 
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")
@@ -47,10 +48,16 @@ class Rule(Artifact):
     id: str
     severity: Literal["high", "medium", "low"]
     axis: Axis
-    when: tuple[Condition, ...]
+    when: tuple[Condition, ...] = Field(min_length=1)
     remark: re.Pattern[str] | None = None
     """Remarks that speak of the same thing."""
     text: str
+
+
+class _File(Artifact):
+    """rules.yaml."""
+
+    rules: tuple[Rule, ...]
 
 
 def load(path: Path = RULES) -> tuple[Rule, ...]:
@@ -58,22 +65,13 @@ def load(path: Path = RULES) -> tuple[Rule, ...]:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        rules = TypeAdapter(dict[Literal["rules"], tuple[Rule, ...]]).validate_python(content, strict=False)["rules"]
+        return _File.model_validate(read_yaml(path.read_text(encoding="utf-8"))).rules
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); restore the file") from error
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: is not YAML ({' '.join(str(error).split())}); mend that line") from error
-    except (ValidationError, KeyError) as error:
-        if isinstance(error, KeyError):
-            raise SettingsError(f"{path}: has no key 'rules'; it must hold one list of rules under it") from error
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise SettingsError(f"{path}: {where}: {first['msg']}; see the comments at the head of the shipped rules.yaml") from error
-    for rule in rules:
-        if not rule.when:
-            raise SettingsError(f"{path}: rule {rule.id!r} has an empty 'when'; give it at least one condition")
-    return rules
+        raise SettingsError(no_yaml(path, error)) from error
+    except ValidationError as error:
+        raise SettingsError(sentences(error, _File, f"{path}: ")) from error
 
 
 def evaluate(

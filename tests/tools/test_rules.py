@@ -101,10 +101,10 @@ def test_bottleneck():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rules: [", "is not YAML"),
+        ("rules: [", "not valid YAML"),
         ("other: []", "rules"),
         ("rules: [{id: a, severity: dire, axis: compute, when: [], text: b}]", "severity"),
-        ("rules: [{id: a, severity: low, axis: compute, when: [], text: b}]", "empty 'when'"),
+        ("rules: [{id: a, severity: low, axis: compute, when: [], text: b}]", "when: .* at least 1 item"),
         ("rules: [{id: a, severity: low, axis: compute, when: [{metric: m, op: '!=', value: 1}], text: b}]", "op"),
         ("rules: [{id: a, severity: low, axis: compute, remark: '(', when: [{metric: m, op: '<', value: 1}], text: b}]", "remark"),
     ],
@@ -115,7 +115,6 @@ def test_bad_rules_file_names_file_and_key(tmp_path, text, said):
     with pytest.raises(SettingsError, match=said) as raised:
         load(path)
     assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_missing_rules_file(tmp_path):

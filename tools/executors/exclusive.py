@@ -22,7 +22,7 @@ IDLE_SHARE = 10
 """Per cent of the time in use from which on a GPU without a process of ours is somebody else's."""
 
 
-class Company:
+class ForeignProcesses:
     """Who else is on the GPUs; a CPU has none."""
 
     def __init__(self, driver: Driver) -> None:

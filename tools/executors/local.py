@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.base import NAMES, Device, Executor, Finished, Job, Usage
-from tools.executors.exclusive import Company, device_lock
+from tools.executors.exclusive import ForeignProcesses, device_lock
 from tools.executors.folders import collect, disk_errors, job_folder, materialise, verify
 from tools.executors.machine import describe_cpu
 from tools.executors.nvidia import Driver
@@ -66,7 +66,7 @@ class Local(Executor):
         self.lock_wait_s = lock_wait_s
         self.gpu = gpu
         self.driver = driver or Driver()
-        self.company = Company(self.driver)
+        self.foreign = ForeignProcesses(self.driver)
         self._devices: tuple[Device, ...] | None = None
         self._idle: queue.SimpleQueue[Launcher] = queue.SimpleQueue()
         self._launchers: list[Launcher] = []
@@ -81,12 +81,12 @@ class Local(Executor):
 
     def run(self, job: Job) -> Finished:
         device = self._device(job)
-        self.company.note(device, stays=bool(job.warm))
+        self.foreign.note(device, stays=bool(job.warm))
         with contextlib.ExitStack() as stack:
             stack.enter_context(disk_errors(self.scratch))
             if job.needs.exclusive:
                 stack.enter_context(device_lock(device.kind, device.index, self.lock_wait_s))
-                self.company.refuse(device)
+                self.foreign.refuse(device)
             folder = Path(stack.enter_context(job_folder(self.scratch)))
             try:
                 finished = self._run_warm(job, folder, device) if job.warm else self._run_once(job, folder, device)
@@ -110,7 +110,7 @@ class Local(Executor):
                 known = ", ".join(str(gpu.index) for gpu in gpus)
                 raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
         else:
-            chosen = next((gpu for gpu in gpus if not self.company.beside(gpu)), gpus[0] if gpus else None)
+            chosen = next((gpu for gpu in gpus if not self.foreign.beside(gpu)), gpus[0] if gpus else None)
         return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
 
     def _device(self, job: Job) -> Device:
