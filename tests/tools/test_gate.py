@@ -75,12 +75,8 @@ def test_accept_says_why_with_numbers_and_records():
     for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
         assert piece in text
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
-
-
-def test_absent_mechanism_is_accepted_as_unexplained():
-    answer = verdict(mechanisms={"simd": True, "parallel": False})
-    assert (answer.outcome, answer.explained) == ("accept", False)
-    assert "unexplained: parallel" in answer.reasons[-1]
+    absent = verdict(mechanisms={"simd": True, "parallel": False})
+    assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
 
 
 OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
@@ -118,7 +114,7 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"trial": trial(1.05), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
         ({"trial": trial(1.01), "looks": 1}, "inconclusive", "Given up as futile after 1 of 4 batches"),
         ({"trial": trial(1.01), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
-        ({"trial": OPEN}, "inconclusive", "too few pairs"),
+        ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
         ({"siblings": 5}, "inconclusive", "5 candidates"),
         ({"confirmation": None}, "inconclusive", "not confirmed"),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
@@ -247,16 +243,8 @@ def test_earlier_checks_decide_before_later_ones():
     for repair in [{}, *repairs, {"confirmation": GOOD.confirmation}, {"trial": trial()}]:
         everything_wrong |= repair
         order.append(verdict(**everything_wrong).outcome)
-    assert order == [
-        "infra_error",
-        "reject_policy",
-        "reject_correctness",
-        "reject_policy",
-        "reject_perf",
-        "inconclusive",
-        "reject_perf",
-        "accept",
-    ]
+    expected = "infra_error reject_policy reject_correctness reject_policy reject_perf inconclusive reject_perf accept"
+    assert order == expected.split()
 
 
 def test_no_roof_is_applied_in_cache_or_without_a_known_cache():
@@ -278,12 +266,6 @@ def test_only_what_was_shown_is_claimed_of_each_workload(small: float, half: flo
     answer = verdict(trial=trial(small=small, half=half))
     assert answer.outcome == "accept"
     assert any(reason.startswith(said) for reason in answer.reasons)
-
-
-def test_an_open_end_is_never_printed_as_a_figure():
-    said = verdict(trial=OPEN).reasons[0]
-    assert "2.000x [N/A]" in said
-    assert "0000000" not in said
 
 
 def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
