@@ -346,29 +346,11 @@ def iteration(brief: Brief, most: int | None) -> Content:
     return Content(values={"rules": len({finding.rule for finding in brief.findings})} if isinstance(brief, AnalystBrief) else {})
 
 
-SECTIONS: dict[str, Fill] = {
-    "task": contract,
-    "reference": reference,
-    "baseline": baseline,
-    "specs": specs,
-    "memory": earlier,
-    "signals": signals,
-    "kernel": kernel,
-    "champion": champion,
-    "findings": findings,
-    "remarks": remarks,
-    "records": records,
-    "skills": skills,
-    "methods": methods,
-    "passages": passages,
-    "attempts": attempts,
-    "plan": plan,
-    "pages": pages,
-    "hints": hints,
-    "failures": failures,
-    "diff": diff,
-    "iteration": iteration,
-}
+_NAMED_ALIKE: tuple[Fill, ...] = (
+    *(reference, baseline, specs, signals, kernel, champion, findings, remarks, records, skills, methods, passages, attempts, plan, pages),
+    *(hints, failures, diff, iteration),
+)
+SECTIONS: dict[str, Fill] = {"task": contract, "memory": earlier, **{fill.__name__: fill for fill in _NAMED_ALIKE}}
 """Section of budget.yaml -> what fills it; the others are text alone."""
 
 

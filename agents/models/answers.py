@@ -36,7 +36,7 @@ OVERLAP = 40
 """Characters that a continuation must repeat before they are taken for a repetition."""
 
 
-class _Spoilt(NamedTuple):
+class _Malformed(NamedTuple):
     """Something that looks like JSON and is none."""
 
     size: int
@@ -130,7 +130,7 @@ def read(text: str, request: Request, *, said: str, usage: Usage) -> Answered | 
 
 def _in_json(text: str, request: Request) -> Answer | tuple[str, ...]:
     """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant."""
-    objects, spoilt = _objects(fenced.without_code(text))
+    objects, malformed = _objects(fenced.without_code(text))
     fitting: list[Answer] = []
     faults: list[tuple[int, tuple[str, ...]]] = []
     for written, found in objects:
@@ -147,37 +147,37 @@ def _in_json(text: str, request: Request) -> Answer | tuple[str, ...]:
         return (f"{len(fitting)} different JSON objects each fit {request.answer}; give one",)
     if not faults and as_code(request.answer) and (line := fenced.first_block(text)):
         return (f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before each variant",)
-    if faults and (not spoilt or max(faults)[0] >= max(spoilt).size):
+    if faults and (not malformed or max(faults)[0] >= max(malformed).size):
         return max(faults)[1]
-    if spoilt:
-        return (max(spoilt).fault,)
+    if malformed:
+        return (max(malformed).fault,)
     if as_code(request.answer):
         return ("no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the answer; give one",)
     return (f"no JSON object {request.answer} is in the answer; give one",)
 
 
-def _objects(text: str) -> tuple[list[tuple[str, JsonValue]], list[_Spoilt]]:
+def _objects(text: str) -> tuple[list[tuple[str, JsonValue]], list[_Malformed]]:
     """The outermost JSON objects in `text` that hold something, and what is wrong with what looks like one."""
     decoder = json.JSONDecoder(strict=False)
     found: list[tuple[str, JsonValue]] = []
-    spoilt: list[_Spoilt] = []
+    malformed: list[_Malformed] = []
     position = 0
     while match := BEGINS.search(text, position):
         try:
             value, position = decoder.raw_decode(text, match.start())
         except json.JSONDecodeError as error:
             position = match.end()
-            spoilt.append(_Spoilt(error.pos - match.start(), _spoilt(text, error.pos, error.msg)))
+            malformed.append(_Malformed(error.pos - match.start(), _malformed(text, error.pos, error.msg)))
         except RecursionError:
             position = match.end()
-            spoilt.append(_Spoilt(0, "the JSON object is nested too deep; give a flat one"))
+            malformed.append(_Malformed(0, "the JSON object is nested too deep; give a flat one"))
         else:
             if value:
                 found.append((text[match.start() : position], value))
-    return found, spoilt
+    return found, malformed
 
 
-def _spoilt(text: str, position: int, message: str) -> str:
+def _malformed(text: str, position: int, message: str) -> str:
     """What is wrong at `position` of JSON, and where that is."""
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)

@@ -12,7 +12,7 @@ from agents.models import options as given
 from agents.models.answers import go_on, joined, read, schema
 from agents.models.anthropic_client import Options, open_client
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
-from agents.models.patience import begun, time_is_up, until
+from agents.models.patience import time_is_up, until, with_retries
 from agents.models.wire_schema import plain
 from tools.errors import KernelwrightError, ProviderError, RefusalError, SettingsError
 
@@ -126,7 +126,7 @@ class Anthropic(Model):
         try:
             open_stream = partial(self.opened.client.messages.stream, max_tokens=limit, **self._call(request, before))
             settings = self.settings
-            with begun(
+            with with_retries(
                 request, anthropic, settings.timeout_s, settings.max_retries, lambda timeout: open_stream(timeout=timeout).__enter__()
             ) as stream:
                 # From here: attempts before this one had their own time.

@@ -173,5 +173,5 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def _reached(options: Options) -> dict[str, Any]:
-    """What all clients take; `patience.begun` makes the attempts."""
+    """What all clients take; `patience.with_retries` makes the attempts."""
     return {"base_url": options.base_url, "max_retries": 0}

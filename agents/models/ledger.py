@@ -114,7 +114,7 @@ class Spent(Artifact):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class Reservation:
     """A reservation; two equal ones are two."""
 
     role: RoleName
@@ -135,7 +135,7 @@ class Ledger:
         self.prices = dict(prices or {})
         self.iteration = 0
         """That the exchanges are for; the graph sets it."""
-        self._held: frozenset[Held] = frozenset()
+        self._held: frozenset[Reservation] = frozenset()
         self._lock = threading.Lock()
 
     def spent(self, role: RoleName | None = None, iteration: int | None = None) -> Spent:
@@ -175,8 +175,8 @@ class Ledger:
         bound = model.bound(request)
         usd = self.cost(model, bound)
         with self._lock:
-            self._refuse(Held(role, self.iteration, tokens(bound), usd or 0.0, ""))
-            held = Held(role, self.iteration, tokens(bound), usd or 0.0, self._begun(role, model, bound, usd))
+            self._refuse(Reservation(role, self.iteration, tokens(bound), usd or 0.0, ""))
+            held = Reservation(role, self.iteration, tokens(bound), usd or 0.0, self._begun(role, model, bound, usd))
             self._held |= {held}
         try:
             yield held.record
@@ -211,7 +211,7 @@ class Ledger:
         own = self.caps.per_role.get(role, Cap())
         return ("budget", self.caps), ("budget.per_iteration", self.caps.per_iteration), (f"budget.per_role.{role}", own)
 
-    def _refuse(self, wanted: Held) -> None:
+    def _refuse(self, wanted: Reservation) -> None:
         for name, cap in self._caps(wanted.role):
             if cap.usd is None and cap.tokens is None:
                 continue

@@ -46,7 +46,7 @@ class Manual(Model):
             )
 
     @property
-    def desk(self) -> Path:
+    def directory(self) -> Path:
         """Where prompts and answers lie."""
         if self.given.folder is not None:
             return Path(self.given.folder)
@@ -55,7 +55,7 @@ class Manual(Model):
     def ask(self, request: Request) -> Answered:
         """The answer that lies there. The same request finds the same files, also in another process."""
         stem = self._stem(request)
-        prompt, answer, refused = (self.desk / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
+        prompt, answer, refused = (self.directory / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
             text = answers.as_text(request, f"into the file {answer.name} beside this one, then run `python -m graph resume` again")
             write_atomically(prompt, text.encode())
@@ -84,10 +84,10 @@ class Manual(Model):
     def _stem(self, request: Request) -> str:
         """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is the request's, so that it is asked once."""
         asked = f"{request.role}-{digest(request.model_dump_json(exclude={'number'}))[:8]}"
-        there = next(self.desk.glob(f"*-{asked}.prompt.md"), None)
+        there = next(self.directory.glob(f"*-{asked}.prompt.md"), None)
         if there is not None:
             return there.name.removesuffix(".prompt.md")
-        return f"{sum(1 for _ in self.desk.glob('*.prompt.md')) + 1:03d}-{asked}"
+        return f"{sum(1 for _ in self.directory.glob('*.prompt.md')) + 1:03d}-{asked}"
 
 
 def _aside(answer: Path) -> Path:

@@ -20,9 +20,9 @@ from agents.models import answers
 from agents.models import options as given
 from agents.models.base import CHARACTERS_PER_TOKEN, Called, Model, Reply, Request, ToolCall, Turn, Unfit, Usage
 from agents.models.chat_client import FILTERED, TOO_LONG, Options, open_client
-from agents.models.patience import begun, time_is_up, until
-from agents.models.streamed import Gathering, Message, Streamed
-from agents.models.wire_schema import demanding
+from agents.models.patience import time_is_up, until, with_retries
+from agents.models.streamed import Message, StreamAccumulator, Streamed
+from agents.models.wire_schema import wire
 from tools.errors import KernelwrightError, ProviderError, RefusalError
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ WORDS = {
 
 
 @dataclass
-class Learnt:
-    """What this server has been found not to take."""
+class ServerSupport:
+    """What this server takes, as far as has been found out."""
 
     structured: bool = True
     tools: bool = True
@@ -74,7 +74,7 @@ class OpenAICompatible(Model):
         # A server that is found to take no tools is asked without them. What is asked stays the same for all that: else a resumed run,
         # which has yet to find out, would not know its own questions again, and pay for the answers once more.
         self.calls_tools = self.settings.tools == "auto"
-        self._learnt = Learnt()
+        self._support = ServerSupport()
 
     def ask(self, request: Request) -> Reply:
         """One exchange, of several calls where the answer is long or the server must first be understood.
@@ -134,12 +134,12 @@ class OpenAICompatible(Model):
 
     def _tools(self, request: Request) -> bool:
         """Whether the server is offered any."""
-        return bool(request.tools) and self.calls_tools and self._learnt.tools
+        return bool(request.tools) and self.calls_tools and self._support.tools
 
     def _form(self, request: Request) -> Literal["json_schema", "json_object", "none"]:
         """What is asked of the server for this answer. With tools offered nothing is: several servers could then call none."""
         wanted = self.settings.structured
-        if not self._learnt.structured or self._tools(request):
+        if not self._support.structured or self._tools(request):
             return "none"
         if wanted == "auto":
             return "none" if answers.as_code(request.answer) else "json_schema"
@@ -158,9 +158,9 @@ class OpenAICompatible(Model):
 
     def _body(self, request: Request, more: bool = False) -> dict[str, Any]:
         """All of the request but its messages. `more`: an answer that was cut off goes on, which fits no form."""
-        settings, learnt = self.settings, self._learnt
-        body: dict[str, Any] = {"max_completion_tokens" if learnt.newer_limit else "max_tokens": settings.max_tokens}
-        if learnt.usage:
+        settings, support = self.settings, self._support
+        body: dict[str, Any] = {"max_completion_tokens" if support.newer_limit else "max_tokens": settings.max_tokens}
+        if support.usage:
             body["stream_options"] = {"include_usage": True}
         if settings.effort:
             body["reasoning_effort"] = settings.effort
@@ -171,7 +171,7 @@ class OpenAICompatible(Model):
             body["response_format"] = {"type": form}
         elif form == "json_schema":
             # Strict mode knows no free-form maps, and what comes back is checked here in any case.
-            asked = {"name": request.answer, "schema": demanding(answers.schema(request)), "strict": False}
+            asked = {"name": request.answer, "schema": wire(answers.schema(request), pairs=False), "strict": False}
             body["response_format"] = {"type": form, "json_schema": asked}
         return body
 
@@ -186,35 +186,35 @@ class OpenAICompatible(Model):
             except _Refused as refused:
                 self._give_way(refused.status, body, request.role)
                 messages[:2] = self._messages(request)[:2]
-        left_out = ", ".join(self._learnt.left_out)
+        left_out = ", ".join(self._support.left_out)
         raise ProviderError(f"models.{request.role}: {self.opened.where} refused every form of the request, left out were {left_out}")
 
     def _give_way(self, error: APIStatusError, body: dict[str, Any], role: str) -> None:
         """Leave out what `error` is about; raises what it means where nothing is left to leave out."""
-        said, learnt = self.opened.said(error), self._learnt
+        said, support = self.opened.said(error), self._support
         if FILTERED.search(said) or TOO_LONG.search(said):
             raise self.opened.failure(error, role) from error
         if WORDS["newer_limit"].search(said) and "max_tokens" in body:
-            learnt.newer_limit = True
+            support.newer_limit = True
         elif WORDS["usage"].search(said) and "stream_options" in body:
-            learnt.usage = False
-            learnt.left_out.append("stream_options")
+            support.usage = False
+            support.left_out.append("stream_options")
         elif WORDS["tools"].search(said) and "tools" in body:
-            learnt.tools = False
-            learnt.left_out.append("tools")
+            support.tools = False
+            support.left_out.append("tools")
         elif "response_format" in body and (error.status_code in (400, 422, 501) or WORDS["structured"].search(said)):
-            learnt.structured = False
-            learnt.left_out.append("response_format")
+            support.structured = False
+            support.left_out.append("response_format")
         else:
             raise self.opened.failure(error, role) from error
 
     def _stream(self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter) -> Streamed:
         """One answer; a stream that breaks off is paid for and asked for again."""
         while True:
-            gathered = Gathering()
-            broke = self._read(messages, body, request, meter, gathered)
-            if not broke and gathered.finish:
-                return gathered.done()
+            accumulated = StreamAccumulator()
+            broke = self._read(messages, body, request, meter, accumulated)
+            if not broke and accumulated.finish:
+                return accumulated.done()
             meter.broken += 1
             if meter.broken > BROKEN:
                 why = broke or "it ended before the answer did"
@@ -222,7 +222,7 @@ class OpenAICompatible(Model):
                 raise ProviderError(f"models.{request.role}: the stream from {self.opened.where}, {times}, cannot be used: {why}")
 
     def _read(
-        self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter, gathered: Gathering
+        self, messages: list[dict[str, JsonValue]], body: dict[str, Any], request: Request, meter: Meter, accumulated: StreamAccumulator
     ) -> str | None:
         """Take one stream in, and on the meter; why it broke off, if it did. Raises where none began."""
         import openai
@@ -232,11 +232,11 @@ class OpenAICompatible(Model):
             asked = {"model": settings.model, "messages": messages, "stream": True, "extra_body": settings.extra or None, **body}
             create: Any = self.opened.client.chat.completions.create
             send = partial(create, **asked)
-            with begun(request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)) as chunks:
+            with with_retries(request, openai, settings.timeout_s, settings.max_retries, lambda timeout: send(timeout=timeout)) as chunks:
                 started = True
                 until(chunks.response, time.monotonic() + request.at_most(settings.answer_s))
                 for chunk in chunks:
-                    gathered.add(chunk)
+                    accumulated.add(chunk)
         except openai.APIStatusError as error:
             if error.status_code in UNDERSTANDS_NOT:
                 raise _Refused(error) from error
@@ -255,7 +255,7 @@ class OpenAICompatible(Model):
             return "it holds what is no JSON"
         finally:
             if started:
-                took = gathered.took(len(json.dumps(messages)))
+                took = accumulated.took(len(json.dumps(messages)))
                 meter.total = meter.total.plus(took.model_copy(update={"seconds": time.monotonic() - began}))
         return None
 

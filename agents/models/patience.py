@@ -44,7 +44,7 @@ def until(response: Any, end: float) -> None:
     response.iter_bytes = timed
 
 
-def begun(asked: Request, sdk: Any, timeout_s: float, max_retries: int, send: Callable[[httpx2.Timeout], StreamT]) -> StreamT:
+def with_retries(asked: Request, sdk: Any, timeout_s: float, max_retries: int, send: Callable[[httpx2.Timeout], StreamT]) -> StreamT:
     """What `send` returns when it is given a time-out; called again while the server cannot take the request.
 
     All attempts, with the pauses between them, end with the run's time; `sdk` (the module `openai` or `anthropic`), which knows nothing

@@ -76,7 +76,7 @@ class Recorded(Model):
 
     def ask(self, request: Request) -> Reply:
         """What was answered then, with the records of now. ProviderError naming role and line where there is no such answer."""
-        found = self.script.get(slot(request)) or self._insisted(request)
+        found = self.script.get(slot(request)) or self._last_answer(request)
         if found is None:
             who = f"{request.role} ({request.purpose})" if request.purpose else request.role
             place = f"conversation {request.number + 1}, turn {len(request.turns) + 1}"
@@ -98,7 +98,7 @@ class Recorded(Model):
         reply = _rewritten(line.reply, lambda text: ALIAS.sub(known, text))
         return reply.model_copy(update={"usage": Usage()})
 
-    def _insisted(self, request: Request) -> tuple[int, Line] | None:
+    def _last_answer(self, request: Request) -> tuple[int, Line] | None:
         """The conversation's last answer, where `request` refuses an answer that was not refused in the run that was recorded."""
         if not request.turns or not request.turns[-1].refused:
             return None

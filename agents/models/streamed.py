@@ -72,7 +72,7 @@ class Streamed(NamedTuple):
 
 
 @dataclass
-class _Pieces:
+class _PartialCall:
     """A tool call as far as it has come in."""
 
     index: int | None
@@ -81,14 +81,14 @@ class _Pieces:
     arguments: str = ""
 
 
-class Gathering:
+class StreamAccumulator:
     """A stream as far as it has come. The SDK's own accumulator needs an index with every piece of a call, which not all servers give."""
 
     def __init__(self) -> None:
         self.content, self.refusal, self.finish = "", "", ""
         self.thoughts: dict[str, str] = {}
         self.usage: Usage | None = None
-        self._calls: list[_Pieces] = []
+        self._calls: list[_PartialCall] = []
 
     def add(self, chunk: ChatCompletionChunk) -> None:
         """Take one chunk in."""
@@ -110,7 +110,7 @@ class Gathering:
         """Some servers give no index, or the same for all: a new id begins a new call, too."""
         call = next((one for one in reversed(self._calls) if one.index == piece.index), None)
         if call is None or (piece.id and call.id and piece.id != call.id):
-            call = _Pieces(piece.index, piece.id or f"call_{len(self._calls)}")
+            call = _PartialCall(piece.index, piece.id or f"call_{len(self._calls)}")
             self._calls.append(call)
         if piece.function:
             call.name += piece.function.name or ""

@@ -15,26 +15,29 @@ Schema = dict[str, JsonValue]
 PAIRS = "A list of name and value, each name once."
 
 
-def wire(schema: Schema) -> Schema:
+def wire(schema: Schema, *, pairs: bool = True) -> Schema:
     """`schema` (as pydantic writes it) for the wire: maps are lists of pairs, objects are closed, each key is required.
 
-    Defaults and generated titles are left out: they are tokens that tell the model nothing. Constraints stay, for the provider to
-    move where its server wants them.
+    Where all keys may be left out, llama.cpp lets a model end at `{ }`. Defaults and generated titles are left out: they are tokens that
+    tell the model nothing. Constraints stay, for the provider to move where its server wants them. `pairs`: False where the server takes
+    maps as they are.
     """
     found: Schema = {key: value for key, value in schema.items() if key not in ("default", "title", "discriminator")}
     for key in ("$defs", "properties"):
         if isinstance(inner := found.get(key), dict):
-            found[key] = {name: wire(each) for name, each in inner.items() if isinstance(each, dict)}
+            found[key] = {name: wire(each, pairs=pairs) for name, each in inner.items() if isinstance(each, dict)}
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
         if isinstance(variants := found.get(key), list):
-            found[key] = [wire(each) for each in variants if isinstance(each, dict)]
+            found[key] = [wire(each, pairs=pairs) for each in variants if isinstance(each, dict)]
     if isinstance(items := found.get("items"), dict):
-        found["items"] = wire(items)
+        found["items"] = wire(items, pairs=pairs)
     if found.get("type") != "object":
         return found
     values = _values(found)
     if values is None:
         return found | {"required": list(_properties(found)), "additionalProperties": False}
+    if not pairs:
+        return found | {"additionalProperties": wire(values, pairs=False)}
     said = found.get("description")
     pair: Schema = {"name": {"type": "string"}, "value": wire(values)}
     return {
@@ -42,18 +45,6 @@ def wire(schema: Schema) -> Schema:
         "description": f"{said} {PAIRS}" if said else PAIRS,
         "items": {"type": "object", "properties": pair, "required": ["name", "value"], "additionalProperties": False},
     }
-
-
-def demanding(value: JsonValue) -> JsonValue:
-    """A schema, or what stands in one, each named key required: where all may be left out, llama.cpp lets a model end at `{ }`."""
-    if isinstance(value, list):
-        return [demanding(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    found = {name: demanding(each) for name, each in value.items()}
-    if found.get("type") == "object" and (properties := _properties(found)):
-        found["required"] = list(properties)
-    return found
 
 
 def plain(text: str, schema: Schema) -> str:

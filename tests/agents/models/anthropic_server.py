@@ -56,7 +56,6 @@ class Server:
         self.answer = answer
         self.key: str | None = None
         """What must be sent; None: anything."""
-        self.models: tuple[str, ...] | None = None
         self.most_output = 128_000
         self.counts = True
         self.cache = Cache()
@@ -115,8 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.headers.get("x-api-key") or (self.headers.get("authorization") or "").removeprefix("Bearer ")
         if self.owner.key is not None and sent != self.owner.key:
             return self.refuse(401, f"invalid key: {sent}")
-        if self.owner.models is not None and body["model"] not in self.owner.models:
-            return self.refuse(404, f"model: {body['model']}")
         if wrong := fault(body, self.owner.most_output, self.headers.get("anthropic-beta", "")):
             return self.refuse(400, wrong)
         step = self.owner.next(body)

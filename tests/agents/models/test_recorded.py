@@ -11,10 +11,11 @@ from agents import profiler_analyst
 from agents.artifacts import Analysis, AnalystBrief, CoderBrief, Draft, Drafts, GatekeeperBrief
 from agents.base import Agent, open_model
 from agents.models import recorded
-from agents.models.base import Answered, Model, Reply, Request, Usage
+from agents.models.base import Answered, Request, Usage
 from agents.models.recorded import Recorded, Recording
 from agents.models.redaction import redacted
 from tests.agents.models.calling import PAID, Calling, Lookup
+from tests.agents.scripted import Scripted
 from tests.contracts.test_models import ASKED, HEADROOM, PAGES, PLAN, TASK
 from tools.artifacts import Finding
 from tools.errors import ProviderError, SettingsError
@@ -79,7 +80,8 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -
     here = brief("1" * 16)
     there = here.model_copy(update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))})
     said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
-    Recording(Saying(said), "profiler_analyst", str(script)).ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
+    recording = Recording(Scripted({"lines": [said]}), "profiler_analyst", str(script))
+    recording.ask(Request(role="profiler_analyst", brief=there, answer="Analysis"))
     replay = {"provider": "recorded", "path": str(script)}
     assert profiler_analyst.analyse(analyst(tmp_path / "there", replay), there).ranking == ("single_threaded", "far_from_roof")
     agent = analyst(tmp_path / "here", replay)
@@ -88,17 +90,6 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -
     # The end of a script is still its end.
     with pytest.raises(ProviderError, match="no answer of profiler_analyst in conversation 2, turn 1"):
         profiler_analyst.analyse(agent, here.model_copy(update={"source": "another"}))
-
-
-class Saying(Model):
-    """Gives one answer."""
-
-    def __init__(self, answer: Analysis) -> None:
-        super().__init__({})
-        self.answer = answer
-
-    def ask(self, request: Request) -> Reply:
-        return Answered(answer=self.answer, said=self.answer.model_dump_json())
 
 
 def request(role_brief: CoderBrief | GatekeeperBrief, number: int = 0) -> Request:
@@ -150,19 +141,12 @@ def test_another_runs_file_is_not_written_over(tmp_path: Path) -> None:
     assert len(script.read_text().splitlines()) == len(before.splitlines())
 
 
-class Telling(Model):
-    """Answers with what it was configured to say."""
-
-    def ask(self, request: Request) -> Reply:
-        text = str(self.options["text"])
-        return Answered(answer=Drafts(drafts=(Draft(source=text, methods=(), note=text),)), said=text)
-
-
 def test_what_must_not_leave_the_machine_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_AGENT_KEY", "correct-horse-battery")
     text = f"correct-horse-battery {Path.home()}/.ssh 'jo.doe+x@mail.example.org'\nsk-ant-{'x' * 30} /home/jo/kernel.cu"
     script = tmp_path / "script.jsonl"
-    model = Recording(Telling({"text": text}), "coder", str(script))
+    answer = Drafts(drafts=(Draft(source=text, methods=(), note=text),))
+    model = Recording(Scripted({"lines": [Answered(answer=answer, said=text)]}), "coder", str(script))
     reply = model.ask(request(ASKED["coder"][0]))  # type: ignore[arg-type]
     assert isinstance(reply, Answered) and reply.said == text, "the run itself goes on with what was said"
     written = script.read_text()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.artifacts import Answer
-from agents.models.wire_schema import demanding, plain, wire
+from agents.models.wire_schema import plain, wire
 from tests.agents.models.anthropic_rules import schema_fault
 
 
@@ -39,9 +39,10 @@ def test_each_answer_can_be_decoded_by_its_schema(answer: type[BaseModel]) -> No
 
 
 def test_a_property_called_as_a_keyword_is_demanded_too() -> None:
-    sent = demanding(TypeAdapter(Outer).json_schema())
-    assert sent["required"] == ["default", "either", "ratio"]  # type: ignore[index,call-overload]
-    assert sent["$defs"]["Inner"]["required"] == ["title", "maps"]  # type: ignore[index,call-overload]
+    sent = wire(TypeAdapter(Outer).json_schema(), pairs=False)
+    assert sent["required"] == ["default", "either", "ratio"]
+    inner = sent["$defs"]["Inner"]
+    assert inner["required"] == ["title", "maps"] and inner["properties"]["maps"]["additionalProperties"]["type"] == "object"
 
 
 def test_what_tells_the_model_nothing_is_left_out_but_no_property() -> None:
