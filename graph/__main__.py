@@ -26,19 +26,8 @@ CODES = {
     6: "an answer is awaited: the message names the file, and `resume` goes on when it is there",
     130: "interrupted",
 }
-"""Exit codes; a verb may say more of one."""
-RESUMABLE = {
-    0: "finished, also without gain, or not measured for want of a device",
-    3: CODES[3],
-    6: CODES[6],
-    130: "interrupted: `resume` goes on where it stopped",
-}
-ENDS: dict[str, dict[int, str]] = {
-    **dict.fromkeys(OPTIMISING, RESUMABLE),
-    "check": {0: "the input can be run"},
-    "verify": {0: "it agrees", 1: "it disagrees", 5: "inconclusive: noise hides the answer"},
-}
-"""Verb -> how it can end beside done, bad input, a failed machine and an interrupt, or what one of these means there."""
+"""How a verb can end: exit code -> what it means."""
+EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
 OWN = ("agents", "graph", "knowledge_base", "tools")
 FAILURES = {
     "refused": ("error:", 2),
@@ -50,17 +39,11 @@ FAILURES = {
 """Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
 
 
-def exits(verb: str | None = None) -> str:
-    """The exit codes that a verb can end with, or all, in words."""
-    own = CODES if verb is None else {code: CODES[code] for code in (0, 2, 4, 130)} | ENDS.get(verb, {})
-    return "exit codes: " + "; ".join(f"{code} {own[code]}" for code in sorted(own))
-
-
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     from tools.spelling import Parser
 
-    top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=exits())
+    top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
     check = verbs.add_parser(
@@ -94,8 +77,8 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument(
             "--quiet", action="store_true", help="print nothing, or with --json its object alone; the exit code says how it ended"
         )
-    for name, verb in verbs.choices.items():
-        verb.epilog = exits(name)
+    for verb in verbs.choices.values():
+        verb.epilog = EXITS
     return top
 
 

@@ -18,7 +18,7 @@ from tools.repository import Commit
 ROOT = Path(__file__).parents[2]
 
 TASK = Path(__file__).parent / "task"
-QUICK = {
+QUICK: dict[str, dict[str, object]] = {
     "judge": {
         "pairs": 10,
         "batches": 2,
@@ -32,6 +32,11 @@ QUICK = {
     "search": {"iterations": 2, "variants": 2, "patience": 1},
     "benchmark": {"eager": True, "compile": False},
 }
+SHORT: dict[str, object] = {
+    "search": {**QUICK["search"], "iterations": 1, "variants": 1},
+    "benchmark": {"eager": False, "compile": False},
+}
+"""One candidate, and no framework beside it."""
 ATTEMPTS = 3
 """Runs made until one accepts a version."""
 TRIES = 6
@@ -43,12 +48,24 @@ def gain_of(commit: Commit) -> float:
     return float(commit.trailers["Speedup"].split(" ")[0])
 
 
+def configured(folder: Path, **changes: object) -> Path:
+    """A config file of a quick run in `folder`, with other keys than usual."""
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **QUICK, **changes}))
+    return path
+
+
+def graph(*argv: str, home: Path | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """`python -m graph` in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"KERNELWRIGHT_HOME": str(home)} if home else {})}
+    command = [sys.executable, "-m", "graph", *argv]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A config file of a quick run whose workspaces lie in the test's own folder."""
-    path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces"), **QUICK}))
-    return path
+    return configured(tmp_path)
 
 
 class FinishedRun(NamedTuple):
@@ -74,19 +91,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
 
 def finished_in(folder: Path) -> FinishedRun:
     """A quick run in `folder`."""
-    quick = {**QUICK, "search": {**QUICK["search"], "variants": 1}}
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump({"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **quick}))
-    done = subprocess.run(
-        [sys.executable, "-m", "graph", "run", str(path), "--json"],
-        cwd=ROOT,
-        env={**os.environ, "KERNELWRIGHT_HOME": str(folder / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr
+    done = graph("run", str(configured(folder, search={**QUICK["search"], "variants": 1})), "--json", home=folder / "home")
+    assert done.returncode == 0 and not done.stderr, done.stderr
     (root,) = (folder / "workspaces").iterdir()
     return FinishedRun(root, done.stdout)
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.agents.models import scripted
 from tests.agents.models.anthropic_server import Server, Step
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph.conftest import configured, graph
 
 KEY = "an0pAqu3-k3y-0f-n0-kn0wn-k1nd"
 
@@ -30,29 +26,13 @@ def said(body: dict[str, Any]) -> Step:
 
 
 @pytest.mark.slow
-def test_a_paid_run_leaves_its_key_in_no_file(tmp_path: Path) -> None:
-    config = tmp_path / "run.yaml"
+def test_a_paid_run_leaves_its_key_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(answer=said) as server:
         server.key = KEY
         choice = {"provider": "anthropic", "model": "claude-sonnet-5-5", "base_url": server.url, "api_key_env": "MY_KEY"}
-        search = {"iterations": 1, "variants": 1}
-        whole = {
-            "task": str(TASK),
-            "workspaces": "workspaces",
-            **QUICK,
-            "search": search,
-            "models": {"default": choice},
-            "budget": {"usd": 2},
-        }
-        config.write_text(yaml.safe_dump(whole))
-        done = subprocess.run(
-            [sys.executable, "-m", "graph", "run", str(config), "--json"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "MY_KEY": KEY},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        config = configured(tmp_path, search={"iterations": 1, "variants": 1}, models={"default": choice}, budget={"usd": 2})
+        monkeypatch.setenv("MY_KEY", KEY)
+        done = graph("run", str(config), "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert 0 < summary["usd"] < 2 and summary["tokens"] > 10_000

@@ -21,7 +21,6 @@ from graph.reserve import benchmark_s, sample_s
 from graph.settings import load
 from graph.workspace import peek
 from tools import completeness
-from tools.errors import SettingsError
 from tools.records import Records
 from tools.repository import Repository
 
@@ -118,18 +117,28 @@ def test_nothing_is_accepted_without_its_review(config: Path, capsys: pytest.Cap
     assert "budget.per_role.gatekeeper.usd" in verdict["reasons"][-1]
 
 
-@SLOW
-def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
-    """The run dies once the candidate is written; by what its log says, jobs had taken all that they may."""
-    settings = load(priced(config, {"device_s": 10_000.0}))
+class Death(BaseException):
+    """The end of the process, as far as it can be had within one."""
+
+
+def died_after(node: str, iteration: int, config: Path) -> Path:
+    """The workspace of a run that died as soon as a node of an iteration was done."""
 
     def dies(event: Event) -> None:
-        if event.kind == "node" and event.details["node"] == "write" and event.details["state"] == "finished":
+        told = event.details
+        if event.kind == "node" and (told["node"], told["state"], told["iteration"]) == (node, "finished", str(iteration)):
             raise Death
 
     with pytest.raises(Death):
-        run.start(settings, (dies,))
+        run.start(load(config), (dies,))
     (root,) = (config.parent / "workspaces").iterdir()
+    return root
+
+
+@SLOW
+def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
+    """The run dies once the candidate is written; by what its log says, jobs had taken all that they may."""
+    root = died_after("write", 1, priced(config, {"device_s": 10_000.0}))
     spent = {"number": "x", "state": "finished", "device": "cpu", "used": "10000"}
     events.Events(root / ".kernelwright" / "events.jsonl").emit("job", spent)
     seen: list[Event] = []
@@ -146,15 +155,7 @@ def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
 @SLOW
 def test_a_gain_that_cannot_be_confirmed_in_time_is_not_accepted(config: Path) -> None:
     """The run dies before its gate; by what its log says, jobs had taken all but a moment of what they may."""
-    settings = load(priced(config, {"device_s": 10_000.0}))
-
-    def dies(event: Event) -> None:
-        if event.kind == "node" and event.details["node"] == "attribute" and event.details["state"] == "finished":
-            raise Death
-
-    with pytest.raises(Death):
-        run.start(settings, (dies,))
-    (root,) = (config.parent / "workspaces").iterdir()
+    root = died_after("attribute", 1, priced(config, {"device_s": 10_000.0}))
     log = events.Events(root / ".kernelwright" / "events.jsonl")
     left = 10_000 - events.device_s(events.read(log.path), 0.0)["cpu"]
     log.emit("job", {"number": "x", "state": "finished", "device": "cpu", "used": f"{left - 0.02:.4f}"})
@@ -217,16 +218,8 @@ def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
 @SLOW
 def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it may."""
-    priced(config, {"wall_s": 10_000.0}, search={"iterations": 3, "variants": 1, "patience": 3})
-
-    def dies(event: Event) -> None:
-        ended = event.kind == "node" and event.details["state"] == "finished"
-        if ended and event.details["node"] == "write" and event.details["iteration"] == "2":
-            raise Death
-
-    with pytest.raises(Death):
-        run.start(load(config), (dies,))
-    (root,) = (config.parent / "workspaces").iterdir()
+    search = {"iterations": 3, "variants": 1, "patience": 3}
+    root = died_after("write", 2, priced(config, {"wall_s": 10_000.0}, search=search))
     before = Repository(root).log()
     asked = len(paid(config))
     (root / ".kernelwright" / "wall_s").write_text("0000000010000.000\n")
@@ -286,10 +279,6 @@ def test_a_cap_that_cannot_be_is_refused_before_a_restart(
     assert why in error and error.count("\n") == 1
 
 
-class Death(BaseException):
-    """The end of the process, as far as it can be had within one."""
-
-
 @SLOW
 def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
     """The run dies right after each paid reply is on record, before anything else knows of it."""
@@ -320,30 +309,6 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
 
 
 # ---------------------------------------------------------------- before a run
-
-
-@pytest.mark.parametrize(
-    ("budget", "names"),
-    [
-        ({"usd": 0}, "budget.usd"),
-        ({"usd": float("inf")}, "budget.usd"),
-        ({"tokens": 1.5}, "budget.tokens"),
-        ({"device_s": -1}, "budget.device_s"),
-        ({"per_iteration": {"dollars": 1}}, "budget.per_iteration.dollars"),
-        ({"per_role": {"codr": {"usd": 1}}}, "budget.per_role.codr"),
-        ({"per_role": {"coder": 3}}, "budget.per_role.coder"),
-    ],
-)
-def test_a_budget_that_cannot_be_is_refused_by_its_key(config: Path, budget: dict[str, Any], names: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load(priced(config, budget))
-    assert names in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_price_that_cannot_be_is_refused_by_its_key(config: Path) -> None:
-    for price, names in (({"input": 1}, "prices.x.output"), ({"input": -1, "output": 1}, "prices.x.input"), (3, "prices.x")):
-        with pytest.raises(SettingsError, match=names):
-            load(priced(config, {}, prices={"x": price}))
 
 
 def test_a_cap_in_dollars_needs_a_price(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from agents.models import recorded, redaction
 from graph.artifacts import Judged
-from tests.graph.conftest import ROOT
+from tests.graph.conftest import ROOT, graph
 from tools.artifacts import Passed
 from tools.records import Records
 from tools.repository import Repository
@@ -32,7 +32,7 @@ class Replayed(NamedTuple):
     summary: dict[str, Any]
 
     def graph(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return graph(self.home, *argv)
+        return graph(*argv, home=self.home)
 
     def exchanges(self) -> list[dict[str, Any]]:
         return [dict(record.payload) for record in Records(self.root) if record.kind == "exchange"]
@@ -42,13 +42,6 @@ class Replayed(NamedTuple):
         return [version for version, verdict in self.summary["verdicts"].items() if verdict == "accept"]
 
 
-def graph(home: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "KERNELWRIGHT_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "graph", *argv], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
-
-
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     folder = tmp_path_factory.mktemp("cassette")
@@ -56,7 +49,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     placed = {"task": str(CASSETTE / "task"), "models": {"default": {"provider": "recorded", "path": str(ANSWERS)}}}
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump({**settings, **placed, "workspaces": str(folder / "workspaces")}))
-    done = graph(folder / "home", "run", str(config), "--json")
+    done = graph("run", str(config), "--json", home=folder / "home")
     assert done.returncode == 0, done.stdout + done.stderr
     (root,) = (folder / "workspaces").iterdir()
     return Replayed(root, folder / "home", json.loads(done.stdout.splitlines()[-1]))

@@ -7,23 +7,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph import cited
 from graph import run as runs
-from graph.artifacts import Placeholder, SpecSheet
 from graph.events import Event
-from graph.report.render import render
 from graph.report.summary import versions
-from graph.settings import Settings, load
-from knowledge_base import specs
+from graph.settings import load
 from knowledge_base.wiki import BUNDLED, Wiki
-from tests.graph.conftest import QUICK, TASK
-from tools import roofline
+from tests.graph.conftest import SHORT, configured
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
 from tools.executors.base import Device, DeviceKind
-from tools.hardware import Spec, Target, UnknownSpec
+from tools.hardware import Spec, UnknownSpec
 
 PAGE = "hardware/nvidia/h200-sxm5.md"
 
@@ -52,11 +47,7 @@ def wiki(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(tmp_path: Path, wiki: Path) -> Path:
-    path = tmp_path / "run.yaml"
-    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}, "benchmark": {"eager": False, "compile": False}}
-    where = {"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces")}
-    path.write_text(yaml.safe_dump({**where, "hardware": "H200", "variant": "SXM5", "gpu_wiki_path": str(wiki), **quick}))
-    return path
+    return configured(tmp_path, **SHORT, hardware="H200", variant="SXM5", gpu_wiki_path=str(wiki))
 
 
 def test_a_line_that_changes_stops_the_run_before_its_next_use_and_nothing_is_lost(tmp_path: Path, config: Path, wiki: Path) -> None:
@@ -156,43 +147,3 @@ def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(hardware: str
     task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
     said = cited.unpublished(Wiki.open(), task, hardware, variant)
     assert said.startswith(says) and bool(said) == bool(says) and "\n" not in said
-
-
-def test_what_is_unofficial_or_said_by_a_person_is_shown_and_rests_nothing() -> None:
-    answer = specs.resolve(Wiki.open(), "H200", "memory_bandwidth", "SXM5")
-    assert isinstance(answer, Spec)
-    hearsay = answer.model_copy(update={"evidence": "unofficial", "caveat": "a forum says so"})
-    sheet = SpecSheet(
-        product="H200",
-        specs=(hearsay,),
-        gaps=(UnknownSpec(metric="fp32", reason="nobody says"),),
-        placeholders=(Placeholder(metric="fp32", value=60.5, unit="TFLOPS"),),
-        roofs=(),
-        wiki="wiki",
-    )
-    assert roofline.published(sheet.specs) == ()
-    text = render(
-        "README.md",
-        task=Task(name="t", language="cpp", arguments=(), reference="", workloads=()),
-        seen=(),
-        sheet=sheet,
-        sheet_record="0123456789abcdef",
-        roofs=roofline.published(sheet.specs),
-        rooflines=(),
-        inspection="0123456789abcdef",
-        target=Target(description="90% of the roof: UNKNOWN, no roof is known", seconds=None),
-        published=None,
-        stop=Settings(task="t").stop,
-        search=Settings(task="t").search,
-        budget=Settings(task="t").budget,
-        environment="",
-        linked_to=None,
-        clocks="",
-        isa_targets=[],
-        architecture="sm_90",
-    )
-    shown = text.split("## Hardware Spec\n")[1]
-    assert f"4.8 TB/s <- {answer.citation} [unofficial], a forum says so; shown only: neither roof nor target rests on it" in shown
-    assert "- fp32: UNKNOWN (gpu-wiki not found): nobody says\n" in shown
-    assert "- fp32: 60.5 TFLOPS PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor target rests on it\n" in shown
-    assert shown.count("4.8") == shown.count("60.5") == 1, "no roof and no stop condition"

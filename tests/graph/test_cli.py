@@ -7,11 +7,11 @@ import json
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -153,46 +153,46 @@ def written_otherwise(root: Path, identity: str, lacks: str) -> Record:
     return kept
 
 
-@pytest.mark.parametrize("verb", ["show", "report", "resume"])
-def test_a_record_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = written_otherwise(copied, stored_state(workspaces.peek(copied))["report"], "wall_s")
-    said = refused(capsys, verb, str(copied))
-    assert said.startswith(f"error: {copied}: wall_s of a FinalBenchmark there (record {kept.id}) is not as this version writes it; use")
+def result(root: Path) -> str:
+    kept = written_otherwise(root, stored_state(workspaces.peek(root))["report"], "wall_s")
+    return f"wall_s of a FinalBenchmark there (record {kept.id})"
 
 
-@pytest.mark.parametrize("words", [("resume",), ("report",), ("restart", "v1")])
-def test_a_task_of_another_version_is_named(words: tuple[str, ...], copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verb, *rest = words
-    record = Records(copied).find(key("task"))
+def task(root: Path) -> str:
+    record = Records(root).find(key("task"))
     assert record is not None
-    written_otherwise(copied, record.id, "task")
-    assert "task of a Loaded there" in refused(capsys, verb, str(copied), *rest)
+    return f"task of a Loaded there (record {written_otherwise(root, record.id, 'task').id})"
 
 
-@pytest.mark.parametrize("verb", ["mask", "unmask"])
-def test_a_memory_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = copied / "memory" / "v1.json"
+def memory(root: Path) -> str:
+    path = root / "memory" / "v1.json"
     path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"}))
-    git(copied, "commit", "-qam", "another version")
-    assert "verdict of a VersionMemory there (memory/v1.json)" in refused(capsys, verb, str(copied), "v1")
+    git(root, "commit", "-qam", "another version")
+    return "verdict of a VersionMemory there (memory/v1.json)"
 
 
-@pytest.mark.parametrize("verb", ["show", "report", "resume"])
-def test_a_record_with_the_envelope_of_another_version_is_named(verb: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = sorted((copied / "records").glob("*.json"))[0]
+def envelope(root: Path) -> str:
+    path = sorted((root / "records").glob("*.json"))[0]
     path.write_text(json.dumps({**json.loads(path.read_text()), "later": 1}))
-    git(copied, "commit", "-qam", "another version")
-    said = refused(capsys, verb, str(copied))
-    assert said.startswith(f"error: {copied}: later of a Record there (record {path.stem}) is not as this version writes it; use")
+    git(root, "commit", "-qam", "another version")
+    return f"later of a Record there (record {path.stem})"
 
 
-def test_a_memory_is_named_also_beside_a_record_that_cannot_be_read(copied: Path) -> None:
-    path = copied / "memory" / "v1.json"
-    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "verdict"}))
-    sorted((copied / "records").glob("*.json"))[0].write_text("{")
-    with pytest.raises(ValidationError) as raised:
-        VersionMemory.model_validate_json(path.read_bytes())
-    assert "verdict of a VersionMemory there (memory/v1.json)" in str(told(raised.value, copied))
+@pytest.mark.parametrize(
+    ("older", "words"),
+    [
+        *((result, (verb,)) for verb in ("show", "report", "resume")),
+        *((task, words) for words in (("resume",), ("report",), ("restart", "v1"))),
+        *((memory, (verb, "v1")) for verb in ("mask", "unmask")),
+        *((envelope, (verb,)) for verb in ("show", "report", "resume")),
+    ],
+)
+def test_what_another_version_wrote_is_named(
+    older: Callable[[Path], str], words: tuple[str, ...], copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = older(copied)
+    verb, *rest = words
+    assert f"error: {copied}: {named} is not as this version writes it; use" in refused(capsys, verb, str(copied), *rest)
 
 
 def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,21 +202,6 @@ def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.Captu
     with pytest.raises(ValidationError) as raised:
         FinalBenchmark.model_validate({})
     assert told(raised.value, copied) is None, "another error, which it must not hide"
-
-
-def test_a_fault_of_ours_is_not_called_one_of_another_version(copied: Path) -> None:
-    with pytest.raises(ValidationError) as raised:
-        FinalBenchmark.model_validate({})
-    assert told(raised.value, copied) is None
-
-
-def test_report_is_rendered_again_from_the_records(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = copied / "report.md"
-    before = report.read_text()
-    report.unlink()
-    assert "report.md" in succeeded(capsys, "report", str(copied))
-    budget = re.compile(r"Wall time .*")  # The one line that tells how long the run has been worked on.
-    assert budget.sub("", report.read_text()) == budget.sub("", before)
 
 
 class Elsewhere(Local):
@@ -247,22 +232,6 @@ def test_a_benchmark_below_what_the_verdicts_say_is_said_to_be(copied: Path) -> 
         texts = final.reports({**state, "report": doctored.id}, services)
     assert "**Less than the verdicts say**" in texts["report.md"] and "<strong>Less than the verdicts say</strong>" in texts["report.html"]
     assert all("1.05×" in text for text in texts.values())
-
-
-@pytest.mark.parametrize(
-    ("verb", "codes"),
-    [
-        *((verb, [0, 2, 3, 4, 6, 130]) for verb in ("run", "resume", "restart")),
-        *((verb, [0, 2, 4, 130]) for verb in ("check", "show", "report", "mask", "unmask")),
-        ("verify", [0, 1, 2, 4, 5, 130]),
-        (None, [0, 1, 2, 3, 4, 5, 6, 130]),
-    ],
-)
-def test_help_lists_the_exit_codes(verb: str | None, codes: list[int], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([verb, "--help"] if verb else ["--help"])
-    told = " ".join(capsys.readouterr().out.split()).split("exit codes: ")[1]
-    assert [int(said.split()[0]) for said in re.split("; (?=[0-9])", told)] == codes
 
 
 # ---------------------------------------------------------------- what lies in the workspace
@@ -507,42 +476,6 @@ def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pyte
     table = (root / "benchmark.md").read_text()
     assert "| baseline | small |" in table and "| eager | small |" in table and "| best |" not in table
     assert completeness.audit(root, 0, closed=True) == () and Repository(root).is_clean()
-
-
-@pytest.mark.slow
-def test_interrupted_and_resumed(tmp_path: Path, config: Path, own_home: Path) -> None:
-    settings = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**settings, "search": {**settings["search"], "variants": 3, "iterations": 1}}))
-    # On a busy machine the run may end before the signal comes: then another one is interrupted.
-    for _ in range(5):
-        before, code, errors = interrupted(config)
-        if code != 0:
-            break
-    assert code == 130, (before, errors)
-    root = max((tmp_path / "workspaces").iterdir(), key=lambda path: path.stat().st_ctime)
-    assert f"python -m graph resume {root}" in errors and "Traceback" not in errors
-    wait_until_alone(root)
-
-    done = subprocess.run(
-        [sys.executable, "-m", "graph", "resume", str(root), "--json"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert " preflight " not in done.stdout and json.loads(done.stdout.splitlines()[-1])["status"] == "finished"
-
-
-def interrupted(config: Path) -> tuple[str, int, str]:
-    """A run that gets Ctrl-C half a second after its candidates were written: that line, exit code, stderr."""
-    command = [sys.executable, "-m", "graph", "run", str(config)]
-    # A group of its own, as a shell gives to what it starts: Ctrl-C at a terminal reaches all of it.
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)  # type: ignore[call-overload]
-    assert run.stdout is not None
-    before = next((line for line in run.stdout if " write " in line), "")
-    time.sleep(0.5)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(run.pid, signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
-    return before, run.returncode, errors
 
 
 def wait_until_alone(folder: Path) -> None:

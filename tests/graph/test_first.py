@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph.__main__ import main
-from tests.graph.conftest import QUICK, TASK
+from tests.graph.conftest import SHORT, TASK, configured
 from tools.records import Records
 
 REFERENCE = (TASK / "reference.py").read_text()
@@ -24,10 +23,7 @@ def config(folder: Path, reference: str, **more: object) -> Path:
     task = folder / "logic"
     task.mkdir()
     (task / "reference.py").write_text(reference)
-    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}}
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump({"name": "logic", "task": str(task), "workspaces": str(folder / "workspaces"), **quick, **more}))
-    return path
+    return configured(folder, **{"task": str(task), "search": SHORT["search"], **more})
 
 
 def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph.__main__ import main
 from knowledge_base.__main__ import main as ask
-from tests.graph.conftest import QUICK, TASK
+from tests.graph.conftest import SHORT, configured
 
 PAGE = """# Accelerators
 
@@ -27,10 +26,7 @@ def test_a_run_cites_a_foreign_wiki_and_keeps_our_methods(tmp_path: Path, capsys
     pages = tmp_path / "wiki" / "docs" / "hardware-specs"
     pages.mkdir(parents=True)
     (pages / "accelerators.md").write_text(PAGE)
-    config = tmp_path / "run.yaml"
-    quick = {**QUICK, "search": {"iterations": 1, "variants": 1}, "benchmark": {"eager": False, "compile": False}}
-    given = {"task": str(TASK), "workspaces": str(tmp_path / "workspaces"), "hardware": "H200", "gpu_wiki_path": str(tmp_path / "wiki")}
-    config.write_text(yaml.safe_dump({"name": "foreign", **given, **quick}))
+    config = configured(tmp_path, **SHORT, hardware="H200", gpu_wiki_path=str(tmp_path / "wiki"))
     assert main(["run", str(config), "--quiet"]) == 0
     (root,) = (tmp_path / "workspaces").iterdir()
     assert "memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/docs/hardware-specs/accelerators.md:7" in (root / "README.md").read_text()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from agents.handlers.base import Handler
 from graph.__main__ import main
 from tests.agents.models import scripted
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph import conftest
 from tools.artifacts import Candidate
 from tools.records import Records
 
@@ -57,17 +54,13 @@ def configured(folder: Path, **more: object) -> Path:
     (package / "shapes.py").write_text(HANDLER)
     search = {"iterations": 1, "variants": 1, "patience": 1, "fix_rounds": 0}
     models = {"coder": {"provider": "manual"}}
-    whole = {"name": "quick", "task": str(TASK), **QUICK, "search": search, "benchmark": {"eager": False, "compile": False}}
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump({**whole, "models": models, "handlers": [PATH], **more}))
-    return path
+    whole = {"workspaces": "workspaces", "search": search, "benchmark": {"eager": False, "compile": False}}
+    return conftest.configured(folder, **{**whole, "models": models, "handlers": [PATH], **more})
 
 
 def graph(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Called in the user's folder, where the module lies."""
-    environment = {**os.environ, "KERNELWRIGHT_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "graph", *argv]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return conftest.graph(*argv, home=folder / "home", cwd=folder)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from agents.models.ledger import Caps
 from graph import events
 from graph.caps import Sent
 from graph.clock import TICK_S, Clock, wall_s
-from graph.events import Event, Events
+from graph.events import Event
 from graph.metering import Capped, Metered
 from tools.errors import BudgetError, DeviceBusyError, DiskFullError, HarnessError
 from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, Usage
@@ -70,17 +70,6 @@ def free() -> Booked:
     return inner
 
 
-def test_what_a_job_took_settles_what_was_set_aside() -> None:
-    inner, log = free(), list[dict[str, str]]()
-    account = metered(inner, log=log)
-    capped = capped_at(account, 100.0)
-    capped.run(job(60, "x", "10"))
-    capped.run(job(60, "x", "20"))
-    assert inner.begun == [60, 60] and account.seconds("cpu") == 30
-    assert [said["held"] for said in log if said["state"] == "started"] == ["60.0000", "60.0000"]
-    assert [said["used"] for said in log if said["state"] == "finished"] == ["10.0000", "20.0000"]
-
-
 def test_a_job_that_cannot_be_logged_gives_back_what_was_set_aside() -> None:
     full = [DiskFullError("no room")] * 2
 
@@ -97,62 +86,9 @@ def test_a_job_that_cannot_be_logged_gives_back_what_was_set_aside() -> None:
     assert not again.is_alive(), "it waits for a job that never began"
 
 
-def test_a_job_gets_no_more_time_than_is_left_and_its_answer_counts_if_it_ends_in_it() -> None:
-    inner = free()
-    account = metered(inner, before=95)
-    capped = capped_at(account, 100.0)
-    assert capped.run(job(60, "x", "2")).exit_code == 0
-    with pytest.raises(BudgetError, match=r"^budget\.device_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"):
-        capped.run(job(60, "x", "50"))
-    assert inner.begun == [5, 3] and account.seconds("cpu") == 100
-    with pytest.raises(BudgetError, match=r"^budget\.device_s: 100 s of 100 s are spent$"):
-        capped.run(job(60, "x", "1"))
-    assert len(inner.begun) == 2, "it is not begun"
-    # On top: what does not come through the cap; and another device has its own account.
-    account.run(job(60, "x", "7"))
-    capped.run(job(60, "x", "7", device="cuda"))
-    assert account.seconds("cpu") == 107 and account.seconds("cuda") == 7
-
-
 def test_a_job_that_fails_its_own_limit_is_no_matter_of_the_cap() -> None:
     finished = capped_at(metered(free()), 100.0).run(job(60, "x", "99"))
     assert finished.timed_out
-
-
-@pytest.mark.parametrize("together", [2, 8])
-def test_jobs_side_by_side_never_have_more_set_aside_than_is_left(together: int) -> None:
-    """Each wants 60 of 100 seconds and takes 20: one at a time goes, the last ones are cut or refused."""
-    inner, log = Booked(), list[dict[str, str]]()
-    account = metered(inner, log=log)
-    capped = capped_at(account, 100.0)
-    ended: list[str] = []
-
-    def work(number: int) -> None:
-        try:
-            capped.run(job(60, "x", "20", str(number)))
-            ended.append("answered")
-        except BudgetError:
-            ended.append("refused")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(together)]
-    for thread in threads:
-        thread.start()
-    assert inner.entered.acquire(timeout=60)
-    assert not inner.entered.acquire(timeout=0.3), "two that hold 60 would pass 100"
-    inner.go.set()
-    for thread in threads:
-        thread.join(60)
-    assert account.seconds("cpu") == min(20 * together, 100)
-    assert sorted(ended) == ["answered"] * min(together, 5) + ["refused"] * max(0, together - 5)
-    held = {said["number"]: float(said["held"]) for said in log if said["state"] == "started"}
-    spent, open_now = 0.0, dict[str, float]()
-    for said in log:
-        if said["state"] == "started":
-            open_now[said["number"]] = held[said["number"]]
-            assert spent + sum(open_now.values()) <= 100
-        else:
-            del open_now[said["number"]]
-            spent += float(said["used"])
 
 
 def test_two_that_fit_go_side_by_side() -> None:
@@ -236,21 +172,6 @@ def killed_in_a_job(folder: Path, cap: float, after_ticks: int) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-
-
-def test_a_job_that_a_kill_ended_stays_counted_up_to_the_kill(tmp_path: Path) -> None:
-    killed_in_a_job(tmp_path, 1000, 1)
-    died = wall_s(tmp_path / "wall_s")
-    assert died >= 0.9 * TICK_S
-    path = tmp_path / "events.jsonl"
-    spent = events.device_s(events.read(path), died)["cpu"]
-    assert 0 < spent <= died + TICK_S, "500 s were set aside, and it had not so many"
-    # The pause until somebody resumes is in neither, and what comes after does not change what was.
-    clock = Clock(tmp_path / "wall_s")
-    assert clock.before == died
-    Events(path).emit("start", {"state": "reopened", "wall_s": f"{clock.before:.4f}"})
-    clock.close()
-    assert events.device_s(events.read(path), died + 5000)["cpu"] == pytest.approx(spent)
 
 
 def test_a_killed_job_never_counts_for_more_than_was_set_aside(tmp_path: Path) -> None:

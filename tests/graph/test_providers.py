@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from agents.models import recorded
 from graph.__main__ import main
 from graph.artifacts import Judged
 from tests.agents.models import scripted
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph.conftest import ROOT, configured, graph
 from tools.artifacts import Passed
 from tools.records import Records
 from tools.repository import Repository
@@ -37,21 +36,6 @@ class Played(NamedTuple):
     root: Path
     script: Path
     summary: dict[str, Any]
-
-
-def configured(folder: Path, model: Mapping[str, Any]) -> Path:
-    """A config file of a quick run in which `model` answers every role."""
-    path = folder / "run.yaml"
-    whole = {"name": "quick", "task": str(TASK), "workspaces": str(folder / "workspaces"), **QUICK, "search": SEARCH}
-    path.write_text(yaml.safe_dump({**whole, "models": {"default": dict(model)}}))
-    return path
-
-
-def graph(*argv: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "KERNELWRIGHT_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "graph", *argv], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
 
 
 def exchanges(root: Path) -> list[dict[str, Any]]:
@@ -75,7 +59,7 @@ def judged_a_faster_kernel(root: Path, summary: Mapping[str, Any]) -> None:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("played")
     script = folder / "script.jsonl"
-    config = configured(folder, {"provider": "command", "argv": PROGRAM, "record": script.name})
+    config = configured(folder, search=SEARCH, models={"default": {"provider": "command", "argv": PROGRAM, "record": script.name}})
     done = graph("run", str(config), "--json", home=folder / "home")
     assert done.returncode == 0, done.stderr
     (root,) = (folder / "workspaces").iterdir()
@@ -112,7 +96,7 @@ def test_its_recording_plays_in_another_run(played: Played, tmp_path: Path, caps
 
     script = tmp_path / "script.jsonl"
     script.write_text("".join(f"{line.model_dump_json()}\n" for line in lines if line.role != "planner"))
-    config = configured(tmp_path, {"provider": "recorded", "path": script.name})
+    config = configured(tmp_path, search=SEARCH, models={"default": {"provider": "recorded", "path": script.name}})
     assert main(["run", str(config), "--quiet", "--json"]) == 4
     ended = json.loads(capsys.readouterr().out)
     assert ended["status"] == "machine" and f"models.planner: {script} holds no answer of planner" in ended["reason"]
@@ -145,7 +129,7 @@ run.resume(Path(sys.argv[1]), (die,))
 
 def test_somebody_who_writes_files(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing twice."""
-    config = configured(tmp_path, {"provider": "manual"})
+    config = configured(tmp_path, search=SEARCH, models={"default": {"provider": "manual"}})
     code = main(["run", str(config), "--quiet", "--json"])
     said = capsys.readouterr()
     root = Path(json.loads(said.out)["workspace"])

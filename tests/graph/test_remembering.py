@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph import events
 from graph.report.summary import versions
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience import HOME, Experience
+from knowledge_base.experience import Experience
 from knowledge_base.standing import status
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph.conftest import QUICK, configured, graph
 
 
 def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attempt]]:
     """The candidates that a quick run judged, in order, and what it told experience; all runs of `folder` share one log."""
     search = {**QUICK["search"], "iterations": iterations, "methods_per_iteration": 1}
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"name": name, "task": str(TASK), "workspaces": str(folder / name), **QUICK, "search": search}))
-    command = [sys.executable, "-m", "graph", "run", str(path), "--quiet"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, HOME: str(folder / "home")}, capture_output=True, text=True, check=False)
+    path = configured(folder, name=name, workspaces=str(folder / name), search=search)
+    done = graph("run", str(path), "--quiet", home=folder / "home")
     assert done.returncode == 0, done.stderr
     (root,) = (folder / name).iterdir()
     log = events.read(root / ".kernelwright" / "events.jsonl")

@@ -186,12 +186,6 @@ def test_the_last_line_says_how_the_best_kernel_stands_to_torch(seen: View, fini
     )
 
 
-def test_what_was_spent_grows_from_version_to_version_up_to_what_the_benchmark_says(seen: View) -> None:
-    assert [e.label for e in seen.expenses] == [*(f"v{m.iteration}" for m in seen.memories), "end"]
-    walls = [e.wall_s for e in seen.expenses]
-    assert walls == sorted(walls) and walls[0] > 0 and walls[-1] == seen.wall_s
-
-
 def test_versions_can_be_masked_after_the_report_was_rendered_again(copied: Path) -> None:
     for verb in (["mask", str(copied), "v1"], ["report", str(copied)], ["unmask", str(copied), "v1"]):
         assert main(verb) == 0
@@ -249,18 +243,6 @@ def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
 
 
 # ---------------------------------------------------------------- what was not collected, and losses
-
-
-def without_final(seen: View) -> View:
-    bare = tuple(replace(r, share=None, baseline_s=None, best_s=None, speedup=None, against={}) for r in seen.workloads)
-    return replace(seen, final=None, final_record=None, frameworks=(), workloads=bare)
-
-
-def test_without_a_final_benchmark_it_says_so(seen: View, copied: Path) -> None:
-    found = checked(page.html(without_final(seen)), copied)
-    assert "No final benchmark yet: N/A" in found.said
-    assert re.search(rf"{re.escape(seen.workloads[0].name)} \S+ \S+ 1 N/A N/A N/A N/A", found.said)
-    assert "No final benchmark yet" in final.markdown(without_final(seen))
 
 
 def test_an_unfinished_run_has_a_report(copied: Path) -> None:
@@ -344,11 +326,3 @@ def test_a_workloads_own_margin_and_a_published_roof_are_labelled(seen: View, co
     text = page.html(replace(seen, workloads=own, roofs=(*seen.roofs, cited)))
     assert "0.0 % (its own)" in checked(text, copied).said
     assert "50 GB/s, cited" in figures(text)[1] and ", measured" in figures(text)[1]
-
-
-def test_a_record_is_described_by_what_it_holds(seen: View) -> None:
-    text = page.html(seen)
-    record = seen.records.get(seen.steps[0].record)
-    section = text.partition(f'id="r-{record.id}"')[2].partition("</article>")[0]
-    assert f'href="records/{record.id}.json"' in section and record.payload["outcome"] in section
-    assert all(f"{parent}.json" in section for parent in record.parents)

@@ -22,34 +22,29 @@ def test_each_draft_gets_a_judge() -> None:
     assert [(s.node, s.arg["candidate"], s.arg["siblings"]) for s in sent] == [("judge", "x", 2), ("judge", "y", 2)]
 
 
-def test_no_draft_goes_straight_to_the_gate() -> None:
-    assert ROUTES.to_judges(state(drafts=[])) == "gate"
+ENDED = {"stop": "budget"}
 
 
 @pytest.mark.parametrize(
-    ("values", "next_node"),
+    ("route", "values", "next_node"),
     [
-        ({"champion": "c"}, "attribute"),
-        ({"champion": None, "rewrite": True}, "write"),
-        ({"champion": None, "rewrite": False}, "gate"),
+        ("to_judges", {"drafts": []}, "gate"),
+        ("after_select", {"champion": "c"}, "attribute"),
+        ("after_select", {"champion": None, "rewrite": True}, "write"),
+        ("after_select", {"champion": None, "rewrite": False}, "gate"),
+        ("after_learn", {"outcome": "accept"}, "profile"),
+        ("after_learn", {"outcome": "reject_perf"}, "retrieve_evidence"),
+        ("after_learn", {"outcome": "infra_error"}, "retrieve_evidence"),
+        ("after_learn", {"outcome": "accept", "stop": "iterations"}, "profile"),
+        ("after_learn", {"outcome": "reject_perf", "stop": "patience"}, "finalise"),
+        # No node that could go on does so with the budget at its end.
+        *((route, ENDED, "finalise") for route in ("after_evidence", "after_plan", "after_profile")),
+        ("after_select", {**ENDED, "rewrite": True}, "gate"),
+        ("to_judges", {**ENDED, "drafts": []}, "gate"),
     ],
 )
-def test_after_select(values: dict[str, object], next_node: str) -> None:
-    assert ROUTES.after_select(state(**values)) == next_node
-
-
-@pytest.mark.parametrize(
-    ("values", "next_node"),
-    [
-        ({"outcome": "accept"}, "profile"),
-        ({"outcome": "reject_perf"}, "retrieve_evidence"),
-        ({"outcome": "infra_error"}, "retrieve_evidence"),
-        ({"outcome": "accept", "stop": "iterations"}, "profile"),
-        ({"outcome": "reject_perf", "stop": "patience"}, "finalise"),
-    ],
-)
-def test_after_learn(values: dict[str, object], next_node: str) -> None:
-    assert ROUTES.after_learn(state(**values)) == next_node
+def test_each_state_has_its_next_node(route: str, values: dict[str, object], next_node: str) -> None:
+    assert getattr(ROUTES, route)(state(**values)) == next_node
 
 
 @pytest.mark.parametrize(
@@ -85,10 +80,3 @@ def test_good_enough_by_speedup() -> None:
 )
 def test_caps(values: dict[str, object], over: str | None, reason: str | None) -> None:
     assert ROUTES.exhausted(State(**{**state(), **values}), over) == reason
-
-
-def test_no_node_that_could_go_on_does_so_with_the_budget_at_its_end() -> None:
-    ended = {**state(), "stop": "budget"}
-    assert ROUTES.after_evidence(State(**ended)) == ROUTES.after_plan(State(**ended)) == ROUTES.after_profile(State(**ended)) == "finalise"
-    assert ROUTES.after_select(State(**{**ended, "rewrite": True})) == "gate"
-    assert ROUTES.to_judges(State(**{**ended, "drafts": []})) == "gate"

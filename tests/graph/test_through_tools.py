@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph.conftest import configured, graph
 from tools.records import Records
-
-
-def graph(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "graph", *argv], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False
-    )
 
 
 @pytest.mark.slow
 def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> None:
     log = tmp_path / "asked"
-    config = tmp_path / "run.yaml"
     models = {"default": {"provider": "tests.agents.through_tools:ThroughTools", "log": str(log)}}
-    quick = {**QUICK, "search": {"iterations": 1, "variants": 1, "patience": 1}}
-    config.write_text(yaml.safe_dump({"task": str(TASK), "workspaces": str(tmp_path / "workspaces"), "models": models, **quick}))
+    config = configured(tmp_path, models=models, search={"iterations": 1, "variants": 1, "patience": 1})
     broken = graph("run", str(config))
     assert broken.returncode == 4, broken.stderr
     assert "models.planner: no room now" in broken.stderr
@@ -52,10 +40,8 @@ def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_plan_of_which_nothing_stands_costs_its_iteration_and_not_the_run(tmp_path: Path) -> None:
-    config = tmp_path / "run.yaml"
     models = {"default": {"provider": "playbook"}, "planner": {"provider": "tests.agents.through_tools:Inventive"}}
-    quick = {**QUICK, "search": {"iterations": 2, "variants": 1, "patience": 2}}
-    config.write_text(yaml.safe_dump({"task": str(TASK), "workspaces": str(tmp_path / "workspaces"), "models": models, **quick}))
+    config = configured(tmp_path, models=models, search={"iterations": 2, "variants": 1, "patience": 2})
     done = graph("run", str(config))
     assert done.returncode == 0, done.stderr
     (root,) = (tmp_path / "workspaces").iterdir()

@@ -19,7 +19,7 @@ from graph.unknown import ATTEMPTS
 from graph.unknown import settle as settled
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
-from tests.graph.conftest import QUICK, ROOT, TASK
+from tests.graph.conftest import ROOT, SHORT, configured
 from tools.errors import SettingsError
 from tools.hardware import UnknownSpec
 
@@ -93,11 +93,7 @@ def test_a_placeholder_is_positive_and_in_a_unit_of_its_metric(metric: str, type
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Path:
-    path = tmp_path / "run.yaml"
-    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}, "benchmark": {"eager": False, "compile": False}}
-    where = {"name": "quick", "task": str(TASK), "workspaces": str(tmp_path / "workspaces")}
-    path.write_text(yaml.safe_dump({**where, "hardware": "H20000", "on_unknown": "ask", **quick}))
-    return path
+    return configured(tmp_path, **SHORT, hardware="H20000", on_unknown="ask")
 
 
 @pytest.mark.parametrize("policy", ["stop", "ask"])

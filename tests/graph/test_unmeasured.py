@@ -114,16 +114,6 @@ def test_what_the_wiki_lacks_stops_it_where_the_settings_say_so(tmp_path: Path, 
     assert said.startswith(f"error: on_unknown: {policy}, and ") and "H20000" in said and "\n" not in said
 
 
-POWERS = KERNEL.replace("[(triton.cdiv(N, 128),)](x, out, N, B=128)", "[(1,)](x, out, N, B=N)")
-
-
-def test_sizes_that_were_dropped_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, kernel=POWERS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert json.loads(lines[-1])["interpreted"]["status"] == "passed"
-    assert any(line.startswith("dropped") and "N=5" in line and "power of 2" in line for line in lines)
-
-
 def test_a_gpu_that_the_settings_name_is_no_error_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, gpu=0) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -131,17 +121,6 @@ def test_a_gpu_that_the_settings_name_is_no_error_where_there_is_none(tmp_path: 
     (tmp_path / "again").mkdir()
     assert run(tmp_path / "again", gpu=0, verb="check") == 0
     assert "gpu: 0 names none" in capsys.readouterr().out
-
-
-PERSISTENT = KERNEL.replace(
-    "def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    units = torch.cuda.get_device_properties(0).multi_processor_count"
-).replace("(triton.cdiv(N, 128),)", "(max(units, triton.cdiv(N, 128)),)")
-
-
-def test_a_persistent_kernel_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, kernel="import torch\n" + PERSISTENT) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["interpreted"]["status"] == "passed" and found["profiles"]
 
 
 def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
