@@ -96,7 +96,7 @@ class Inspection(Artifact):
         return limiter(self.bottleneck) if self.profiled else "not profiled"
 
 
-class Remembered(Artifact):
+class EarlierAttempts(Artifact):
     """Outcomes of earlier runs, frozen for this one."""
 
     attempts: tuple[Attempt, ...]
@@ -166,7 +166,7 @@ class VersionMemory(Artifact):
     masked: bool = False
 
 
-class Standing(Artifact):
+class ContestantTime(Artifact):
     """One contestant of the final benchmark on one workload."""
 
     contestant: str
@@ -183,7 +183,7 @@ class FinalBenchmark(Artifact):
 
     best: Literal["baseline", "best"] = "best"
     """The contestant that is the best kernel: the baseline where no version was accepted."""
-    standings: tuple[Standing, ...]
+    standings: tuple[ContestantTime, ...]
     overall: dict[str, Interval]
     """Contestant -> its objective time / the best kernel's."""
     objective_s: dict[str, float]
@@ -202,7 +202,7 @@ class FinalBenchmark(Artifact):
     """What of it jobs took on the device; None: not collected."""
 
 
-class Reach(Artifact):
+class AttainableTime(Artifact):
     """What published figures say about one workload; seconds a call, None where the wiki names no roof."""
 
     workload: str
@@ -238,6 +238,6 @@ class NotMeasured(Artifact):
     gaps: tuple[UnknownSpec, ...]
     placeholders: tuple[Placeholder, ...] = ()
     """As in SpecSheet."""
-    reach: tuple[Reach, ...]
+    reach: tuple[AttainableTime, ...]
     inferred: tuple[str, ...] = ()
     """The task's: what was inferred, pinned or frozen."""

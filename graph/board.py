@@ -56,7 +56,7 @@ class Gap:
 
 
 @dataclass
-class Board:
+class Dashboard:
     """The events so far, folded. Times are Unix seconds."""
 
     node: str = "starting"
@@ -117,7 +117,7 @@ class Board:
             case "interrupt":
                 self.stopping = True
 
-    def see_all(self, log: Iterable[Event]) -> Board:
+    def see_all(self, log: Iterable[Event]) -> Dashboard:
         """Take in what earlier processes of the run said."""
         for event in log:
             self.see(event)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from graph.board import Board, Gap, Row
+from graph.board import Dashboard, Gap, Row
 from graph.console import UNSEEN, line
 from graph.events import Event
 from tools.figures import percent, ratio
@@ -41,7 +41,7 @@ class Live:
         """`clock`: Unix seconds, as those of the events."""
         self.console = console
         self.clock = clock
-        self.board = Board()
+        self.board = Dashboard()
         self._fresh: list[Text] = []
         """Finished lines that are not written yet."""
         self._drawn = 0.0
@@ -124,7 +124,7 @@ class Live:
         self._drawn = self.clock()
 
 
-def view(board: Board, width: int, height: int, now: float) -> list[Text]:
+def view(board: Dashboard, width: int, height: int, now: float) -> list[Text]:
     """The lines of the view, each cut off with an ellipsis where the terminal is too narrow for it."""
     if board.taken_up is None:
         return [_line(""), _doing(board)]
@@ -156,7 +156,7 @@ def _named(name: str, text: str) -> Text:
     return _line(f"{name:<9} ", "bold").append(text, "not bold")
 
 
-def _doing(board: Board) -> Text:
+def _doing(board: Dashboard) -> Text:
     parts = [board.node if board.node in ("starting", "finalise") else f"v{board.iteration} {board.node}"]
     if board.rows:
         # Where candidates stand below, with factors beside them.
@@ -187,7 +187,7 @@ def _state(row: Row) -> tuple[str, str]:
     return (f"{row.outcome}: {row.stage}" if row.stage else row.outcome), _style(row.outcome)
 
 
-def _best(board: Board) -> str:
+def _best(board: Dashboard) -> str:
     best = board.best
     if best is None:
         return "v0, the baseline"
@@ -204,7 +204,7 @@ def _headroom(gap: Gap | None) -> str:
     return f"Δ {percent(gap.total)}, {limit} ({axes})"
 
 
-def _budget(board: Board, now: float) -> str:
+def _budget(board: Dashboard, now: float) -> str:
     wall, device, usd, tokens = (board.caps.get(name) for name in ("wall_s", "device_s", "usd", "tokens"))
     parts = [f"wall {_of(f'{board.wall_s(now):.0f}', wall and f'{wall:.0f}', ' s')}"]
     parts.append(f"device {_of(f'{board.device_s:.0f}', device and f'{device:.0f}', ' s')}")

@@ -17,7 +17,7 @@ from tools.artifacts import Artifact, Task
 from tools.errors import SettingsError
 
 
-class Tight(Artifact):
+class InsufficientCap(Artifact):
     """A cap that is smaller than what one exchange of a role sets aside, so that none would begin."""
 
     key: str
@@ -40,7 +40,7 @@ class Tight(Artifact):
         )
 
 
-def refuse(found: Sequence[Tight]) -> None:
+def refuse(found: Sequence[InsufficientCap]) -> None:
     """SettingsError for a cap under which a role could surely not be asked once."""
     for one in found:
         if one.least is not None:
@@ -49,7 +49,7 @@ def refuse(found: Sequence[Tight]) -> None:
 
 def tight(
     settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName, Agent], expected: Estimate | None = None
-) -> tuple[Tight, ...]:
+) -> tuple[InsufficientCap, ...]:
     """Caps under which some role may not be asked once, for each the role that needs most. `expected`: where it is made already."""
     counted = {role: agent for role, agent in agents.items() if agent.model.bills == "tokens"}
     caps = [(key, cap, roles) for key, cap, roles in _caps(settings, tuple(counted)) if roles and (cap.usd or cap.tokens)]
@@ -71,7 +71,7 @@ def tight(
                 aside, least = weighed[role]
                 others = sum(_estimated(row, kind) for row in rows)
                 found.append(
-                    Tight(
+                    InsufficientCap(
                         key=f"{key}.{kind}",
                         cap=show(limit),
                         role=role,

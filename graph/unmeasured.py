@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graph import cited, unknown
-from graph.artifacts import NotMeasured, Reach
+from graph.artifacts import AttainableTime, NotMeasured
 from graph.report.render import render
 from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
@@ -102,8 +102,8 @@ def _unnamed() -> tuple[UnknownSpec, ...]:
     return (UnknownSpec(metric="roofline", reason=reason),)
 
 
-def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> Reach:
+def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
     roofs = roofline.published(specs)
     roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
     least_s = roofline.memory_floor(seen.unique_bytes, roofs)
-    return Reach(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)
+    return AttainableTime(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)

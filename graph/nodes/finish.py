@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from graph import cited
-from graph.artifacts import FinalBenchmark, Standing
+from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.render import gain
@@ -61,7 +61,7 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
     return FinalBenchmark(
         best=best,
         standings=tuple(
-            Standing(contestant=name, workload=workload, seconds=placing.seconds, against_best=placing.against_best)
+            ContestantTime(contestant=name, workload=workload, seconds=placing.seconds, against_best=placing.against_best)
             for workload, placed in ranked.workloads.items()
             for name, placing in placed.items()
         ),

@@ -9,7 +9,7 @@ from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverB
 from agents.handlers.base import hints
 from agents.workbench import told
 from graph import cited
-from graph.artifacts import Inspection, Judged, Remembered, Scored
+from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored
 from graph.report.referred import analysis
 from graph.report.summary import versions
 from graph.services import Services
@@ -143,8 +143,8 @@ def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
         task = services.task
         found = services.experience.like(task.name, task.language, services.architecture)
         others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
-        record = services.keep("memory", Remembered(attempts=others))
-    return Remembered.model_validate(record.payload).attempts
+        record = services.keep("memory", EarlierAttempts(attempts=others))
+    return EarlierAttempts.model_validate(record.payload).attempts
 
 
 def trials(state: State, services: Services) -> tuple[Judged, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from agents.models.ledger import Ledger
-from graph.board import Board
+from graph.board import Dashboard
 from graph.build import _timed
 from graph.console import Plain
 from graph.events import Event, Events, read
@@ -49,7 +49,7 @@ def test_what_a_kernel_says_does_not_command_the_terminal() -> None:
     said = "build: \x1b]0;owned\x07\x1b[2J\x9b31m\r\nsecond [1.9, 2.1] Δ é"
     lines: list[str] = []
     Plain(lines.append)(event("candidate", candidate="0123456789ab", outcome="failed", summary=said))
-    board = Board().see_all(
+    board = Dashboard().see_all(
         (
             event("drafted", candidate="0123456789ab", methods="simd", knobs=""),
             event("candidate", candidate="0123456789ab", outcome="failed", stage="build", reason=said),

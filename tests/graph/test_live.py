@@ -14,7 +14,7 @@ import pytest
 import yaml
 from rich.console import Console, ConsoleDimensions
 
-from graph.board import Board, Gap
+from graph.board import Dashboard, Gap
 from graph.console import line
 from graph.events import Event, read
 from graph.live import Live, view
@@ -161,14 +161,14 @@ def test_colour_is_left_out_where_it_is_not_wanted() -> None:
 
 @pytest.mark.parametrize("bound", ["", *get_args(Bound)])
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
-    board = Board().see_all(RUN[: FIRST + 1])
+    board = Dashboard().see_all(RUN[: FIRST + 1])
     board.gap = Gap(bound=bound, total=1.0, compute=1.0, memory=1.0, latency=1.0)
     (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
     assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
 
 
 def test_a_small_terminal_shows_what_is_open_first() -> None:
-    board = Board().see_all(RUN[: FIRST + 1])
+    board = Dashboard().see_all(RUN[: FIRST + 1])
     for number in range(30):
         told = {"candidate": f"{number:012d}", "methods": "m", "knobs": "", "iteration": "1"}
         board.see(Event(kind="drafted", seconds=0.0, details=told))
@@ -181,7 +181,7 @@ def test_a_small_terminal_shows_what_is_open_first() -> None:
 @pytest.mark.parametrize("told", [{"parent": "v1"}, {}])
 def test_the_best_is_over_the_version_that_it_was_compared_with(told: dict[str, str]) -> None:
     """Not over the iteration before it, which may have lost; logs from before that was told are read too."""
-    board = Board()
+    board = Dashboard()
     board.taken_up = 0.0, 0.0
     for iteration, outcome, of in (("1", "accept", {}), ("2", "reject_perf", {}), ("3", "accept", told)):
         details = {"iteration": iteration, "candidate": "c", "outcome": outcome, "speedup": "2", "low": "1.9", "high": "2.1", **of}
@@ -193,7 +193,7 @@ def test_the_best_is_over_the_version_that_it_was_compared_with(told: dict[str, 
 def test_what_is_paid_stands_beside_its_caps() -> None:
     caps = {"wall_s": "3600", "device_s": "600", "usd": "5", "tokens": "100000", "device": "cpu", "spent_wall_s": "30"}
     spent = {"spent": "…", "spent_usd": "0.520000", "spent_tokens": "12345"}
-    board = Board().see_all(
+    board = Dashboard().see_all(
         (
             Event(kind="caps", seconds=100.0, details=caps),
             Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "used": "2.5", "s": "90"}),
@@ -208,7 +208,7 @@ def test_what_is_paid_stands_beside_its_caps() -> None:
 
 
 def test_a_run_taken_up_shows_what_it_came_to() -> None:
-    board = Board().see_all(RUN)
+    board = Dashboard().see_all(RUN)
     assert board.best is not None
     board.see(Event(kind="start", seconds=RUN[-1].seconds + 1e6, details={"state": "reopened"}))
     assert board.best is not None and board.gap is not None and board.device_s > 0
