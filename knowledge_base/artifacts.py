@@ -120,7 +120,7 @@ class Attempt(Artifact):
     after: str = ""
     """`mark` of the candidate's."""
     origin: Literal["run", "stated", "memo"] = "run"
-    """Measured by a run of ours; said by a person; read from somebody's memo."""
+    """Measured by a run of ours; stated by a person; in older logs, read from somebody's notes."""
     stamp: int = 0
     """Nanoseconds since 1970, or one more than the greatest in the log where the clock was behind: of the lines about one thing the one
     with the greatest stamp counts, in whatever order logs were merged. 0, in old logs: the number of the line stands for it."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.errors import SettingsError
 from tools.spelling import Parser
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def experience_stats(arguments: argparse.Namespace) -> Told:
 
 
 def experience_add(arguments: argparse.Namespace) -> Told:
-    """Keep an outcome that somebody states, or those in notes on a kernel. Such outcomes are marked as not measured by a run."""
+    """Keep an outcome that somebody states; it is marked as not measured by a run."""
     from knowledge_base import advice, verbs
 
     given = {
@@ -90,16 +89,10 @@ def experience_add(arguments: argparse.Namespace) -> Told:
         "shape_class": arguments.shape_class,
         "bottleneck": arguments.bottleneck,
     }
-    if arguments.memo is not None:
-        besides = [name for name in ("method", "result", "effect", "knob", "evidence", "commit", "note") if getattr(arguments, name)]
-        if besides:
-            raise SettingsError(f"--{besides[0]}: the outcomes come from --memo {arguments.memo}; give one of the two")
-        done = verbs.add_memo(arguments.home, wiki_at(arguments.wiki), arguments.memo, given)
-    else:
-        given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
-        done = verbs.add(
-            arguments.home, wiki_at(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
-        )
+    given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
+    done = verbs.add(
+        arguments.home, wiki_at(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
+    )
     return done, advice.added(done), 0 if done.added or done.known else 1
 
 
@@ -163,7 +156,6 @@ def add_verbs(verbs: Verbs, wiki: Parser, out: Parser, tell: Callable[[Artifact,
             "-k", type=int, default=5, help="proposals wanted (default 5)"
         )
     verb = add(below, "add", experience_add, "keep an outcome that somebody states", asked, sized)
-    verb.add_argument("--memo", type=Path, metavar="FILE", help="notes on a kernel; conditions given as options go before what it says")
     verb.add_argument("--method", action="append", default=[], help="what was tried; once for each method of a set")
     verb.add_argument("--result", default="", help="success, failure, neutral or crash")
     verb.add_argument("--effect", type=float, nargs="+", default=[], metavar="X", help="old time / new time, or ESTIMATE LOW HIGH")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from knowledge_base import memo, sharing
+from knowledge_base import sharing
 from knowledge_base.artifacts import Attempt
 from knowledge_base.conditions import family
 from knowledge_base.experience import Experience, read
@@ -119,7 +119,7 @@ def add(
     estimate, low and high. SettingsError for what cannot be kept."""
     missing = [name for name in ("operator", "language", "dtype", "result") if not given.get(name)] + ([] if methods else ["method"])
     if missing:
-        raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given, or --memo FILE")
+        raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given")
     if given["language"] not in wiki.languages():
         raise SettingsError(f"--language {given['language']}: no page is about it; {offered(given['language'], wiki.languages())}")
     _described(methods, wiki)
@@ -165,31 +165,7 @@ def _described(methods: Iterable[str], wiki: Wiki) -> None:
     for method in methods:
         if method not in known:
             near = meant(method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are")
-            raise SettingsError(
-                f"--method {method}: no page of the wiki is about such a method; {near} (notes on others go in by --memo FILE)"
-            )
-
-
-def add_memo(home: Path | None, wiki: Wiki, path: Path, said: dict[str, str]) -> Added:
-    """The outcomes in somebody's notes on a kernel; what was not understood is told line by line."""
-    ids = {page.head.id for page in wiki.pages if page.head.type == "method"}
-    found = memo.read(path, ids, said)
-    architecture = found.attempts[0].architecture if found.attempts else ""
-    target, left = _target(wiki, architecture)
-    log = _writable(home)
-    added = sum(log.add(one.model_copy(update={"architecture": target}), anew=True) for one in found.attempts)
-    return Added(added=added, known=len(found.attempts) - added, left=(*found.left, *(f"{path}: {why}" for why in left)))
-
-
-def _target(wiki: Wiki, name: str) -> tuple[str, tuple[str, ...]]:
-    """The one target that a name in somebody's notes means, or none and why."""
-    try:
-        found = targets(wiki, name) if name else ("",)
-    except SettingsError:
-        found = ()
-    if len(found) == 1:
-        return found[0], ()
-    return "", (f"architecture {name!r} is no one target, so that none is kept; say which by --arch",)
+            raise SettingsError(f"--method {method}: no page of the wiki is about such a method; {near}")
 
 
 def merge(home: Path | None, files: Iterable[Path]) -> Added:

@@ -178,13 +178,10 @@ def test_an_outcome_is_added_once_and_called_stated(tmp_path: Path, capsys: pyte
         (["--result", "success", "--effect", "2", "3", "4"], "--effect"),
         (["--result", "success", "--dtype", "fp7"], "--dtype 'fp7'"),
         (["--result", "success", "--knob", "x"], "--knob"),
-        (["--memo", "gone.md"], "--memo gone.md"),
-        (["--memo", "gone.md", "--result", "success"], "--method"),
     ],
 )
 def test_what_cannot_be_added_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str):
-    given = OUTCOME[:-2] if more[0:1] == ["--memo"] and len(more) == 2 else OUTCOME
-    assert main(["experience", "add", "--home", str(tmp_path), *given, *more]) == 2
+    assert main(["experience", "add", "--home", str(tmp_path), *OUTCOME, *more]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and named in error
 
@@ -215,17 +212,6 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_else(tmp_path: Pat
     error = capsys.readouterr().err
     assert f"{tmp_path / 'taken'} is no folder" in error and "set KERNELWRIGHT_HOME to a writable folder" in error
     assert not list((tmp_path / "other").iterdir())
-
-
-def test_a_memo_is_imported_and_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    notes = tmp_path / "MEMO.md"
-    notes.write_text("# MEMO: softmax\n- unrolling: no gain\nprose\n\nGPU: H200\n")
-    text = said(capsys, "experience", "add", "--home", tmp_path, "--memo", notes, "--language", "cpp", "--dtype", "float32")
-    assert text.splitlines() == ["1 added, 0 known already", f"left out: {notes}:3: prose, which tells no attempt that can be kept"]
-    assert Experience(tmp_path).attempts()[0].architecture == "sm_90"
-    notes.write_text("# MEMO: softmax\n- tiling: accepted\nGPU: our big one\n")
-    text = said(capsys, "experience", "add", "--home", tmp_path, "--memo", notes, "--language", "cpp", "--dtype", "float32")
-    assert "'our big one' is no one target" in text and Experience(tmp_path).attempts()[0].architecture == ""
 
 
 def test_logs_are_merged_and_synced(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -223,7 +223,7 @@ def test_outcomes_that_agree_narrow_and_those_that_disagree_widen():
 
 def test_an_effect_without_an_interval_is_counted_and_not_pooled():
     open_ended = Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED)
-    noted = outcome("a", "accept", "vector-exp", effect=open_ended, origin="memo")
+    noted = outcome("a", "accept", "vector-exp", effect=open_ended, origin="stated")
     found = asked(noted, outcome("b", "accept", "vector-exp", estimate=2.0))
     assert found.proposed[0].n == 2 and found.proposed[0].effect == gain(2.0)
 
