@@ -12,8 +12,7 @@ from pathlib import Path
 from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figures
 from knowledge_base.layouts import markdown, records
-from knowledge_base.layouts.findings import MENTION, SHEET, Findings, Place
-from knowledge_base.layouts.prose import Prose
+from knowledge_base.layouts.findings import Findings, Place
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.words import load
 from knowledge_base.wiki import lines_of, read_page, refusal
@@ -23,7 +22,7 @@ SKIPPED = frozenset(
 )
 """Folders that hold no page of the wiki itself."""
 SHEETS = "hardware-specs"
-"""Folder whose pages are the specifications, where a wiki has any; its other pages then mention numbers only."""
+"""Folder whose pages are the specifications, where a wiki has any; its other pages are not read then."""
 LIMITS = re.compile(r"compute[-_ ]capabilit", re.IGNORECASE)
 """A page of limits, by its file name."""
 
@@ -93,13 +92,8 @@ def _own(root: Path, name: str, raw: bytes) -> bool:
 
 
 def _markdown(text: str, place: Place, findings: Findings, sheets: bool) -> None:
-    is_sheet = not sheets or f"/{SHEETS}/" in f"/{place.path}" or bool(LIMITS.search(place.path.rsplit("/", 1)[-1]))
-    if not is_sheet and not markdown.UNIT.search(text):
+    if sheets and f"/{SHEETS}/" not in f"/{place.path}" and not LIMITS.search(place.path.rsplit("/", 1)[-1]):
         return
-    reader = Reader(findings, place, SHEET if is_sheet else MENTION, curated=sheets)
-    document = markdown.parse(text, findings.words)
-    for table in document.tables:
+    reader = Reader(findings, place, curated=sheets)
+    for table in markdown.tables(text, findings.words):
         reader.read(table)
-    prose = Prose(reader, place)
-    for line in document.lines:
-        prose.read(line)

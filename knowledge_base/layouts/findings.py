@@ -1,4 +1,4 @@
-"""What the readers of one wiki gather, through the same gates: figures by tier, limits of capabilities, silences, problems."""
+"""What the readers of one wiki gather, through the same gates: figures, limits of capabilities, silences, problems."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from knowledge_base.layouts.words import Metric, Words
 from tools.artifacts import digest
 from tools.hardware import Citation, Evidence
 
-SHEET, LIMIT, MENTION = 0, 1, 2
-"""Tiers: a lower one never overrides a higher one, nor spoils it."""
 NARROW = ("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor")
 SPARSED = frozenset({"tf32_tensor", *NARROW})
 """Peaks that structured sparsity doubles."""
@@ -56,23 +54,19 @@ class Findings:
     """Gathers; `settle` makes the Figures."""
 
     words: Words
-    found: list[tuple[int, Figure]] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     limits: list[tuple[str, Value]] = field(default_factory=list)
     capabilities: list[Capability] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, tier: int, name: Name, value: Value) -> None:
+    def add(self, name: Name, value: Value) -> None:
         """Take a figure if it passes the gates; else keep why not."""
         refused = self.refusal(value)
         if refused:
-            if tier == SHEET:
-                self.silences.append(Silence(name.product, name.variant, value.metric, refused, value.citation))
-            return
-        value = _canonical(value)
-        evidence: Evidence = "mention" if tier == MENTION else value.evidence
-        parts = (value.metric, value.value, value.unit, value.qualifier, value.citation)
-        self.found.append((tier, Figure(name.product, name.variant, *parts, evidence=evidence, caveat=value.caveat)))
+            self.silent(name, value.metric, refused, value.citation)
+        else:
+            self.figures.append(_figure(name, _canonical(value)))
 
     def limit(self, capability: str, value: Value) -> None:
         """Take a limit that holds for every product of a compute capability."""
@@ -108,99 +102,79 @@ class Findings:
         return figure.value * self.words.units.get(figure.unit, ("", 1.0))[1]
 
     def settle(self) -> Figures:
-        """Join limits to products, apply the gates between figures, keep the best tier of each number."""
+        """Join limits to products, apply the gates between figures, keep one line of each number."""
         self._join()
-        self._mentions()
-        read = {(figure.product, figure.metric) for _, figure in self.found}
+        read = {(figure.product, figure.metric) for figure in self.figures}
         self.silences = [silence for silence in self.silences if (silence.product, silence.metric) not in read]
         self._sparse()
         self._narrow()
-        kept: list[Figure] = []
-        groups: dict[tuple[str, str, str, str], list[tuple[int, Figure]]] = {}
-        for tier, figure in self.found:
-            groups.setdefault((figure.product, figure.variant, figure.metric, figure.qualifier), []).append((tier, figure))
-        for group in groups.values():
-            kept += self._best(group)
+        groups: dict[tuple[str, str, str, str], list[Figure]] = {}
+        for figure in self.figures:
+            groups.setdefault((figure.product, figure.variant, figure.metric, figure.qualifier), []).append(figure)
+        kept = [figure for group in groups.values() for figure in self._distinct(group)]
         return Figures(tuple(kept), tuple(dict.fromkeys(self.silences)), tuple(self.problems))
 
-    def _best(self, group: list[tuple[int, Figure]]) -> list[Figure]:
-        """One figure of each value in the best tier; a lower tier that differs becomes a caveat."""
-        best = min(tier for tier, _ in group)
+    def _distinct(self, group: list[Figure]) -> list[Figure]:
+        """One figure of each value that lines about the same number give; none of two that contradict each other is the vendor's."""
         values: dict[float, list[Figure]] = {}
-        for tier, figure in group:
-            if tier == best:
-                values.setdefault(round(self.size(figure), 6), []).append(figure)
-        others = [figure for tier, figure in group if tier > best and not any(_near(self.size(figure), size) for size in values)]
+        for figure in group:
+            values.setdefault(round(self.size(figure), 6), []).append(figure)
         kept = []
         for same in values.values():
             doubted = next((figure for figure in same if figure.evidence == "unofficial"), None)
             own = next((figure for figure in same if figure.product.lower().replace(" ", "-") in figure.citation.path.lower()), same[0])
             figure = doubted or own
-            against = next((other for size, (other, *_) in values.items() if not _near(size, self.size(figure))), None)
-            if against or others:
-                other = against or others[0]
-                figure = figure._replace(caveat=joined((figure.caveat, f"{other.citation} says {other.value:g} {other.unit}")))
-            # None of two that contradict each other is better than the other.
-            kept.append(figure._replace(evidence="unofficial") if against and best < MENTION else figure)
+            other = next((others[0] for size, others in values.items() if not _near(size, self.size(figure))), None)
+            if other:
+                caveat = joined((figure.caveat, f"{other.citation} says {other.value:g} {other.unit}"))
+                figure = figure._replace(caveat=caveat, evidence="unofficial")
+            kept.append(figure)
         return kept
 
-    def _mentions(self) -> None:
-        """Drop mentions of a number that a sheet holds or refuses, and of variants that a product with a sheet does not have."""
-        silent = {(silence.product, silence.metric) for silence in self.silences}
-        held = {(figure.product, figure.metric, figure.qualifier) for tier, figure in self.found if tier < MENTION}
-        sheets: dict[str, set[str]] = {}
-        for tier, figure in self.found:
-            if tier < MENTION:
-                sheets.setdefault(figure.product, set()).add(figure.variant)
-
-        def keep(figure: Figure) -> bool:
-            known = (figure.product, figure.metric) in silent or (figure.product, figure.metric, figure.qualifier) in held
-            return not known and figure.variant in sheets.get(figure.product, {figure.variant})
-
-        self.found = [item for item in self.found if item[0] < MENTION or keep(item[1])]
-
     def _join(self) -> None:
+        """Limits of a capability for its products, where a product's own page does not state the number."""
+        held = {(figure.product, figure.metric, figure.qualifier) for figure in self.figures}
         variants: dict[str, set[str]] = {}
-        for tier, figure in self.found:
-            if tier == SHEET:
-                variants.setdefault(figure.product, set()).add(figure.variant)
+        for figure in self.figures:
+            variants.setdefault(figure.product, set()).add(figure.variant)
         for mapped in dict.fromkeys(self.capabilities):
             for capability, value in self.limits:
-                if capability != mapped.capability:
+                if capability != mapped.capability or (mapped.product, value.metric, value.qualifier) in held:
                     continue
+                value = value._replace(caveat=joined((f"via compute capability {capability}", value.caveat)))
                 for variant in sorted(variants.get(mapped.product, {""})):
-                    parts = (value.metric, value.value, value.unit, value.qualifier, value.citation, mapped.citation)
-                    caveat = "; ".join(filter(None, (f"via compute capability {capability}", value.caveat)))
-                    self.found.append((LIMIT, Figure(mapped.product, variant, *parts, evidence=value.evidence, caveat=caveat)))
+                    self.figures.append(_figure(Name(mapped.product, variant), value)._replace(via=mapped.citation))
 
     def _sparse(self) -> None:
         """A sparse peak is twice the dense one of its own row; anything else is a misread or corrupt cell."""
-        dense = {(f.product, f.variant, f.metric, f.citation.path): self.size(f) for _, f in self.found if f.qualifier == "dense"}
-        for item in list(self.found):
-            figure = item[1]
-            of = dense.get((figure.product, figure.variant, figure.metric, figure.citation.path))
-            if figure.qualifier != "sparse" or of is None:
+        dense = {(f.product, f.variant, f.metric, f.citation.path): self.size(f) for f in self.figures if f.qualifier == "dense"}
+        for figure in list(self.figures):
+            base = dense.get((figure.product, figure.variant, figure.metric, figure.citation.path))
+            if figure.qualifier != "sparse" or base is None:
                 continue
             least, most = next(
                 ((e.least, e.most) for e in self.words.exempt if (e.product, f"{e.dtype}_tensor") == (figure.product, figure.metric)),
                 (1.9, 2.1),
             )
-            if not least <= self.size(figure) / of <= most:
-                self._drop(item, f"{figure.value:g} {figure.unit} sparse is not twice the dense figure")
+            if not least <= self.size(figure) / base <= most:
+                self._drop(figure, f"{figure.value:g} {figure.unit} sparse is not twice the dense figure")
 
     def _narrow(self) -> None:
         """A matrix peak of a narrow type that does not exceed the FP32 peak is a vector figure under the wrong name."""
-        fp32 = {(f.product, f.variant, f.citation.path): self.size(f) for _, f in self.found if f.metric == "fp32"}
-        for item in list(self.found):
-            figure = item[1]
-            of = fp32.get((figure.product, figure.variant, figure.citation.path))
-            if figure.metric in NARROW and of is not None and self.size(figure) <= of:
-                self._drop(item, f"{figure.value:g} {figure.unit} is not above the FP32 figure of the same page: no matrix peak")
+        fp32 = {(f.product, f.variant, f.citation.path): self.size(f) for f in self.figures if f.metric == "fp32"}
+        for figure in list(self.figures):
+            vector = fp32.get((figure.product, figure.variant, figure.citation.path))
+            if figure.metric in NARROW and vector is not None and self.size(figure) <= vector:
+                self._drop(figure, f"{figure.value:g} {figure.unit} is not above the FP32 figure of the same page: no matrix peak")
 
-    def _drop(self, item: tuple[int, Figure], reason: str) -> None:
-        figure = item[1]
-        self.found.remove(item)
-        self.silences.append(Silence(figure.product, figure.variant, figure.metric, reason, figure.citation))
+    def _drop(self, figure: Figure, reason: str) -> None:
+        self.figures.remove(figure)
+        self.silent(Name(figure.product, figure.variant), figure.metric, reason, figure.citation)
+
+
+def _figure(name: Name, value: Value) -> Figure:
+    parts = (value.metric, value.value, value.unit, value.qualifier, value.citation)
+    return Figure(name.product, name.variant, *parts, evidence=value.evidence, caveat=value.caveat)
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -18,8 +18,6 @@ class Label(NamedTuple):
     unit: str = ""
     """The label's own, for cells without one."""
     qualifier: str = ""
-    pair: bool = False
-    """The cell holds `dense/sparse`, two bare numbers."""
     silent: str = ""
     """Why nothing is read although the label is about a metric."""
 
@@ -48,8 +46,6 @@ def _peak(text: str, words: Words) -> Label | None:
         return None
     if "tf32" in dtypes and "fp32" in dtypes:
         dtypes.remove("fp32")
-    pair = bool(re.search(r"dense\s*/\s*sparse", text, re.IGNORECASE))
-    qualifier = "" if pair else cells.qualifier(text, words)
     kind = cells.kind(text)
     metrics = [peak(dtype, kind, words, alone=len(dtypes) == 1) for dtype in dtypes]
     if not all(metrics) or kind == "both":
@@ -57,7 +53,7 @@ def _peak(text: str, words: Words) -> Label | None:
         return Label(
             tuple(f"{dtype}_{unit}" for dtype in dtypes for unit in ("vector", "tensor")), silent=f"{names}: vector or matrix is not said"
         )
-    return Label(tuple(metric for metric in metrics if metric), unit, qualifier, pair)
+    return Label(tuple(metric for metric in metrics if metric), unit, cells.qualifier(text, words))
 
 
 def peak(dtype: str, kind: str, words: Words, alone: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""A Markdown file as tables and lines, each with the product that the nearest heading is about. Knows nothing about metrics."""
+"""The tables of a Markdown file, each with the product that the nearest heading is about. Knows nothing about metrics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from knowledge_base.wiki import lines_of
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 UNDERLINE = re.compile(r"=+|-{3,}")
 DOUBT = re.compile(r"approximate|unverified|unofficial|reference values|estimated|rumou?red", re.IGNORECASE)
-UNIT = re.compile(r"\d\s?(?:TB/s|GB/s|MB|GB|SMs|CUs)")
-"""A line outside tables without any of these says nothing, unless it is a bullet below a product's heading."""
 GLUED = re.compile(r"^(\|.*\|)\s*(#{1,6}\s+\S.*)$")
 
 
 class Section(NamedTuple):
-    """Where a line stands."""
+    """Where a table stands."""
 
     name: Name | None
     """The product that the nearest heading is about; None where it is about none or several."""
@@ -36,15 +34,6 @@ class Section(NamedTuple):
     """Whether a heading above it speaks of measurements, ridge points or whole systems: no number of one GPU is read there."""
 
 
-class Line(NamedTuple):
-    """A line outside tables."""
-
-    number: int
-    text: str
-    section: Section
-    fenced: bool
-
-
 class Table(NamedTuple):
     """A table: its header and its rows with their lines."""
 
@@ -58,13 +47,6 @@ class Table(NamedTuple):
     """The lines right below it: footnotes."""
 
 
-class Document(NamedTuple):
-    """A parsed file."""
-
-    tables: tuple[Table, ...]
-    lines: tuple[Line, ...]
-
-
 class _Reader:
     def __init__(self, lines: list[str], words: Words) -> None:
         self.source, self.words = lines, words
@@ -73,7 +55,6 @@ class _Reader:
         self.notes: list[tuple[int, str, bool]] = []
         self.page: tuple[str, bool] = ("", False)
         self.tables: list[Table] = []
-        self.lines: list[Line] = []
 
     def section(self) -> Section:
         if self.here is None:
@@ -115,12 +96,11 @@ class _Reader:
         self.here = None
 
 
-def parse(text: str, words: Words) -> Document:
+def tables(text: str, words: Words) -> list[Table]:
     """Read a whole file."""
     lines = lines_of(text)
     reader = _Reader(lines, words)
     fenced, index = False, _body(lines)
-    said = bool(UNIT.search(text))
     while index < len(lines):
         line = lines[index].strip()
         mark = line[:1]
@@ -140,10 +120,8 @@ def parse(text: str, words: Words) -> Document:
             reader.heading(1 if mark == "=" else 2, lines[index - 1].strip())
         elif mark == "#" and not fenced and (match := HEADING.match(line)):
             reader.heading(len(match[1]), match[2])
-        elif (said and UNIT.search(line)) or (mark in ("-", "*", "+") and ":" in line and reader.section().name):
-            reader.lines.append(Line(index + 1, line, reader.section(), fenced))
         index += 1
-    return Document(tuple(reader.tables), tuple(reader.lines))
+    return reader.tables
 
 
 def cells(row: str) -> tuple[str, ...]:

@@ -7,10 +7,9 @@ import re
 from typing import Any
 
 from knowledge_base.layouts import labels, markdown, names
-from knowledge_base.layouts.findings import SHEET, Capability, Findings, Place, Value
+from knowledge_base.layouts.findings import Capability, Findings, Place, Value
 from knowledge_base.layouts.markdown import Section, Table
 from knowledge_base.layouts.names import Name
-from knowledge_base.layouts.prose import Prose
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.words import Words, key
 from tools.hardware import Evidence
@@ -18,7 +17,6 @@ from tools.hardware import Evidence
 KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
 SCALARS = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}
 FLAT = re.compile(r'^\s*"[^"]+":\s*"(\|.*\|)",?$')
-STRING = re.compile(r'^\s*(?:"[^"]+":\s*)?"(.*)",?$')
 
 
 def read_sheet(text: str, place: Place, findings: Findings) -> None:
@@ -78,7 +76,7 @@ class _Sheet:
         metric = self.metric(field)
         unit = next((unit for mark, unit in SCALARS.items() if re.search(rf"(?:^|_){mark}(?:_|$)", field)), self.findings.of(metric).unit)
         if metric and line and self.says(line, value):
-            self.findings.add(SHEET, self.name, Value(metric, value, unit, "", self.place.cite(line), *_evidence(provenance)))
+            self.findings.add(self.name, Value(metric, value, unit, "", self.place.cite(line), *_evidence(provenance)))
 
     def _peak(self, row: dict[str, Any], at: int) -> None:
         word = self.words.dtypes.get(str(row.get("dtype", "")).lower())
@@ -93,7 +91,7 @@ class _Sheet:
             if line and line <= self.end(at) and self.says(line, float(row[field])):
                 evidence, caveat = _evidence(str(row.get("provenance", "")))
                 made = Value(metric, float(row[field]), str(row.get("unit", "")), qualifier, self.place.cite(line), evidence, caveat)
-                self.findings.add(SHEET, self.name, made)
+                self.findings.add(self.name, made)
 
     def says(self, line: int, value: float) -> bool:
         """Whether that very line holds the value."""
@@ -110,17 +108,11 @@ def _evidence(provenance: str) -> tuple[Evidence, str]:
 
 
 def read_text(place: Place, findings: Findings) -> None:
-    """Flattened tables of limits and mentions in the strings of any other record, line by line; each line is cited as it stands."""
-    words = findings.words
-    reader = Reader(findings, place, SHEET)
-    prose = Prose(reader, place)
+    """Flattened tables of limits in the strings of any other record; each is cited by the line that holds it."""
+    reader = Reader(findings, place)
     for number, line in enumerate(place.lines, 1):
         if "CC " in line and (match := FLAT.match(line)):
             rows = list(markdown.flattened(match[1]))
             if rows and "CC " in " ".join(rows[0]):
                 section = Section(None, "", "", False, True, False)
                 reader.read(Table(rows[0], number, tuple((number, row) for row in rows[1:]), section, "", ""))
-        elif markdown.UNIT.search(line) and words.product.search(line) and (match := STRING.match(line)):
-            for part in re.split(r"\\n|\s\|\s|\. | - ", match[1]):
-                if words.product.search(part) and not set(names.words_of(part)) & prose.stop:
-                    prose.sentence(number, part)

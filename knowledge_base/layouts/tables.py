@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from knowledge_base.layouts import cells, labels, names
 from knowledge_base.layouts.cells import Reading, Refusal
-from knowledge_base.layouts.findings import MENTION, SHEET, SPARSED, Capability, Findings, Place, Value, joined
+from knowledge_base.layouts.findings import SPARSED, Capability, Findings, Place, Value, joined
 from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
 from knowledge_base.layouts.names import Name
@@ -14,6 +15,8 @@ from knowledge_base.layouts.words import key
 from tools.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
+Convention = Literal["dense", "marked", "open", ""]
+"""A table's peaks are dense; dense but for those with a footnote's sign; not told apart though sparsity is spoken of; not said."""
 MARK = re.compile(r"\*(?!\*)|<sup>|[†‡]|\[\^|\\\*")
 """A footnote's sign in a cell or at the footnote."""
 CAPTION = 100
@@ -24,15 +27,13 @@ CAPABILITY = re.compile(r"(?:CC|SM|Compute Capability)?\s*(\d{1,2}\.\d)", re.IGN
 class Reader:
     """Reads the tables of one file into `findings`."""
 
-    def __init__(self, findings: Findings, place: Place, tier: int, curated: bool = True) -> None:
-        """`curated`: the page is known to hold specifications, so that tables which name their products need no heading that says so."""
+    def __init__(self, findings: Findings, place: Place, curated: bool = True) -> None:
+        """`curated`: the page is known to hold specifications, so that its tables need no heading that speaks of hardware alone."""
         self.findings, self.words = findings, findings.words
-        self.place, self.page_tier, self.curated = place, tier, curated
-        self.tier = tier
+        self.place, self.curated = place, curated
 
     def read(self, table: Table) -> None:
         """Take what a table says; a table of unknown shape says nothing."""
-        self.tier = self.page_tier if self.curated or table.section.hardware else MENTION
         header = tuple(names.plain(cell) for cell in table.header)
         capabilities = {i: match[1] for i, cell in enumerate(header) if i and (match := CAPABILITY.fullmatch(cell))}
         products = {i: name for i, cell in enumerate(header) if i and (name := names.about(cell, self.words))}
@@ -40,16 +41,15 @@ class Reader:
             return
         said = set(names.words_of(" ".join(header)))
         workload = self.words.kinds["workload"]
-        if said & self.words.kinds["measured"] or said & (
-            workload if self.tier == MENTION else workload - self.words.kinds["product column"]
-        ):
+        if said & (self.words.kinds["measured"] | (workload - self.words.kinds["product column"])):
             return
         if capabilities and len(capabilities) >= len(header) - 2:
-            if self.page_tier == SHEET and re.search(r"\bcc\b|\bsm\b|capabilit", " ".join(header).lower()):
+            if re.search(r"\bcc\b|\bsm\b|capabilit", " ".join(header).lower()):
                 self._limits(table, capabilities)
         elif self._is_map(header):
-            if self.page_tier == SHEET:
-                self._map(table, header)
+            self._map(table, header)
+        elif not self.curated and not table.section.hardware:
+            return
         elif products:
             for number, row in table.rows:
                 for column, name in products.items():
@@ -101,7 +101,7 @@ class Reader:
 
     def _parameters(self, table: Table, header: tuple[str, ...]) -> None:
         section = table.section
-        name = section.name or self._named_in(table)
+        name = section.name
         captioned = names.mentioned(table.above, self.words) if len(table.above) <= CAPTION else []
         if captioned and (name is None or captioned != [name.product]):
             # A caption such as `**H200**` names another product than the heading does.
@@ -124,13 +124,6 @@ class Reader:
                     self._cell(table, (number, row), name, row[0], sparse, unit, notes, "sparse")
             else:
                 self._limit_row(table, (number, row), value)
-
-    def _named_in(self, table: Table) -> Name | None:
-        """The product that a first row `GPU | <product>` names."""
-        for _, row in table.rows[:2]:
-            if len(row) > 1 and key(row[0]) in self.words.kinds["product column"] - {"architecture"}:
-                return names.about(row[1], self.words)
-        return None
 
     def _columns(self, header: tuple[str, ...]) -> tuple[int, int]:
         """Index of the column of values and of the one of sparse peaks; 0 where there is none."""
@@ -160,32 +153,33 @@ class Reader:
         if label is None or column >= len(columns):
             return
         if label.metrics == ("compute_capability",):
-            if self.page_tier == SHEET and (capability := re.match(r"(\d{1,2}\.\d)\b", names.plain(columns[column]))):
+            if capability := re.match(r"(\d{1,2}\.\d)\b", names.plain(columns[column])):
                 self.findings.capabilities.append(Capability(name.product, capability[1], self.place.cite(number)))
             return
         citation, cell = self.place.cite(number), columns[column]
-        readings = self._readings(table, label, name, text, cell, notes, bool(qualifier))
+        readings = self._readings(name, text, cell, notes)
+        convention = "dense" if qualifier else self._convention(table, label)
+        if isinstance(readings, tuple) and convention and _plain_peak(label, readings):
+            readings = _resolved(readings, convention, MARK.search(cell.replace("**", "")) is not None)
         if isinstance(readings, Refusal):
-            for metric in label.metrics if self.tier == SHEET else ():
+            for metric in label.metrics:
                 self.findings.silent(name, metric, readings.reason, citation)
             return
         doubt = self._doubt(notes)
         caveat = joined((table.section.caveat, self._footnote(table, cell), doubt))
-        apart = self._tells_apart(table, label, readings)
+        apart = convention != "" or any(reading.qualifier == "sparse" for reading in readings)
         for reading in readings:
             reading = reading._replace(unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier)
             for value in self.values(label, reading, citation, caveat, table.section.doubted or bool(doubt), apart):
-                self.findings.add(self.tier, name, value)
-            if label.silent and not reading.kind and self.tier == SHEET:
+                self.findings.add(name, value)
+            if label.silent and not reading.kind:
                 self.findings.silent(name, label.metrics[0], label.silent, citation)
 
-    def _readings(
-        self, table: Table, label: Label, name: Name, text: str, cell: str, notes: str, sparse: bool
-    ) -> tuple[Reading, ...] | Refusal:
-        """What a cell states, unless the rest of its row or table takes it back."""
+    def _readings(self, name: Name, text: str, cell: str, notes: str) -> tuple[Reading, ...] | Refusal:
+        """What a cell states, unless the rest of its row takes it back."""
         readings = cells.read(cell, self.words)
         if isinstance(readings, Refusal):
-            return self._pair(label, cell) or readings
+            return readings
         said = set(names.words_of(notes))
         if readings and said & self.words.kinds["same"]:
             return Refusal(f"inherited by prose: {names.plain(notes)}")
@@ -194,40 +188,21 @@ class Reader:
         others = [product for product in names.mentioned(f"{text} {cell}", self.words) if product != name.product]
         if others and readings:
             return Refusal(f"speaks of {', '.join(others)}: {names.plain(cell)}")
-        return readings if sparse else self._sparsity(table, label, cell, readings)
+        return readings
 
-    def _sparsity(self, table: Table, label: Label, cell: str, readings: tuple[Reading, ...]) -> tuple[Reading, ...] | Refusal:
-        """Peaks of a table whose caption or footnote speaks of sparsity: `1,979*` and `* with sparsity` below."""
-        said = f"{table.above} {table.below}".lower()
-        matrix = any(metric.endswith("_tensor") for metric in label.metrics)
-        if not matrix or "spars" not in said or label.qualifier or label.pair or any(reading.qualifier for reading in readings):
-            return readings
-        if any("spars" in text.lower() for row in (table.header, *(row for _, row in table.rows)) for text in row):
-            return readings
-        marked = bool(MARK.search(cell.replace("**", "")))
-        if marked and MARK.search(table.below):
-            return tuple(reading._replace(qualifier="sparse") for reading in readings)
-        return readings if MARK.match(table.below) else Refusal("sparsity is spoken of below the table, but not for which numbers")
-
-    def _tells_apart(self, table: Table, label: Label, readings: tuple[Reading, ...]) -> bool:
-        """Whether a plain peak is the dense one, since the table says so or has the sparse one in another row, column or place."""
-        around = " ".join((*table.header, table.above, table.below, table.section.caveat)).lower()
-        marked = MARK.match(table.below) and "spars" in table.below.lower()
-        if marked or re.search(r"\bdense\b", around) or "spars" in " ".join(table.header).lower():
-            return True
-        if any(reading.qualifier == "sparse" for reading in readings):
-            return True
+    def _convention(self, table: Table, label: Label) -> Convention:
+        """What a peak of a table is that says neither dense nor sparse itself."""
+        header, around = " ".join(table.header).lower(), f"{table.above} {table.below}".lower()
+        if "spars" in header or re.search(r"\bdense\b", f"{header} {around} {table.section.caveat.lower()}"):
+            return "dense"
+        said = any("spars" in text.lower() for _, row in table.rows for text in row)
         others = (labels.read(row[0], self.words) for _, row in table.rows if row and "spars" in row[0].lower())
-        return any(other and other.qualifier == "sparse" and set(other.metrics) & set(label.metrics) for other in others)
-
-    def _pair(self, label: Label, text: str) -> tuple[Reading, ...]:
-        """`156/312` under a label that says `dense/sparse`."""
-        match = re.fullmatch(rf"({cells.NUMBER})\s*/\s*({cells.NUMBER})(\s*\w+)?", names.plain(text)) if label.pair else None
-        if match is None:
-            return ()
-        unit = (match[3] or "").strip()
-        numbers = (float(match[i].replace(",", "")) for i in (1, 2))
-        return tuple(Reading(value, unit, said) for value, said in zip(numbers, ("dense", "sparse"), strict=True))
+        if any(other and other.qualifier == "sparse" and set(other.metrics) & set(label.metrics) for other in others):
+            return "dense"
+        footnoted = MARK.match(table.below) is not None and "spars" in table.below.lower()
+        if said:
+            return "dense" if footnoted else ""
+        return "marked" if footnoted else "open" if "spars" in around else ""
 
     def values(
         self, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False, apart: bool = False
@@ -268,6 +243,21 @@ class Reader:
         if not MARK.search(cell.replace("**", "")):
             return ""
         return f"footnote: {names.plain(table.below)[:240]}" if table.below else "marked with a footnote"
+
+
+def _plain_peak(label: Label, readings: tuple[Reading, ...]) -> bool:
+    """Whether a cell's peaks of matrix units say neither dense nor sparse."""
+    matrix = any(metric.endswith("_tensor") for metric in label.metrics)
+    return matrix and not label.qualifier and not any(reading.qualifier for reading in readings)
+
+
+def _resolved(readings: tuple[Reading, ...], convention: Convention, marked: bool) -> tuple[Reading, ...] | Refusal:
+    """Peaks by their table's convention: `1,979*` with `* with sparsity` below is a sparse one."""
+    if convention == "open":
+        return Refusal("sparsity is spoken of around the table, but not for which numbers")
+    if convention == "marked" and marked:
+        return tuple(reading._replace(qualifier="sparse") for reading in readings)
+    return readings
 
 
 UNSAID_PEAK = "dense or sparse is not said there"

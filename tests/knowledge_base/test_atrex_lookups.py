@@ -61,8 +61,6 @@ def test_lookups_are_right_or_unknown(layout: str):
         assert said in (lookup["expected"], "UNKNOWN"), f"{asked}: {said}, but {lookup['where']} says {lookup['expected']}: {found}"
         if said == "UNKNOWN" != lookup["expected"]:
             unread.append(asked)
-        elif said != "UNKNOWN":
-            assert (found[0].evidence == "mention") == (lookup["tier"] == "mention"), asked
     assert len(unread) <= MAY_STAY_UNREAD * len(mine), unread
 
 

@@ -54,12 +54,6 @@ def test_agreeing_lines_are_one_figure_and_a_doubt_stays(tmp_path: Path):
     assert told(read(tmp_path)) == ["H100|memory_bandwidth|3300 GB/s||unofficial"]
 
 
-def test_a_mention_never_overrides_nor_spoils_a_table(tmp_path: Path):
-    (tmp_path / "a.md").write_text(f"# NVIDIA H100 SXM\n\n{VALUE}| SMs | 131 |\n| VRAM | 79 GB or 93 GB |\n")
-    (tmp_path / "b.md").write_text("# Notes\n\nH100 has 113 SMs and H100 has 79 GB HBM3.\n")
-    assert told(read(tmp_path)) == ["H100 SXM|sm_count|131 SM"]
-
-
 def test_silences_say_why(tmp_path: Path):
     rows = ("Shared Memory per SM | Not published; ask the driver", "VRAM | 47 GB or 71 GB", "FP64 | 1 TFLOPS")
     (tmp_path / "page.md").write_text(f"# NVIDIA B300\n\n{VALUE}" + "".join(f"| {row} |\n" for row in rows))
