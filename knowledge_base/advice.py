@@ -1,14 +1,47 @@
-"""Answers of the experience log as lines for people."""
+"""Answers of the experience log, and the same as lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from knowledge_base.artifacts import Attempt
 from knowledge_base.recommend import Advice, Recommendation
 from knowledge_base.sharing import Synced
 from knowledge_base.standing import ORDER, Standing
-from knowledge_base.verbs import Added, Listed, Stats
-from tools.artifacts import Interval
+from tools.artifacts import Artifact, Interval
+
+
+class Listed(Artifact):
+    """Attempts, newest first or best match first."""
+
+    attempts: tuple[Attempt, ...]
+    of: int
+    """How many there are in all."""
+    note: str = ""
+    """Why there is none."""
+
+
+class Stats(Artifact):
+    """What the log holds."""
+
+    folder: str
+    attempts: int
+    results: dict[str, int]
+    methods: dict[str, dict[str, int]]
+    """Method -> result -> how often."""
+    standings: tuple[Standing, ...]
+    """Compaction: each set of methods in its conditions is resolved, pending or to be avoided."""
+    damaged: tuple[str, ...]
+
+
+class Added(Artifact):
+    """What an append or a merge did."""
+
+    added: int
+    known: int
+    """Lines that were there already."""
+    left: tuple[str, ...] = ()
+    """What was not understood, as `file:line: why`."""
 
 
 def recommended(found: Recommendation) -> Iterator[str]:

@@ -19,16 +19,11 @@ from pydantic import ValidationError
 
 from knowledge_base.artifacts import Attempt
 from knowledge_base.conditions import family
+from knowledge_base.wiki import HOME, home_folder
 from tools.artifacts import Bound, DType
 from tools.errors import SettingsError, StorageError
 
-HOME = "KERNELWRIGHT_HOME"
 LOG = "attempts.jsonl"
-
-
-def home_folder() -> Path:
-    """$KERNELWRIGHT_HOME, else ~/.local/share/kernelwright."""
-    return Path(os.environ.get(HOME) or "~/.local/share/kernelwright").expanduser()
 
 
 class Read(NamedTuple):

@@ -1,170 +1,229 @@
-"""The verbs of `python -m knowledge_base` about past outcomes of methods, and what all verbs share."""
+"""The verbs of `python -m knowledge_base` that ask the wiki, its search and a workspace."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Collection, Iterable
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.spelling import Parser
+from knowledge_base.artifacts import Passage
+from knowledge_base.verbs import Answer, Base, Verb
+from tools.artifacts import Artifact
+from tools.errors import SettingsError
+from tools.hardware import Spec, UnknownSpec
+from tools.spelling import meant, offered
 
 if TYPE_CHECKING:
-    from knowledge_base.artifacts import PageType
-    from knowledge_base.verbs import Filter
-    from knowledge_base.wiki import Wiki
-    from tools.artifacts import Artifact
+    from knowledge_base.index import Index
 
-    Verbs = argparse._SubParsersAction[Parser]
-Told = tuple["Artifact", Iterable[str], int]
-"""The answer, the same as lines for people, and the exit code."""
-EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."
+EXCERPT = 300
+"""Characters of a passage that `query` prints."""
 
 
-def wiki_at(path: Path | None, types: Collection[PageType] = ()) -> Wiki:
-    """The wiki at `path`, None: the bundled one; read here and not at import, since `--help` needs none of it."""
-    from knowledge_base.wiki import Wiki
+class Passages(Artifact):
+    """What a query found."""
 
-    return Wiki.open(path, types)
-
-
-def home() -> Parser:
-    """Where the log is."""
-    shared = Parser(add_help=False)
-    shared.add_argument("--home", type=Path, help="folder that holds experience/ (default: $KERNELWRIGHT_HOME)")
-    return shared
+    passages: tuple[Passage, ...]
+    explain: str
+    """Why nothing was found."""
+    note: str
+    """Why words alone were compared; empty when vectors were, too."""
 
 
-def recommend(arguments: argparse.Namespace) -> Told:
-    """What to try next under given conditions, by what came of it before; where nobody tried anything, by the wiki."""
-    from knowledge_base import advice, verbs
+class Figure(Artifact):
+    """A hardware number, or that there is none."""
 
-    found = verbs.recommend(
-        arguments.home,
-        wiki_at(arguments.wiki),
-        arguments.k,
-        language=arguments.language,
-        bottleneck=arguments.bottleneck,
-        architecture=arguments.arch,
-        operator=arguments.operator,
-        dtype=arguments.dtype,
-        shape_class=arguments.shape_class,
-    )
-    return found, advice.recommended(found), 0 if found.proposed else 1
+    known: bool
+    line: str
+    """As it may be quoted: value, unit and citation, or UNKNOWN with the reason."""
+    spec: Spec | None
+    unknown: UnknownSpec | None
 
 
-def experience_list(arguments: argparse.Namespace) -> Told:
-    """Show past attempts, the newest first."""
-    from knowledge_base import advice, verbs
+class Place(Base):
+    """Where a query looks, besides."""
 
-    found = verbs.listed(arguments.home, wiki_at(arguments.wiki), _filter(arguments), arguments.n)
-    return found, advice.listed(found), 0 if found.attempts else 1
+    reference_folder: Path | None = None
+    """folder of projects to search, too"""
+    embedder: str | None = None
+    """hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"""
+    chroma: str | None = None
+    """URL of a Chroma server, instead of the index on disk (default: $KERNELWRIGHT_CHROMA)"""
 
+    def index(self) -> Index:
+        """Everything there is to search."""
+        from knowledge_base.index import Index
 
-def experience_search(arguments: argparse.Namespace) -> Told:
-    """Find past attempts by words."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.search(arguments.home, wiki_at(arguments.wiki), arguments.text, _filter(arguments), arguments.n)
-    return found, advice.listed(found), 0 if found.attempts else 1
-
-
-def experience_stats(arguments: argparse.Namespace) -> Told:
-    """Count outcomes, and say of each set of methods whether it is resolved, pending or to be avoided."""
-    from knowledge_base import advice, verbs
-
-    found = verbs.stats(arguments.home, wiki_at(arguments.wiki), _filter(arguments))
-    return found, advice.counted(found), 0
+        return Index.open(self.open(), home=self.home, reference=self.reference_folder, embedder=self.embedder, server=self.chroma)
 
 
-def experience_add(arguments: argparse.Namespace) -> Told:
-    """Keep an outcome that somebody states; it is marked as not measured by a run."""
-    from knowledge_base import advice, verbs
+class Query(Verb):
+    """Search the wiki, past outcomes and reference projects. Passages come with file, line range and why they matched."""
 
-    given = {
-        "operator": arguments.operator,
-        "language": arguments.language,
-        "architecture": arguments.arch,
-        "dtype": arguments.dtype,
-        "shape_class": arguments.shape_class,
-        "bottleneck": arguments.bottleneck,
-    }
-    given |= {name: getattr(arguments, name) for name in ("result", "evidence", "commit", "note")}
-    done = verbs.add(
-        arguments.home, wiki_at(arguments.wiki), given, tuple(arguments.method), tuple(arguments.effect), tuple(arguments.knob)
-    )
-    return done, advice.added(done), 0 if done.added or done.known else 1
+    uses = ("wiki", "home", "reference_folder", "embedder", "chroma")
+    positional = frozenset({"text"})
+    answers = Passages
 
+    text: str
+    """words, identifiers, anything"""
+    k: int = 8
+    """passages wanted (default 8)"""
+    kind: str | None = None
+    """only this kind: hardware, method, skill, guide, operator, meta, outcome, reference"""
+    language: str | None = None
+    """only what is about this kernel language, such as cpp or triton, or about all"""
+    arch: str | None = None
+    """only what is about this architecture (hopper, sm_90, H100, cpu), or about all"""
 
-def experience_merge(arguments: argparse.Namespace) -> Told:
-    """Append what other logs hold; in any order, any number of times, the result is the same."""
-    from knowledge_base import advice, verbs
-
-    done = verbs.merge(arguments.home, arguments.files)
-    return done, advice.added(done), 0
-
-
-def experience_sync(arguments: argparse.Namespace) -> Told:
-    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines at once."""
-    from knowledge_base import advice, verbs
-
-    done = verbs.sync(arguments.home, arguments.place)
-    return done, advice.synced(done), 0
-
-
-def _filter(arguments: argparse.Namespace) -> Filter:
-    from knowledge_base.verbs import Filter
-
-    names = ("operator", "language", "dtype", "bottleneck", "method", "result")
-    return Filter(architecture=arguments.arch, **{name: getattr(arguments, name) for name in names})
+    def answer(self, base: Base) -> Answer:
+        """The best passages. SettingsError for a filter that names nothing there is."""
+        if self.k < 1:
+            raise SettingsError(f"-k: {self.k} passages cannot be shown; give 1 or more")
+        if not isinstance(base, Place):
+            raise TypeError(f"{base!r} has no index to search")
+        index, filters = base.index(), {"kind": self.kind, "language": self.language, "arch": self.arch}
+        if unknown := index.unknown(**filters):
+            raise SettingsError("; ".join(f"--{name}: {why}" for name, why in unknown.items()))
+        passages = index.search(self.text, self.k, **filters)
+        explained = "" if passages else index.explain(self.text, **filters)
+        note = index.shortfall and f"words alone were compared: {index.shortfall}"
+        answer = Passages(passages=passages, explain=explained, note=note)
+        return Answer(answer, _passages(answer), 0 if passages else 1, note=note and f"note: {note}")
 
 
-def add_verbs(verbs: Verbs, wiki: Parser, out: Parser, tell: Callable[[Artifact, Iterable[str], argparse.Namespace], None]) -> None:
-    """To the command line. `wiki` and `out` hold the options that all verbs take; `tell` shows an answer."""
-    shared = [wiki, out, home()]
-    asked = Parser(add_help=False)
-    for name, what in (
-        ("operator", "family or name, such as softmax"),
-        ("language", "such as cpp or triton"),
-        ("arch", "such as sm_90, hopper, H200, x86_64"),
-        ("dtype", "such as float32"),
-        ("bottleneck", "memory, compute, latency, occupancy, mixed, or a finding such as poor_coalescing"),
-    ):
-        asked.add_argument(f"--{name}", default="", help=what)
-    sized = Parser(add_help=False)
-    sized.add_argument("--shape-class", default="", help="power of two in the unique bytes, such as 2^25B")
-    chosen = Parser(add_help=False)
-    chosen.add_argument("--method", default="", help="id of a method")
-    chosen.add_argument("--result", default="", help="success, failure, neutral or crash")
-    chosen.add_argument("-n", type=int, default=20, help="attempts wanted (default 20)")
+def _passages(answer: Passages) -> Iterator[str]:
+    if not answer.passages:
+        yield f"nothing found: {answer.explain}"
+    for passage in answer.passages:
+        yield f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}"
+        yield f"    {passage.kind}, score {passage.score:.4f}: {passage.why}"
+        yield textwrap.indent(textwrap.shorten(" ".join(passage.text.split()), EXCERPT, placeholder=" …"), "    ")
 
-    def add(to: Verbs, name: str, run: Callable[[argparse.Namespace], Told], text: str, *parents: Parser) -> Parser:
-        verb = to.add_parser(name, parents=[*shared, *parents], help=text, description=run.__doc__)
 
-        def answered(arguments: argparse.Namespace) -> int:
-            answer, lines, code = run(arguments)
-            tell(answer, lines, arguments)
-            return code
+class Pages(Verb):
+    """Skill and method pages that answer rules of the profile."""
 
-        verb.set_defaults(run=answered)
-        return verb
+    uses = ("wiki",)
+    positional = frozenset({"rules"})
 
-    inner = verbs.add_parser("experience", help="past outcomes: add, recommend, search, list, merge, sync, stats", description=EXPERIENCE)
-    below: Verbs = inner.add_subparsers(required=True, metavar="VERB")
-    for to in (verbs, below):
-        add(to, "recommend", recommend, "what to try next, and why", asked, sized).add_argument(
-            "-k", type=int, default=5, help="proposals wanted (default 5)"
+    rules: tuple[str, ...]
+    """such as loop_not_vectorised"""
+    language: str = ""
+    """only pages about this kernel language, or about all"""
+
+    def answer(self, base: Base) -> Answer:
+        """Skills first, then methods by priority."""
+        from tools import rules
+
+        known = {rule.id for rule in rules.load()}
+        unknown = [name for name in self.rules if name not in known]
+        if unknown:
+            hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
+            raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
+        wiki = base.open().guide()
+        if self.language and self.language not in wiki.languages():
+            raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
+        ranked = sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
+        about = [page for page in ranked if not self.language or self.language in (page.head.languages or (self.language,))]
+        pairs = [(rule, page) for rule in dict.fromkeys(self.rules) for page in about if rule in page.head.rules]
+        return Answer(
+            None,
+            (f"{rule}: {p.head.type} {p.head.id}: {p.head.title}  <gpu-wiki>/{p.path}:{p.body_line}" for rule, p in pairs),
+            0 if pairs else 1,
+            [{"rule": rule, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path} for rule, p in pairs],
         )
-    verb = add(below, "add", experience_add, "keep an outcome that somebody states", asked, sized)
-    verb.add_argument("--method", action="append", default=[], help="what was tried; once for each method of a set")
-    verb.add_argument("--result", default="", help="success, failure, neutral or crash")
-    verb.add_argument("--effect", type=float, nargs="+", default=[], metavar="X", help="old time / new time, or ESTIMATE LOW HIGH")
-    verb.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE")
-    for name, what in (("evidence", "id of what shows it"), ("commit", "commit that brought it"), ("note", "why, in words")):
-        verb.add_argument(f"--{name}", default="", help=what)
-    add(below, "list", experience_list, "show attempts, the newest first", asked, chosen)
-    add(below, "search", experience_search, "find attempts by words", asked, chosen).add_argument("text", help="words")
-    add(below, "stats", experience_stats, "count outcomes; resolved, pending, avoid", asked, chosen)
-    add(below, "merge", experience_merge, "append other logs").add_argument("files", type=Path, nargs="+", metavar="FILE")
-    verb = add(below, "sync", experience_sync, "share the log with other machines")
-    verb.add_argument("place", metavar="FOLDER-or-REMOTE", help="a folder that exists, a bare repository or the URL of one")
+
+
+class LookUp(Verb):
+    """Look one hardware number up, with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN is never to be filled in."""
+
+    uses = ("wiki",)
+    positional = frozenset({"product", "metric"})
+    answers = Figure
+
+    product: str
+    """such as H200"""
+    metric: str
+    """such as memory_bandwidth"""
+    variant: str = ""
+    """such as SXM5; needed where variants differ"""
+    qualifier: str = ""
+    """such as sparse or per_direction; dense and total are meant otherwise"""
+
+    def answer(self, base: Base) -> Answer:
+        """The published number; a measured roof of this machine only under its own name."""
+        from knowledge_base import overlay, specs
+
+        question = (self.product, self.metric, self.variant, self.qualifier)
+        found = specs.resolve(base.open("hardware", "meta"), *question)
+        if isinstance(found, UnknownSpec):
+            found = overlay.resolve(*question) or found
+        spec = found if isinstance(found, Spec) else None
+        line = specs.gap(found)
+        figure = Figure(known=spec is not None, line=line, spec=spec, unknown=None if isinstance(found, Spec) else found)
+        caveat = [f"    caveat: {spec.caveat}"] if spec and spec.caveat else []
+        return Answer(figure, [line, *caveat], 0 if spec else 1, {"known": spec is not None, "line": line, **found.model_dump()})
+
+
+class Lint(Verb):
+    """Check every page of the wiki, or every citation of a workspace."""
+
+    uses = ("wiki",)
+    has_json = False
+
+    workspace: Path | None = None
+    """open every citation of this run again, in the wiki that it used"""
+
+    def answer(self, base: Base) -> Answer:
+        """Every problem, then how many."""
+        from knowledge_base import citations
+        from knowledge_base.lint import lint
+        from knowledge_base.wiki import Wiki
+        from tools import rules
+
+        if self.workspace is None:
+            wiki = base.open()
+            problems, count, what = lint(wiki, frozenset(rule.id for rule in rules.load())), len(wiki.pages), "pages"
+        else:
+            wiki = Wiki.open(base.wiki or citations.wiki_of(self.workspace))
+            count, problems = citations.check(self.workspace, wiki, citations.reference_of(self.workspace))
+            what = "citations"
+        return Answer(None, [*map(str, problems), f"{count} {what}, {len(problems)} problems"], 1 if problems else 0)
+
+
+class Overlay(Verb):
+    """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
+
+    positional = frozenset({"record"})
+    has_json = False
+
+    record: str
+    """file of a record of kind roof in a workspace, or its id with --workspace"""
+    workspace: Path | None = None
+    """the workspace that holds the record"""
+    replace: bool = False
+    """put it in the place of another record of the same device and driver"""
+
+    def answer(self, base: Base) -> Answer:
+        """Where the page is."""
+        from knowledge_base import overlay
+
+        written = overlay.write(self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace)
+        return Answer(None, [f"{written.path} {'is written' if written.changed else 'says this already'}"])
+
+
+class Serve(Verb):
+    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+
+    has_json = False
+
+    allow_add: bool = False
+    """offer experience_add, too; without it nothing can be written"""
+
+    def answer(self, base: Base) -> Answer:
+        """Returns when the client closes stdin."""
+        from knowledge_base.serve import serve
+
+        serve(base, adding=self.allow_add)
+        return Answer(None, ())

@@ -13,14 +13,14 @@ from knowledge_base import embed
 from knowledge_base.artifacts import Passage
 from knowledge_base.citations import holds
 from knowledge_base.entries import EXPERIENCE, Architectures, Entry, fits, kinds_of, languages_of, of_experience, of_wiki
-from knowledge_base.experience import Experience, home_folder
+from knowledge_base.experience import Experience
 from knowledge_base.generations import Unavailable
 from knowledge_base.glossary import Glossary
 from knowledge_base.lexical import WORD, Hit, Lexical, terms
 from knowledge_base.reference import PREFIX, Reference
 from knowledge_base.stores import facet
 from knowledge_base.vectors import FOLDER, Near, Vectors
-from knowledge_base.wiki import Wiki
+from knowledge_base.wiki import Wiki, home_folder
 from tools.artifacts import digest
 from tools.hardware import Citation
 from tools.spelling import offered

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from knowledge_base import specs
-from knowledge_base.experience import home_folder
 from knowledge_base.names import metrics
-from knowledge_base.wiki import Wiki
+from knowledge_base.wiki import Wiki, home_folder
 from tools import ceilings
 from tools.artifacts import Record
 from tools.environment import Environment

@@ -25,11 +25,17 @@ from tools.errors import SettingsError
 from tools.hardware import Citation
 
 BUNDLED = Path(__file__).parent / "wiki"
+HOME = "KERNELWRIGHT_HOME"
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 TYPE = re.compile(r"type:\s*['\"]?(\w+)['\"]?\s*(?:#.*)?")
 LARGEST = 4_000_000
 """Bytes; a larger file is an index or a dump, and no page."""
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
+
+
+def home_folder() -> Path:
+    """$KERNELWRIGHT_HOME, else ~/.local/share/kernelwright: measured roofs as pages, the experience log, search indexes."""
+    return Path(os.environ.get(HOME) or "~/.local/share/kernelwright").expanduser()
 
 
 class Problem(NamedTuple):

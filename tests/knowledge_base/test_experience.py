@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience import HOME, Experience, read
+from knowledge_base.experience import Experience, read
+from knowledge_base.wiki import HOME
 from tools.errors import SettingsError, StorageError
 
 WRITER = """
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import Experience
+from knowledge_base.wiki import HOME
 log, base = Experience(Path(sys.argv[1])), Attempt.model_validate_json(sys.argv[4])
 for number in range(int(sys.argv[3])):
     assert log.add(base.model_copy(update={"evidence": f"{sys.argv[2]}-{number}"}))

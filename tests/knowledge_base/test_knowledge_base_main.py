@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from knowledge_base.__main__ import main
-from knowledge_base.experience import HOME, Experience
-from knowledge_base.wiki import Wiki
+from knowledge_base.experience import Experience
+from knowledge_base.wiki import HOME, Wiki
 from tests.knowledge_base.test_experience import attempt
 from tools.artifacts import Interval
 

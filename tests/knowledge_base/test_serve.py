@@ -15,12 +15,13 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from knowledge_base.experience import HOME, Experience
+from knowledge_base.experience import Experience
+from knowledge_base.wiki import HOME
 from tests.knowledge_base.test_experience import attempt
 from tools.artifacts import Interval
 
 ROOT = Path(__file__).parents[2]
-DOCS = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs" / "knowledge-base.md").read_text(encoding="utf-8")
 ENTRIES = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", DOCS, flags=re.DOTALL | re.MULTILINE)]
 READING = {"query", "spec", "recommend", "experience_list", "experience_search", "experience_stats"}
 
