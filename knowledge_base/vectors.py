@@ -6,17 +6,17 @@ thrown away.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from knowledge_base import shipped
 from knowledge_base.embed import Embedder
 from knowledge_base.entries import Entry
 from knowledge_base.generations import Generations, Unavailable
@@ -38,6 +38,17 @@ LOCKED_S = 5.0
 """Vectors by text, of whatever generation."""
 AGAIN_S = 60.0
 """After a failure, before a process that lives long tries once more."""
+
+PRECOMPUTED = Path(__file__).with_name("minilm.vectors")
+"""Vectors of the bundled wiki's passages, so that the first question embeds nothing but itself.
+
+The embedder's id and how many dimensions a vector has stand in a first line of JSON; then of each text, by key, the first KEY bytes of
+`Embedder.key` and the vector in four bits a component. `python -m tests.shipped` writes the file after pages or `asked.yaml` changed.
+"""
+KEY = 8
+"""Bytes; among some thousand texts two with the same do not happen."""
+LARGEST = 7
+"""Of the whole numbers that stand for components: the largest of a vector is scaled to it, so that each takes half a byte."""
 
 
 class Failure(NamedTuple):
@@ -155,7 +166,7 @@ class Vectors:
 
         self.folder.mkdir(parents=True, exist_ok=True)
         keys = [self.embedder.key(text) for text in texts]
-        known = shipped.read(self.embedder, keys)
+        known = precomputed(self.embedder, keys)
         with _table(self.folder / TABLE) as db:
             for key in dict.fromkeys(keys):
                 for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (key,)) if key not in known else ():
@@ -180,3 +191,49 @@ def _table(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, timeout=LOCKED_S)) as db, db:
         db.execute("CREATE TABLE IF NOT EXISTS vectors (sha BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         yield db
+
+
+# ---------------------------------------------------------------- those that come with the repository
+
+
+def precomputed(embedder: Embedder, keys: Sequence[bytes], file: Path = PRECOMPUTED) -> dict[bytes, Rows]:
+    """Of `keys` (by `embedder.key`), those whose vectors are shipped -> float32 of length 1, shape (embedder.dim,)."""
+    codes = codes_by_key(embedder, file)
+    found = [key for key in dict.fromkeys(keys) if key[:KEY] in codes]
+    return dict(zip(found, unpacked([codes[key[:KEY]] for key in found], embedder.dim), strict=True))
+
+
+def codes_by_key(embedder: Embedder, file: Path = PRECOMPUTED) -> dict[bytes, bytes]:
+    """The first bytes of the keys -> packed vectors; empty where there is no file, or it was made by another embedder."""
+    if not file.is_file():
+        return {}
+    head, _, data = file.read_bytes().partition(b"\n")
+    if json.loads(head) != {"embedder": embedder.id, "dim": embedder.dim}:
+        return {}
+    size = KEY + embedder.dim // 2
+    return {data[at : at + KEY]: data[at + KEY : at + size] for at in range(0, len(data), size)}
+
+
+def write_precomputed(embedder: Embedder, codes: Mapping[bytes, bytes], file: Path = PRECOMPUTED) -> None:
+    """Keep packed vectors by key; of a key only the first bytes count."""
+    head = json.dumps({"embedder": embedder.id, "dim": embedder.dim}).encode()
+    file.write_bytes(head + b"\n" + b"".join(key + code for key, code in sorted((key[:KEY], code) for key, code in codes.items())))
+
+
+def packed(vectors: Rows) -> list[bytes]:
+    """Each row of (n, dim), dim even, in dim / 2 bytes; its length is lost."""
+    import numpy as np
+
+    scaled = vectors * (LARGEST / np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-9))
+    numbers = (np.rint(scaled) + LARGEST).astype(np.uint8)
+    return [row.tobytes() for row in numbers[:, 0::2] << 4 | numbers[:, 1::2]]
+
+
+def unpacked(codes: Sequence[bytes], dim: int) -> Rows:
+    """float32 of shape (len(codes), dim), rows of length 1."""
+    import numpy as np
+
+    halves = np.frombuffer(b"".join(codes), dtype=np.uint8).reshape(len(codes), dim // 2)
+    numbers = np.stack((halves >> 4, halves & 15), axis=2).reshape(len(codes), dim).astype(np.float32) - LARGEST
+    unit: Rows = numbers / np.maximum(np.linalg.norm(numbers, axis=1, keepdims=True), np.float32(1e-9))
+    return unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from knowledge_base import shipped
+from knowledge_base import vectors
 from knowledge_base.embed import MiniLM
 from knowledge_base.entries import Architectures, of_wiki
 from knowledge_base.wiki import Wiki
@@ -14,17 +14,17 @@ from tools.errors import InfrastructureError, SettingsError
 def wanted() -> dict[bytes, str]:
     """Key -> text of all that a question of the bundled wiki can find. No model is needed for it."""
     wiki = Wiki.open()
-    return {MiniLM().key(entry.text)[: shipped.KEY]: entry.text for entry in of_wiki(wiki, Architectures(wiki))}
+    return {MiniLM().key(entry.text)[: vectors.KEY]: entry.text for entry in of_wiki(wiki, Architectures(wiki))}
 
 
 def main() -> int:
     """Write the file and say what changed."""
     embedder = MiniLM()
-    texts, known = wanted(), shipped.held(embedder)
+    texts, known = wanted(), vectors.codes_by_key(embedder)
     new = [key for key in texts if key not in known]
-    made = shipped.packed(embedder.embed([texts[key] for key in new])) if new else []
-    shipped.write(embedder, {key: code for key, code in known.items() if key in texts} | dict(zip(new, made, strict=True)))
-    print(f"{shipped.FILE.name}: {len(texts)} vectors, {len(new)} of them new; {len(known.keys() - texts.keys())} are gone")
+    made = vectors.packed(embedder.embed([texts[key] for key in new])) if new else []
+    vectors.write_precomputed(embedder, {key: code for key, code in known.items() if key in texts} | dict(zip(new, made, strict=True)))
+    print(f"{vectors.PRECOMPUTED.name}: {len(texts)} vectors, {len(new)} of them new; {len(known.keys() - texts.keys())} are gone")
     return 0
 
 

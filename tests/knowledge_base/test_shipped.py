@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from knowledge_base import embed, shipped
+from knowledge_base import embed, vectors
 from knowledge_base.entries import Architectures, of_wiki
 from knowledge_base.index import Index
 from knowledge_base.vectors import Vectors
@@ -30,7 +30,7 @@ class Counting(embed.MiniLM):
 
 
 def test_the_file_covers_the_bundled_wiki_and_nothing_else() -> None:
-    held, texts = shipped.held(embed.MiniLM()), wanted()
+    held, texts = vectors.codes_by_key(embed.MiniLM()), wanted()
     missing, gone = [text for key, text in texts.items() if key not in held], held.keys() - texts.keys()
     assert not missing and not gone, (
         f"{len(missing)} passages or phrases have no shipped vector (such as {missing[:1]}), {len(gone)} vectors belong to none: "
@@ -62,28 +62,29 @@ def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path) ->
 @model
 def test_shipped_vectors_are_the_models() -> None:
     embedder, texts = embed.MiniLM(), list(wanted().values())[::150]
-    held = shipped.read(embedder, [embedder.key(text) for text in texts])
+    held = vectors.precomputed(embedder, [embedder.key(text) for text in texts])
     cosines = (np.stack(list(held.values())) * embedder.embed(texts)).sum(axis=1)
     assert cosines.min() > 0.98
 
 
 def test_four_bits_keep_the_direction(tmp_path: Path) -> None:
-    vectors = np.random.default_rng(0).normal(size=(50, 384)).astype(np.float32)
-    vectors[7] = 0
+    rows = np.random.default_rng(0).normal(size=(50, 384)).astype(np.float32)
+    rows[7] = 0
     embedder, file = embed.MiniLM(), tmp_path / "some.vectors"
     keys = [embedder.key(str(number)) for number in range(50)]
-    shipped.write(embedder, dict(zip(keys, shipped.packed(vectors), strict=True)), file)
-    found = shipped.read(embedder, [*keys, embedder.key("another")], file)
+    vectors.write_precomputed(embedder, dict(zip(keys, vectors.packed(rows), strict=True)), file)
+    found = vectors.precomputed(embedder, [*keys, embedder.key("another")], file)
     assert list(found) == keys and not found[keys[7]].any()
-    lengths = np.linalg.norm(vectors, axis=1)
+    lengths = np.linalg.norm(rows, axis=1)
     for number in set(range(50)) - {7}:
         assert np.linalg.norm(found[keys[number]]) == pytest.approx(1, abs=1e-5)
-        assert found[keys[number]] @ vectors[number] / lengths[number] > 0.98
+        assert found[keys[number]] @ rows[number] / lengths[number] > 0.98
 
 
 def test_what_another_embedder_made_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, embedder = tmp_path / "some.vectors", embed.MiniLM()
-    shipped.write(embedder, {embedder.key("text"): bytes(192)}, file)
-    assert shipped.held(embedder, file) and not shipped.held(embed.Hashed(), file) and not shipped.held(embedder, tmp_path / "none")
+    vectors.write_precomputed(embedder, {embedder.key("text"): bytes(192)}, file)
+    assert vectors.codes_by_key(embedder, file)
+    assert not vectors.codes_by_key(embed.Hashed(), file) and not vectors.codes_by_key(embedder, tmp_path / "none")
     monkeypatch.setattr(embed.MiniLM, "id", "minilm-other")
-    assert not shipped.held(embedder, file)
+    assert not vectors.codes_by_key(embedder, file)
