@@ -281,7 +281,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
     state, workspace = ended
     summary = summarise(workspace, state)
     if not arguments.quiet:
-        _say(summary.sentence())
+        _say("\n".join(filter(None, (summary.sentence(), summary.closing()))))
     if arguments.json:
         _say(summary.model_dump_json())
     return 3 if summary.stop_reason == "budget" else 0

@@ -146,6 +146,12 @@ class Benchmark(Figures):
     compile: bool = True
     """Under torch.compile; on a GPU max-autotune, too."""
 
+    @property
+    def frameworks(self) -> tuple[Literal["eager", "compile"], ...]:
+        """Those that are included."""
+        chosen: dict[Literal["eager", "compile"], bool] = {"eager": self.eager, "compile": self.compile}
+        return tuple(name for name, included in chosen.items() if included)
+
 
 class Settings(Section):
     """A whole run."""

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
 from tools.executors.base import Finished, Job, Limits, Needs
-from tools.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, ProbeRequest, TimingRequest
+from tools.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, PrepareRequest, ProbeRequest, TimingRequest
 from tools.records import Blobs
 
-Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest
+Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest
 Answer = TypeVar("Answer", bound=Artifact)
 HARNESS = Path(__file__).parent / "harness"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from tools import cases, contests, evidence
-from tools.artifacts import Artifact, Candidate, Failed, Record, Task, Trial, Unmeasured
+from tools.artifacts import Artifact, Candidate, Dims, Failed, Record, Task, Trial, Unmeasured
 from tools.building import Builds
 from tools.errors import BudgetError
 from tools.executors.base import Executor, Limits, Needs
@@ -29,6 +29,8 @@ from tools.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
+    PrepareRequest,
+    PrepareResult,
     TimedWorkload,
     TimingRequest,
     TimingResult,
@@ -246,11 +248,23 @@ class Judge:
         `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
         """
         rounds = rounds or max(self.policy.benchmark_rounds, self._least())
-        if "compile" in frameworks and self.language.device != "cpu":
-            frameworks = (*frameworks, "max_autotune")
-        return self._contest("benchmark", contestants, frameworks, rounds, attempt)
+        return self._contest("benchmark", contestants, self._all(frameworks), rounds, attempt)
+
+    def prepare(self, frameworks: tuple[Framework, ...], dims: Sequence[Dims]) -> None:
+        """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest while kernels are
+        timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the harness failed.
+        """
+        request = PrepareRequest(task=self.task, frameworks=self._all(frameworks), dims=tuple(dims), device=self.language.device)
+        limits = Limits(wall_s=self.policy.job_limit_s)
+        job = harness_job(request, {}, self.records.blobs, needs=Needs(device=self.language.device), limits=limits)
+        answer(self.executor.run(job), self.records.blobs, PrepareResult)
 
     # ------------------------------------------------------------ inside
+
+    def _all(self, frameworks: tuple[Framework, ...]) -> tuple[Framework, ...]:
+        """`frameworks`, with torch.compile's longest search where that differs."""
+        longest = "compile" in frameworks and self.language.device != "cpu"
+        return (*frameworks, "max_autotune") if longest else frameworks
 
     def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether it takes more pairs to tell if every workload keeps its margin."""

@@ -356,6 +356,30 @@ class ContestResult(Artifact):
     telemetry: Telemetry
 
 
+# ---------------------------------------------------------------- torch's processes, started ahead of the contest
+
+
+class PrepareRequest(Artifact):
+    """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is timed.
+
+    What a contest measures stays the same, only it waits for less. Nobody keeps the answer.
+    """
+
+    kind: Literal["prepare"] = "prepare"
+    task: Task
+    frameworks: tuple[Literal["eager", "compile", "max_autotune"], ...]
+    dims: tuple[Dims, ...] = ()
+    """Sizes to compile for."""
+    device: DeviceKind = "cpu"
+    device_index: int = 0
+
+
+class PrepareResult(Artifact):
+    """They were started."""
+
+    kind: Literal["prepare"] = "prepare"
+
+
 class HarnessFailure(Artifact):
     """The harness itself could not do its work: the machine's fault."""
 
@@ -363,6 +387,7 @@ class HarnessFailure(Artifact):
     error: str
 
 
-Request = Annotated[ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest, Field(discriminator="kind")]
-Result = Annotated[ProbeResult | CorrectnessResult | TimingResult | ContestResult | HarnessFailure, Field(discriminator="kind")]
-RESULT: TypeAdapter[ProbeResult | CorrectnessResult | TimingResult | ContestResult | HarnessFailure] = TypeAdapter(Result)
+Request = Annotated[ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest, Field(discriminator="kind")]
+Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | HarnessFailure
+Result = Annotated[Answered, Field(discriminator="kind")]
+RESULT: TypeAdapter[Answered] = TypeAdapter(Result)

@@ -22,15 +22,11 @@ def finalise(state: State, services: Services) -> State:
     """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the report."""
     audit(services)
     cited.sheet(state["specs"], services)
-    wanted = services.settings.benchmark
-    frameworks: list[Literal["eager", "compile"]] = ["eager"] if wanted.eager else []
-    if wanted.compile:
-        frameworks.append("compile")
     contestants = {"baseline": services.candidate(state["baseline"])}
     if state["incumbent"] != state["baseline"]:
         # A kernel is not raced against itself: what noise makes of that would be read as a gain.
         contestants["best"] = services.candidate(state["incumbent"])
-    measured = services.judge.benchmark(contestants, tuple(frameworks))
+    measured = services.judge.benchmark(contestants, services.settings.benchmark.frameworks)
     benchmark = standings(measured, services)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})

@@ -70,8 +70,19 @@ class Summary(Artifact):
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
         return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
 
+    def closing(self) -> str:
+        """The lines under the sentence of a finished run: the factors one by one, and where to look; empty before its report."""
+        page = Path(self.workspace) / "report.html"
+        if self.status != "finished" or not page.exists():
+            return ""
+        against = {"the kernel given": (self.speedup, *(self.ci or (1 / UNBOUNDED, UNBOUNDED)))} if self.speedup and self.ci else {}
+        against |= {f"torch {name.replace('_', '-')}": factor for name, factor in self.against.items()}
+        rows = {f"over {name}": standing(Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in against.items() if e}
+        rows |= {"report": str(page), "workspace": self.workspace}
+        return "\n".join(f"  {name:<22} {text}" for name, text in rows.items())
+
     def sentence(self) -> str:
-        """The last line of a run."""
+        """What a run came to, in one line."""
         accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
         report = Path(self.workspace) / "report.md"
         if self.awaited is not None:

@@ -86,7 +86,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
         made = finished_in(tmp_path_factory.mktemp(f"finished{attempt}"))
         if "accept" in json.loads(made.stdout.splitlines()[-1])["verdicts"].values():
             return made
-    pytest.fail(f"{ATTEMPTS} runs accepted nothing: {made.stdout.splitlines()[-2]}")
+    pytest.fail(f"{ATTEMPTS} runs accepted nothing: {made.stdout}")
 
 
 def finished_in(folder: Path) -> FinishedRun:

@@ -200,6 +200,7 @@ def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
 
 
 def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
+    judge.prepare(("eager",), ())  # it rests during the confirmation, and takes part in the benchmark
     confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
     assert contests.problem(confirmed) is None
     shown = contests.confirmation([confirmed], "total_time", 0.95)

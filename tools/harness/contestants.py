@@ -125,7 +125,7 @@ class Torch:
     def __init__(self, where: place.Host, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
         self.request, self.kind = request, contestant["kind"]
-        self.process = where.supervisor.torch_process("torchhost.py")
+        self.process = where.supervisor.torch_host(self.kind)
         self.order_s = self.device_s = 0.0
         task = request["task"]
         self.process.tell(
@@ -138,6 +138,9 @@ class Torch:
 
     def open(self) -> None:
         """Wait for the process, which takes seconds to import torch and the compiler; it was given the reference when it was made."""
+        if self.process.ahead:
+            self.process.answer("ahead")
+            self.process.ahead = False
         self.process.answer("begin")
 
     def prepare(self, ring: Ring, widen: list | None) -> None:

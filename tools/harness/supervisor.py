@@ -58,6 +58,8 @@ class TorchProcess:
             )
         theirs.close()
         self.channel = wire.Channel(ours)
+        self.ahead = False
+        """It was asked to make itself ready, and has not answered yet."""
 
     def call(self, op: str, limit_s: float = ORACLE_LIMIT_S, fds=(), watched_s: float = 0.0, **message) -> dict:
         """One verb; WorkloadError for the reference's fault, InfraError for the machine's. `watched_s`: wait awake for so long."""
@@ -97,6 +99,11 @@ class TorchProcess:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    def signal(self, number: int) -> None:
+        """To it and the compilers that it started; nothing where they have ended."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.process.pid, number)
+
     def close(self) -> None:
         self.channel.close()
         try:
@@ -115,6 +122,8 @@ class Supervisor:
         self._nursery: kernels.Nursery | None = None
         self._device_nursery: devicekernels.DeviceNursery | None = None
         self._caches: devicekernels.Caches | None = None
+        self._ahead: dict[str, TorchProcess] = {}
+        """Torch's contestants that were started before their contest."""
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         """The GPU of all our processes: what was visible to us, until a request chooses one."""
         self._watches: dict[str, nvml.Watch] = {}
@@ -142,8 +151,36 @@ class Supervisor:
             self._oracle = TorchProcess("oracle.py", self.scratch, KEEP_MEMORY | self._visible())
         return self._oracle
 
-    def torch_process(self, script: str) -> TorchProcess:
-        return TorchProcess(script, self.scratch, self._visible())
+    def torch_host(self, kind: str) -> TorchProcess:
+        """A process for the reference under `kind`: one that was started ahead, else a new one."""
+        ahead = self._ahead.pop(kind, None)
+        if ahead is not None and ahead.alive:
+            ahead.signal(signal.SIGCONT)
+            return ahead
+        return TorchProcess("torchhost.py", self.scratch, self._visible())
+
+    def prepare(self, request: dict) -> dict:
+        """Start torch's contestants now; what they were asked is answered when they are taken."""
+        if request["device"] != "cpu":
+            self.choose(request["device_index"])
+        for kind in request["frameworks"]:
+            if kind not in self._ahead:
+                self._ahead[kind] = self.torch_host(kind)
+                self._ahead[kind].ahead = True
+                self._ahead[kind].tell("ahead", mode=kind, task=request["task"], dims=request["dims"], device=request["device"])
+        return {"kind": "prepare"}
+
+    @contextlib.contextmanager
+    def alone(self):
+        """What was started ahead rests while kernels are timed."""
+        resting = list(self._ahead.values())
+        for process in resting:
+            process.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in resting:
+                process.signal(signal.SIGCONT)
 
     def _visible(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible else {}
@@ -176,7 +213,8 @@ class Supervisor:
     def own_cpu(self) -> float:
         """CPU seconds of this process, of its children and of those that they have ended."""
         pids = [os.getpid()]
-        pids += [child.process.pid for child in (self._oracle, self._nursery, self._device_nursery) if child is not None]
+        children = (self._oracle, self._nursery, self._device_nursery, *self._ahead.values())
+        pids += [child.process.pid for child in children if child is not None]
         return sum(telemetry.used(pid) for pid in pids)
 
     def handle(self, folder: Path) -> None:
@@ -206,16 +244,22 @@ class Supervisor:
                 return self.oracle().call("probe", request=request)
             except WorkloadError as error:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
-        module = {"correctness": correctness, "timing": timing, "contest": contest}.get(kind)
+        if kind == "prepare":
+            return self.prepare(request)
+        if kind == "correctness":
+            return correctness.answer(self, request)
+        module = {"timing": timing, "contest": contest}.get(kind)
         if module is None:
             raise InfraError(f"this harness does not know requests of kind {kind!r}")
-        return module.answer(self, request)
+        with self.alone():
+            return module.answer(self, request)
 
     def restart(self) -> None:
         """After a failure of our own nothing is trusted: the children are started anew when next needed."""
-        for child in (self._oracle, self._nursery, self._device_nursery):
+        for child in (self._oracle, self._nursery, self._device_nursery, *self._ahead.values()):
             if child is not None:
                 child.close()
+        self._ahead.clear()
         self._oracle = self._nursery = self._device_nursery = self.profiled = None
 
     def close(self) -> None:
