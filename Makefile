@@ -1,10 +1,10 @@
-# Two commands are all that a newcomer needs: make quickstart, make test.
+# Two commands are all that a newcomer needs: make quickstart, make test. CI runs make test-all.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: quickstart test lint types layers tests pictures bench install clean
+.PHONY: quickstart test test-all lint types layers tests slow pictures bench install clean
 
 # A GPU that the driver lists gets the Triton softmax. Deferred, so that no other target asks for it.
 QUICKSTART ?= configs/quickstart$(shell nvidia-smi -L 2>/dev/null | grep -q '^GPU' && echo -gpu).yaml
@@ -24,7 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-test: install lint types layers tests  ## format, lint, types, layers, tests
+test: install lint types layers tests  ## format, lint, types, layers and the fast tests
+
+test-all: test slow  ## and whole runs, kills and measurements
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -36,9 +38,14 @@ types: install
 layers: install
 	$(BIN)/lint-imports
 
-# Most of the time goes to whole runs, which wait a good deal; more than four at once would only be in each other's measurements.
+# Whole runs wait a good deal; more than four at once would only be in each other's measurements.
+WORKERS := -n auto --maxprocesses 4 --dist worksteal
+
 tests: install
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/pytest -m "not slow" $(WORKERS)
+
+slow: install
+	$(BIN)/pytest -m slow $(WORKERS)
 
 pictures: install  ## the pictures of README.md, and what it and docs/ draw from the code
 	$(BIN)/python -m benchmarks.pictures

@@ -104,7 +104,7 @@ def test_every_command_that_it_names_can_be_read() -> None:
 def test_every_make_target_that_it_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for path in PAGES:
-        for target in re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(), re.MULTILINE):
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path.name}: make {target}"
 
 
