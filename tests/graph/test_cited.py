@@ -50,6 +50,7 @@ def config(tmp_path: Path, wiki: Path) -> Path:
     return configured(tmp_path, **SHORT, hardware="H200", variant="SXM5", gpu_wiki_path=str(wiki))
 
 
+@pytest.mark.slow
 def test_a_line_that_changes_stops_the_run_before_its_next_use_and_nothing_is_lost(tmp_path: Path, config: Path, wiki: Path) -> None:
     line = next(n for n, text in enumerate((wiki / PAGE).read_text().splitlines(), 1) if text.startswith("| memory_bandwidth |"))
     editor = Editor(wiki / PAGE, "retrieve_specs")

@@ -26,6 +26,7 @@ def config(folder: Path, reference: str, **more: object) -> Path:
     return configured(folder, **{"task": str(task), "search": SHORT["search"], **more})
 
 
+@pytest.mark.slow
 def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = config(tmp_path, REFERENCE)
     assert main(["check", str(path)]) == 0
@@ -110,6 +111,7 @@ print(json.dumps({"drafts": [{"source": source, "methods": [], "note": "plain"}]
 """
 
 
+@pytest.mark.slow
 def test_a_model_is_told_what_is_wrong_with_its_first_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "coder.py"
     program.write_text(CODER)

@@ -57,6 +57,7 @@ def task(root: Path) -> dict:
     return found.payload["task"] if found else {}
 
 
+@pytest.mark.slow
 def test_a_kill_while_configs_are_compared_costs_nothing_that_was_finished(tmp_path: Path, choosing: Path) -> None:
     verb = ["run", str(choosing)]
     seen: dict[str, str] = {}

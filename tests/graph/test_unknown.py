@@ -96,6 +96,7 @@ def asking(tmp_path: Path) -> Path:
     return configured(tmp_path, **SHORT, hardware="H20000", on_unknown="ask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["stop", "ask"])
 def test_a_cpu_whose_figures_are_unknown_by_design_neither_stops_nor_asks(asking: Path, tmp_path: Path, policy: str) -> None:
     given = yaml.safe_load(asking.read_text())
@@ -130,6 +131,7 @@ def on_terminal(config: Path, *lines: str) -> tuple[int, str]:
     return run.returncode, shown.decode(errors="replace")
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path, tmp_path: Path) -> None:
     code, shown = on_terminal(asking, "51.2 GB/s", "c", "continue")
     assert code == 0, shown

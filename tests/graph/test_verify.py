@@ -132,6 +132,7 @@ def claimed(root: Path, source: str) -> None:
     on_top(root, doctor, message)
 
 
+@pytest.mark.slow
 def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     def look(*options: str) -> tuple[int, Verification]:
         code = main(["verify", str(finished.root), "--json", *options])
@@ -163,6 +164,7 @@ def children(process: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: FinishedRun) -> None:
     command = [sys.executable, "-m", "graph", "verify", str(finished.root), "--json"]
     asked = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -217,6 +219,7 @@ def test_another_protocol_is_named_and_not_guessed(copied: Path, capsys: pytest.
     assert ": inconclusive: measured under protocol 0.9" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_clone_is_enough_and_the_folder_is_not_believed(copied: Path, tmp_path: Path) -> None:
     altered_verdict(copied)
     clone = tmp_path / "clone"
@@ -225,6 +228,7 @@ def test_a_clone_is_enough_and_the_folder_is_not_believed(copied: Path, tmp_path
     assert found.outcome != "disagree" and found.measured is not None, found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trailers", ["", "\n\nVersion: v7\nVerdict: reject_perf\n"])
 def test_it_disagrees_with_a_kernel_that_nobody_accepted(copied: Path, trailers: str) -> None:
     """The accepted commit below stays as it was; what HEAD holds is another kernel."""
@@ -237,6 +241,7 @@ def test_it_disagrees_with_a_kernel_that_nobody_accepted(copied: Path, trailers:
     assert len(found) == 2 and found[1].measured is not None, "the accepted version is still verified"
 
 
+@pytest.mark.slow
 def test_it_disagrees_with_a_kernel_that_is_slower(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claimed(copied, SLOW)
     for _ in range(4):  # While others keep the machine busy it says so, and refutes nothing.
@@ -250,6 +255,7 @@ def test_it_disagrees_with_a_kernel_that_is_slower(copied: Path, capsys: pytest.
     assert ": disagree: claimed " in said and f"the last of {LOOKS} looks" in said
 
 
+@pytest.mark.slow
 def test_it_disagrees_with_a_kernel_that_is_wrong(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = SLOW.replace("/ total;", "/ (total * 1.001f);")
     assert wrong != SLOW
