@@ -18,7 +18,7 @@ from tools import cases, contests, evidence
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Record, Task, Trial, Unmeasured
 from tools.building import Builds
 from tools.errors import BudgetError
-from tools.executors.base import Executor, Limits, Needs
+from tools.executors.base import Executor, Limits, Needs, pick
 from tools.jobs import Answer, Question, answer, harness_job
 from tools.languages.base import Language
 from tools.policy import Limited, Policy, possible_regression, regression, with_margins
@@ -254,7 +254,14 @@ class Judge:
         """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest while kernels are
         timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the harness failed.
         """
-        request = PrepareRequest(task=self.task, frameworks=self._all(frameworks), dims=tuple(dims), device=self.language.device)
+        device = pick(self.executor.devices(), self.language.device)
+        request = PrepareRequest(
+            task=self.task,
+            frameworks=self._all(frameworks),
+            dims=tuple(dims),
+            device=device.kind,
+            capability=int(device.architecture.removeprefix("sm_")) if device.kind == "cuda" else 0,
+        )
         limits = Limits(wall_s=self.policy.job_limit_s)
         job = harness_job(request, {}, self.records.blobs, needs=Needs(device=self.language.device), limits=limits)
         answer(self.executor.run(job), self.records.blobs, PrepareResult)

@@ -372,6 +372,8 @@ class PrepareRequest(Artifact):
     """Sizes to compile for."""
     device: DeviceKind = "cpu"
     device_index: int = 0
+    capability: int = 0
+    """Of a GPU, e.g. 90: what kernels' processes there import is imported meanwhile, too."""
 
 
 class PrepareResult(Artifact):

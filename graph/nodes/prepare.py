@@ -34,16 +34,23 @@ def preflight(state: State, services: Services) -> State:
     """The environment with its fixes, whether the kernel is sound, and the roofs measured on this device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
     services.workspace.write("env_check.md", environment.to_markdown())
+    cpu = services.language.device == "cpu"
+    if not cpu:
+        _start_frameworks(services)
     _sound_baseline(services)
     roofs = services.roofs
-    _start_frameworks(services)
+    if cpu:
+        _start_frameworks(services)
     missing = [item.name for item in environment.items if item.status != "ok" and not item.optional]
     summary = f"{len(roofs)} roofs measured" + (f"; missing: {', '.join(missing)}" if missing else "")
     return State(environment=services.environment, summary=summary)
 
 
 def _start_frameworks(services: Services) -> None:
-    """Start what the final benchmark compares with, after the roofs, which nothing of ours may lower; it waits for them in the end."""
+    """Start what the final benchmark compares with, which waits for it in the end.
+
+    On a CPU after the roofs, which nothing of ours may lower; on a GPU beside the first build, since it is imported on cores alone.
+    """
     wanted = services.settings.benchmark.frameworks
     if not wanted:
         return

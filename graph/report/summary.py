@@ -79,7 +79,7 @@ class Summary(Artifact):
         against |= {f"torch {name.replace('_', '-')}": factor for name, factor in self.against.items()}
         rows = {f"over {name}": standing(Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in against.items() if e}
         rows |= {"report": str(page), "workspace": self.workspace}
-        return "\n".join(f"  {name:<22} {text}" for name, text in rows.items())
+        return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
     def sentence(self) -> str:
         """What a run came to, in one line."""

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -32,10 +33,23 @@ class DeviceNursery(kernels.Nursery):
         self.base.mkdir(exist_ok=True)
         extra = {"TRITON_CACHE_DIR": str(self.base), "TRITON_DEFAULT_FP_FUSION": "1", "TMPDIR": str(self.base)}
         super().__init__(folder, environment | extra, ("device", str(capability)))
-        self.warm()
+        self.channel.send({"op": "warm", "count": SPARES, "least": LEAST})
+        self.starting = True
+        """It imports torch, and answers then."""
+
+    def started(self) -> None:
+        """Wait until it has imported what its children need."""
+        if self.starting:
+            self.channel.recv(START_S)
+            self.starting = False
+
+    def spawn(self, theirs: socket.socket) -> int:
+        self.started()
+        return super().spawn(theirs)
 
     def warm(self) -> None:
         """Start what is missing of the spare processes; returns before they are ready."""
+        self.started()
         self.channel.send({"op": "warm", "count": SPARES, "least": LEAST})
         self.channel.recv(START_S)
 
@@ -46,6 +60,7 @@ class DeviceNursery(kernels.Nursery):
 
     def settled(self) -> None:
         """Wait until no process is still starting or ending."""
+        self.started()
         self.channel.send({"op": "settled"})
         answer = self.channel.recv(START_S)[0]
         if answer["said"]:

@@ -163,6 +163,9 @@ class Supervisor:
         """Start torch's contestants now; what they were asked is answered when they are taken."""
         if request["device"] != "cpu":
             self.choose(request["device_index"])
+            self.watch()  # before any of ours is on it
+            self.oracle()
+            self.device_nursery(request["capability"])
         for kind in request["frameworks"]:
             if kind not in self._ahead:
                 self._ahead[kind] = self.torch_host(kind)
@@ -234,7 +237,7 @@ class Supervisor:
         part = folder / "result.json.part"
         part.write_text(json.dumps(result))
         part.rename(folder / "result.json")
-        if self._device_nursery is not None:
+        if self._device_nursery is not None and not self._device_nursery.starting:
             self._device_nursery.warm()  # between jobs, so that no context is made while a kernel is timed
 
     def answer(self, request: dict) -> dict:
