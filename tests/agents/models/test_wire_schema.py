@@ -38,30 +38,20 @@ def test_each_answer_can_be_decoded_by_its_schema(answer: type[BaseModel]) -> No
     assert sent["required"] == list(answer.model_fields)
 
 
-def test_a_property_called_as_a_keyword_is_demanded_too() -> None:
-    sent = wire(TypeAdapter(Outer).json_schema(), pairs=False)
-    assert sent["required"] == ["default", "either", "ratio"]
-    inner = sent["$defs"]["Inner"]
-    assert inner["required"] == ["title", "maps"] and inner["properties"]["maps"]["additionalProperties"]["type"] == "object"
-
-
-def test_what_tells_the_model_nothing_is_left_out_but_no_property() -> None:
+def test_properties_called_as_keywords_are_kept_and_demanded_and_what_tells_the_model_nothing_is_left_out() -> None:
     inner = wire(TypeAdapter(Outer).json_schema())["$defs"]["Inner"]
-    assert "title" not in inner and inner["properties"].keys() == {"title", "maps"} and inner["properties"]["title"] == {"type": "string"}
+    assert "title" not in inner and inner["required"] == ["title", "maps"] and inner["properties"]["title"] == {"type": "string"}
+    whole = wire(TypeAdapter(Outer).json_schema(), pairs=False)
+    assert whole["required"] == ["default", "either", "ratio"], "what has a default is demanded, too"
+    assert whole["$defs"]["Inner"]["properties"]["maps"]["additionalProperties"]["type"] == "object"
 
 
 def test_maps_come_back_wherever_they_stand() -> None:
-    inner = {"title": "x", "maps": {"a": {"b": 1, "c": 2}, "d": {}}}
-    value = {"default": inner, "either": {"one": inner}, "ratio": 0.25}
-    schema = TypeAdapter(Outer).json_schema()
-    sent = json.dumps(value | {"default": _paired(inner)})
-    assert json.loads(plain(sent, schema)) == value
-    listed = json.dumps({"default": _paired(inner), "either": [_paired(inner)], "ratio": 1})
-    assert json.loads(plain(listed, schema))["either"] == [inner]
-    paired = json.dumps({"default": _paired(inner), "either": [{"name": "one", "value": _paired(inner)}], "ratio": 1})
-    assert json.loads(plain(paired, schema))["either"] == {"one": inner}
-
-
-def _paired(inner: dict[str, object]) -> dict[str, object]:
-    maps = [{"name": name, "value": [{"name": k, "value": v} for k, v in each.items()]} for name, each in dict(inner["maps"]).items()]
-    return {**inner, "maps": maps}
+    inner: dict[str, object] = {"title": "x", "maps": {"a": {"b": 1, "c": 2}, "d": {}}}
+    pairs = {
+        "title": "x",
+        "maps": [{"name": "a", "value": [{"name": "b", "value": 1}, {"name": "c", "value": 2}]}, {"name": "d", "value": []}],
+    }
+    for sent, either in (({"one": inner}, {"one": inner}), ([pairs], [inner]), ([{"name": "one", "value": pairs}], {"one": inner})):
+        text = json.dumps({"default": pairs, "either": sent, "ratio": 0.25})
+        assert json.loads(plain(text, TypeAdapter(Outer).json_schema())) == {"default": inner, "either": either, "ratio": 0.25}
