@@ -21,6 +21,14 @@ HEAD = (
     "    # HERE\n    kernel[(triton.cdiv(n, 128),)](x, y, n, B=128)\n"
 )
 
+
+def made(first: str = "", top: str = "", kernel: str = "", middle: str = "", run: str = "", end: str = "") -> str:
+    """A whole file with lines added: before and behind its imports, first in the kernel, behind it, first in run_kernel, last."""
+    entry = KERNEL.replace("    at =", f"    {kernel}\n    at =", 1) if kernel else KERNEL
+    called = RUN.replace(":\n", f":\n    {run}\n", 1) if run else RUN
+    return "".join((first and f"{first}\n", IMPORTS, top and f"{top}\n", entry, middle and f"{middle}\n\n\n", called, end and f"{end}\n"))
+
+
 INSIDE = {
     "exec by another name": 'E = exec\n    E("import os")',
     "globals by another name": 'd = globals\n    d()["__builtins__"]',
@@ -81,110 +89,65 @@ INSIDE = {
     "state in the config": "kernel.configs[0].kwargs['x'] = y",
 }
 FILES = {
-    "main block that always runs": IMPORTS + KERNEL + RUN + 'if __name__ != "__main__":\n    import os\n    os.getpid()\n',
-    "main block with else": IMPORTS + KERNEL + RUN + 'if __name__ == "__main__":\n    pass\nelse:\n    import os\n',
-    "main block with or": IMPORTS + KERNEL + RUN + 'if __name__ == "__main__" or True:\n    import os\n',
-    "a jit of one's own": IMPORTS
-    + KERNEL
-    + "def jit(f):\n    return f\n\n\n@jit\ndef h(c):\n    exec(c)\n\n\n"
-    + RUN.replace(":\n", ':\n    h("1")\n', 1),
-    "a jit of one's own, silent": IMPORTS + KERNEL + "def jit(f):\n    return f\n\n\n@jit\ndef h(c):\n    return c\n\n\n" + RUN,
-    "triton of one's own": IMPORTS + KERNEL + RUN + "triton = None\n",
-    "kernel with exec": IMPORTS + KERNEL + "@triton.jit\ndef h(c):\n    exec(c)\n\n\n" + RUN,
-    "plain function of a jitted one": IMPORTS
-    + KERNEL
-    + "@triton.jit\ndef h(c):\n    exec(c)\n\n\n"
-    + RUN.replace(":\n", ':\n    f = h.fn\n    f("1")\n', 1),
-    "kernel that opens": IMPORTS + KERNEL.replace("    at =", '    open("f")\n    at =', 1) + RUN,
-    "kernel with a hidden call": IMPORTS + KERNEL.replace("    at =", "    e = exec\n    e(n)\n    at =", 1) + RUN,
-    "kernel that calls host code": IMPORTS
-    + "def host(n):\n    return n\n\n\n"
-    + KERNEL.replace("    at =", "    host(n)\n    at =", 1)
-    + RUN,
-    "kernel with a lambda": IMPORTS + KERNEL.replace("    at =", "    f = lambda: 1\n    at =", 1) + RUN,
-    "kernel that calls a parameter": IMPORTS + KERNEL.replace("    at =", "    n(1)\n    at =", 1) + RUN,
-    "kernel with handles": IMPORTS + KERNEL.replace("    at =", "    x.handle.data\n    at =", 1) + RUN,
-    "kernel that calls torch": IMPORTS + KERNEL.replace("    at =", "    torch.empty(3)\n    at =", 1) + RUN,
+    "main block that always runs": made(end='if __name__ != "__main__":\n    import os\n    os.getpid()'),
+    "main block with else": made(end='if __name__ == "__main__":\n    pass\nelse:\n    import os'),
+    "main block with or": made(end='if __name__ == "__main__" or True:\n    import os'),
+    "a jit of one's own": made(middle="def jit(f):\n    return f\n\n\n@jit\ndef h(c):\n    exec(c)", run='h("1")'),
+    "a jit of one's own, silent": made(middle="def jit(f):\n    return f\n\n\n@jit\ndef h(c):\n    return c"),
+    "triton of one's own": made(end="triton = None"),
+    "kernel with exec": made(middle="@triton.jit\ndef h(c):\n    exec(c)"),
+    "plain function of a jitted one": made(middle="@triton.jit\ndef h(c):\n    exec(c)", run='f = h.fn\n    f("1")'),
+    "kernel that opens": made(kernel='open("f")'),
+    "kernel with a hidden call": made(kernel="e = exec\n    e(n)"),
+    "kernel that calls host code": made(top="def host(n):\n    return n\n\n", kernel="host(n)"),
+    "kernel with a lambda": made(kernel="f = lambda: 1"),
+    "kernel that calls a parameter": made(kernel="n(1)"),
+    "kernel with handles": made(kernel="x.handle.data"),
+    "kernel that calls torch": made(kernel="torch.empty(3)"),
     "annotation of a parameter": IMPORTS + KERNEL + RUN.replace("x,", 'x: exec("1"),', 1),
     "annotation of a result": IMPORTS + KERNEL + RUN.replace("n):", 'n) -> print("1"):', 1),
-    "annotation of a variable": IMPORTS + 'A: exec("1") = 1\n' + KERNEL + RUN,
-    "annotation of no value": IMPORTS + 'A: exec("1")\n' + KERNEL + RUN,
-    "annotation in a function": IMPORTS + KERNEL + RUN.replace(":\n", ":\n    a: [exec][0]('1') = 1\n", 1),
+    "annotation of a variable": made(top='A: exec("1") = 1'),
+    "annotation of no value": made(top='A: exec("1")'),
+    "annotation in a function": made(run="a: [exec][0]('1') = 1"),
     "annotation in a kernel": IMPORTS + KERNEL.replace("B: tl.constexpr", "B: [exec][0]('1')") + RUN,
     "annotation as a call in a type": IMPORTS + KERNEL + RUN.replace("x,", "x: list[open('f')],", 1),
-    "state in a tuple": IMPORTS + "S = ({}, [])\n" + KERNEL + RUN,
-    "state in a lambda": IMPORTS + "S = lambda c={}: c\n" + KERNEL + RUN,
-    "state in a set": IMPORTS + "S = {1}\n" + KERNEL + RUN,
-    "state from a function": IMPORTS
-    + "def make():\n    return []\n\n\nS = make()\n"
-    + KERNEL
-    + RUN.replace(":\n", ":\n    S.append(y)\n", 1),
-    "state in the list of configs": IMPORTS
-    + "C = [triton.Config({'B': 1})]\n@triton.autotune(configs=C, key=[])\n"
-    + KERNEL
-    + RUN.replace(":\n", ":\n    C.append(y)\n", 1),
-    "buffer in a config": IMPORTS + "@triton.autotune(configs=[triton.Config({'B': torch.empty(3)})], key=[])\n" + KERNEL + RUN,
-    "buffer by a function of configs": IMPORTS
-    + "def make():\n    return [triton.Config({'B': torch.empty(3)})]\n\n\n@triton.autotune(configs=[make()[0]], key=[])\n"
-    + KERNEL
-    + RUN,
-    "code of one's own for a config": IMPORTS
-    + "@triton.autotune(configs=[triton.Config({'B': 1}, ir_override='/a.ptx')], key=[])\n"
-    + KERNEL
-    + RUN,
-    "code of one's own in a config": IMPORTS
-    + "@triton.autotune(configs=[triton.Config({'B': 1, 'ir_override': '/a.ptx'})], key=[])\n"
-    + KERNEL
-    + RUN,
-    "state in constexpr": IMPORTS + "S = tl.constexpr([])\n" + KERNEL + RUN,
-    "exec in heuristics": IMPORTS + '@triton.heuristics({"B": lambda a: exec("1")})\n' + KERNEL + RUN,
-    "exec kept at import": IMPORTS + "E = exec\n" + KERNEL + RUN.replace(":\n", ":\n    E('1')\n", 1),
-    "assembly": IMPORTS
-    + "from triton.language import inline_asm_elementwise as f\n"
-    + KERNEL.replace("    at =", "    f('', '', [], tl.int32, True, 1)\n    at =", 1)
-    + RUN,
-    "assembly through core": IMPORTS
-    + KERNEL.replace("    at =", "    tl.core.inline_asm_elementwise('', '', [], tl.int32, True, 1)\n    at =", 1)
-    + RUN,
-    "assembly through math": IMPORTS
-    + KERNEL.replace("    at =", "    tl.math.core.inline_asm_elementwise('', '', [], tl.int32, True, 1)\n    at =", 1)
-    + RUN,
-    "assembly by another name": IMPORTS + KERNEL.replace("    at =", "    f = tl.inline_asm_elementwise\n    at =", 1) + RUN,
-    "clock": IMPORTS
-    + "from triton.language.extra.cuda import globaltimer as g\n"
-    + KERNEL.replace("    at =", "    g()\n    at =", 1)
-    + RUN,
-    "multiprocessor": IMPORTS
-    + "from triton.language.extra import cuda\n"
-    + KERNEL.replace("    at =", "    cuda.smid()\n    at =", 1)
-    + RUN,
-    "foreign bitcode": IMPORTS + KERNEL.replace("    at =", "    tl.core.extern_elementwise('', '/f.bc', [], {}, True)\n    at =", 1) + RUN,
-    "everything": "from torch import *\n" + IMPORTS + KERNEL + RUN,
-    "everything of triton": "from triton import *\n" + IMPORTS + KERNEL + RUN,
-    "torch.ops": IMPORTS + "from torch import ops\n" + KERNEL + RUN,
-    "one name, two imports": IMPORTS + "from math import sqrt as f\nfrom torch import empty as f\n" + KERNEL + RUN,
-    "a name of main's": IMPORTS
-    + KERNEL
-    + RUN.replace(":\n", ":\n    exec('1')\n", 1)
-    + 'if __name__ == "__main__":\n    from math import sqrt as exec\n',
-    "module hook": IMPORTS + KERNEL + "def __getattr__(name):\n    return 1\n\n\n" + RUN,
+    "state in a tuple": made(top="S = ({}, [])"),
+    "state in a lambda": made(top="S = lambda c={}: c"),
+    "state in a set": made(top="S = {1}"),
+    "state from a function": made(top="def make():\n    return []\n\n\nS = make()", run="S.append(y)"),
+    "state in the list of configs": made(top="C = [triton.Config({'B': 1})]\n@triton.autotune(configs=C, key=[])", run="C.append(y)"),
+    "buffer in a config": made(top="@triton.autotune(configs=[triton.Config({'B': torch.empty(3)})], key=[])"),
+    "buffer by a function of configs": made(
+        top="def make():\n    return [triton.Config({'B': torch.empty(3)})]\n\n\n@triton.autotune(configs=[make()[0]], key=[])"
+    ),
+    "code of one's own for a config": made(top="@triton.autotune(configs=[triton.Config({'B': 1}, ir_override='/a.ptx')], key=[])"),
+    "code of one's own in a config": made(top="@triton.autotune(configs=[triton.Config({'B': 1, 'ir_override': '/a.ptx'})], key=[])"),
+    "state in constexpr": made(top="S = tl.constexpr([])"),
+    "exec in heuristics": made(top='@triton.heuristics({"B": lambda a: exec("1")})'),
+    "exec kept at import": made(top="E = exec", run="E('1')"),
+    "assembly": made(top="from triton.language import inline_asm_elementwise as f", kernel="f('', '', [], tl.int32, True, 1)"),
+    "assembly through core": made(kernel="tl.core.inline_asm_elementwise('', '', [], tl.int32, True, 1)"),
+    "assembly through math": made(kernel="tl.math.core.inline_asm_elementwise('', '', [], tl.int32, True, 1)"),
+    "assembly by another name": made(kernel="f = tl.inline_asm_elementwise"),
+    "clock": made(top="from triton.language.extra.cuda import globaltimer as g", kernel="g()"),
+    "multiprocessor": made(top="from triton.language.extra import cuda", kernel="cuda.smid()"),
+    "foreign bitcode": made(kernel="tl.core.extern_elementwise('', '/f.bc', [], {}, True)"),
+    "everything": made(first="from torch import *"),
+    "everything of triton": made(first="from triton import *"),
+    "torch.ops": made(top="from torch import ops"),
+    "one name, two imports": made(top="from math import sqrt as f\nfrom torch import empty as f"),
+    "a name of main's": made(run="exec('1')", end='if __name__ == "__main__":\n    from math import sqrt as exec'),
+    "module hook": made(middle="def __getattr__(name):\n    return 1"),
     "builtin of one's own": IMPORTS + KERNEL + "F = min\n" + RUN,
-    "defined twice": IMPORTS + KERNEL + "def kernel(x):\n    return x\n\n\n" + RUN,
-    "decorator called": IMPORTS + KERNEL + "@triton.jit(do_not_specialize=exec('1'))\ndef h(x):\n    pass\n\n\n" + RUN,
-    "jit of a nested function": IMPORTS + KERNEL + RUN.replace(":\n", ":\n    @triton.jit\n    def h(c):\n        exec(c)\n", 1),
-    "setup that is used": IMPORTS + KERNEL + "def setup(n):\n    exec('1')\n\n\n" + RUN.replace(":\n", ":\n    setup(n)\n", 1),
-    "default of setup": IMPORTS + KERNEL + "def setup(n=exec('1')):\n    return {}\n\n\n" + RUN,
-    "tensors through a helper": IMPORTS
-    + KERNEL
-    + "def double(t):\n    return t * 2\n\n\n"
-    + RUN.replace(":\n", ":\n    x = double(x.view(-1))\n", 1),
-    "tensors from a helper": IMPORTS
-    + KERNEL
-    + "def made(n):\n    return torch.zeros(n)\n\n\n"
-    + RUN.replace(":\n", ":\n    z = made(n) + 1\n", 1),
-    "two configs hidden by text": IMPORTS
-    + "@triton.autotune(configs=[triton.Config({'B': 1}), triton.Config({'B': 2})], key=[], **{'rep': [1][:1]})\n"
-    + KERNEL
-    + RUN,
-    "lookalike of the pin": IMPORTS + "@triton.autotune(configs=list(C)[0:][:2], key=[])\n" + KERNEL + RUN,
+    "defined twice": made(middle="def kernel(x):\n    return x"),
+    "decorator called": made(middle="@triton.jit(do_not_specialize=exec('1'))\ndef h(x):\n    pass"),
+    "jit of a nested function": made(run="@triton.jit\n    def h(c):\n        exec(c)"),
+    "setup that is used": made(middle="def setup(n):\n    exec('1')", run="setup(n)"),
+    "default of setup": made(middle="def setup(n=exec('1')):\n    return {}"),
+    "tensors through a helper": made(middle="def double(t):\n    return t * 2", run="x = double(x.view(-1))"),
+    "tensors from a helper": made(middle="def made(n):\n    return torch.zeros(n)", run="z = made(n) + 1"),
+    "two configs hidden by text": made(
+        top="@triton.autotune(configs=[triton.Config({'B': 1}), triton.Config({'B': 2})], key=[], **{'rep': [1][:1]})"
+    ),
+    "lookalike of the pin": made(top="@triton.autotune(configs=list(C)[0:][:2], key=[])"),
 }

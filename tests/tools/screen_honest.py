@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tools.screen_cheats import IMPORTS, KERNEL, RUN
+from tests.tools.screen_cheats import IMPORTS, KERNEL, RUN, made
 
 INSIDE = {
     "sizes": "m, k = x.shape\n    s = x.stride(0) * 2 + k // 3 - m % 4",
@@ -37,12 +37,9 @@ INSIDE = {
     "flags of a dtype": "flag = x.dtype is torch.float16\n    wide = x.dtype in (torch.float32, torch.float64)",
 }
 CONFIGS = "configs = [triton.Config({'B': b}, num_warps=w) for b in (64, 128) for w in (2, 4)]\n\n\n"
-TUNED = "@triton.autotune(configs=[list(configs)[3]], key=['n'])\n"
+TUNED = "@triton.autotune(configs=[list(configs)[3]], key=['n'])"
 FILES = {
-    "constants": IMPORTS
-    + "BLOCK = 128\nSIZES = (16, 32)\nLOG2E: tl.constexpr = 1.44\nW = tl.constexpr(4)\nHALF = BLOCK // 2\n"
-    + KERNEL
-    + RUN,
+    "constants": made(top="BLOCK = 128\nSIZES = (16, 32)\nLOG2E: tl.constexpr = 1.44\nW = tl.constexpr(4)\nHALF = BLOCK // 2"),
     "names of triton": "import torch\nimport triton as t\nfrom triton import cdiv, jit\nimport triton.language as tl\n\n\n"
     + KERNEL.replace("@triton.jit", "@jit")
     + RUN.replace("triton.cdiv", "cdiv"),
@@ -52,41 +49,31 @@ FILES = {
     + "from typing import Optional\n"
     + "def run_kernel(x: torch.Tensor, y: 'torch.Tensor', n: int = 3, "
     + "b: Optional[torch.Tensor] = None, s: tuple[int, ...] | None = None) -> None:\n    pass\n",
-    "docstrings": '"""A kernel."""\n' + IMPORTS + KERNEL.replace("    at =", '    """Copies."""\n    at =') + RUN,
-    "pinned written": IMPORTS + "@triton.autotune(configs=[triton.Config({'B': 64})], key=['n'])\n" + KERNEL + RUN,
-    "pinned computed": IMPORTS + CONFIGS + TUNED + KERNEL + RUN,
-    "pinned by a function": IMPORTS
-    + "def configs():\n    return [triton.Config({'B': b}, num_stages=s) for b in [64, 128] for s in range(2, 4)]\n\n\n"
-    + TUNED.replace("list(configs)", "list(configs())")
-    + KERNEL
-    + RUN,
-    "pinned and filtered": IMPORTS
-    + CONFIGS
-    + "def keep(conf):\n    return conf.kwargs['B'] * conf.num_warps < 512\n\n\n"
-    + TUNED.replace("list(configs)", "list(list(filter(keep, configs)))")
-    + KERNEL
-    + RUN,
-    "pruned": IMPORTS
-    + CONFIGS
-    + "def prune(configs, named_args, **kwargs):\n    return [c for c in configs if c.kwargs['B'] <= named_args['n']]\n\n\n"
-    + TUNED.replace("key=['n']", "key=['n'], prune_configs_by={'early_config_prune': prune}")
-    + KERNEL
-    + RUN,
-    "heuristics": IMPORTS + "@triton.heuristics({'EVEN': lambda a: a['n'] % a['B'] == 0})\n" + KERNEL + RUN,
-    "set to zero before": IMPORTS
-    + "def zero(nargs):\n    nargs['y'].zero_()\n\n\n@triton.autotune(configs=[triton.Config({'B': 64}, pre_hook=zero)], key=['n'])\n"
-    + KERNEL
-    + RUN,
-    "setup": IMPORTS
-    + KERNEL
-    + "def seeded(n):\n    return torch.randn(n, device='cuda') * 2\n\n\n"
-    + "def setup(n=8, **kwargs):\n    import random\n    x = seeded(n)\n"
-    + "    return {'inputs': {'x': x, 'y': torch.empty_like(x).cuda(), 'n': n}, 'outputs': ['y']}\n\n\n"
-    + RUN,
-    "tried by hand": IMPORTS
-    + KERNEL
-    + RUN
-    + "\n\nif __name__ == '__main__':\n    import time\n    x = torch.randn(8)\n    print(x + 1, time.time())\n",
+    "docstrings": made(first='"""A kernel."""', kernel='"""Copies."""'),
+    "pinned written": made(top="@triton.autotune(configs=[triton.Config({'B': 64})], key=['n'])"),
+    "pinned computed": made(top=CONFIGS + TUNED),
+    "pinned by a function": made(
+        top="def configs():\n    return [triton.Config({'B': b}, num_stages=s) for b in [64, 128] for s in range(2, 4)]\n\n\n"
+        + TUNED.replace("list(configs)", "list(configs())")
+    ),
+    "pinned and filtered": made(
+        top=f"{CONFIGS}def keep(conf):\n    return conf.kwargs['B'] * conf.num_warps < 512\n\n\n"
+        + TUNED.replace("list(configs)", "list(list(filter(keep, configs)))")
+    ),
+    "pruned": made(
+        top=f"{CONFIGS}def prune(configs, named_args, **kwargs):\n    return [c for c in configs if c.kwargs['B'] <= named_args['n']]\n\n\n"
+        + TUNED.replace("key=['n']", "key=['n'], prune_configs_by={'early_config_prune': prune}")
+    ),
+    "heuristics": made(top="@triton.heuristics({'EVEN': lambda a: a['n'] % a['B'] == 0})"),
+    "set to zero before": made(
+        top="def zero(nargs):\n    nargs['y'].zero_()\n\n\n@triton.autotune(configs=[triton.Config({'B': 64}, pre_hook=zero)], key=['n'])"
+    ),
+    "setup": made(
+        middle="def seeded(n):\n    return torch.randn(n, device='cuda') * 2\n\n\n"
+        "def setup(n=8, **kwargs):\n    import random\n    x = seeded(n)\n"
+        "    return {'inputs': {'x': x, 'y': torch.empty_like(x).cuda(), 'n': n}, 'outputs': ['y']}"
+    ),
+    "tried by hand": made(end="\n\nif __name__ == '__main__':\n    import time\n    x = torch.randn(8)\n    print(x + 1, time.time())"),
     "device function": IMPORTS
     + "@triton.jit\ndef _gelu(v):\n    k: tl.constexpr = 0.797\n    return 0.5 * v * (1 + tl.math.erf(v * k))\n\n\n"
     + KERNEL.replace("tl.load(x + at, mask=at < n)", "_gelu(tl.load(x + at, mask=at < n))")
@@ -131,12 +118,12 @@ FILES = {
     + KERNEL
     + "def run_kernel(**kwargs):\n    x, y = kwargs['x'], kwargs['y']\n"
     + "    n = kwargs.get('n', x.numel()) * 2\n    kernel[(1,)](x, y, n, B=64)\n",
-    "helpers": IMPORTS
-    + KERNEL
-    + "def blocks(t, width):\n    return triton.cdiv(t.numel(), width) * t.shape[-1]\n\n\n"
-    + RUN.replace(":\n", ":\n    kernel[(blocks(x, 64),)](x, y, n, B=64)\n", 1),
-    "the driver by import": "from triton.runtime import driver\n"
-    + IMPORTS
-    + KERNEL
-    + RUN.replace(":\n", ":\n    arch = driver.active.get_current_target().arch\n    where = driver.active.get_active_torch_device()\n", 1),
+    "helpers": made(
+        middle="def blocks(t, width):\n    return triton.cdiv(t.numel(), width) * t.shape[-1]",
+        run="kernel[(blocks(x, 64),)](x, y, n, B=64)",
+    ),
+    "the driver by import": made(
+        first="from triton.runtime import driver",
+        run="arch = driver.active.get_current_target().arch\n    where = driver.active.get_active_torch_device()",
+    ),
 }

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.tools.test_harness_device import module
-from tools import cases, evidence
+from tools import cases
 from tools.artifacts import Argument, Candidate, Task, Workload
 from tools.errors import DeviceBusyError
 from tools.executors.base import Finished, Job
@@ -123,9 +123,9 @@ def member(name: str, data: bytes = b"{}", **fields: Any) -> tuple[tarfile.TarIn
 
 
 HOSTILE = {
-    "absolute": [member(f"/tmp/{KEY}/x.json")],
-    "out of the folder": [member(f"../{KEY}/x.json"), member(f"{KEY}/../../x.json")],
-    "deeper": [member(f"{KEY}/{OTHER}/x.json")],
+    "out of the folder": [
+        member(name) for name in (f"/tmp/{KEY}/x.json", f"../{KEY}/x.json", f"{KEY}/../../x.json", f"{KEY}/{OTHER}/x.json")
+    ],
     "a link": [
         member(f"{KEY}/x.json", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
         member(f"{KEY}/y.json", b"", type=tarfile.LNKTYPE, linkname=f"{KEY}/x.json"),
@@ -155,14 +155,6 @@ def test_what_is_no_file_of_ours_is_nothing(content: bytes, code: ModuleType, tm
     (tmp_path / "compiled.tar").write_bytes(content)
     assert list(code.packed(tmp_path / "compiled.tar")) == []
     assert list(code.packed(tmp_path / "not there.tar")) == []
-
-
-def test_a_file_that_announces_more_than_it_has_ends_there(code: ModuleType, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "cut.tar", "w") as tar:
-        for one, data in (member(f"{KEY}/x.json", b"1"), member(f"{KEY}/y.json", bytes(2000))):
-            tar.addfile(one, io.BytesIO(data))
-    (tmp_path / "cut.tar").write_bytes((tmp_path / "cut.tar").read_bytes()[:1600])
-    assert [(name, data) for _, name, data in code.packed(tmp_path / "cut.tar")] == [("x.json", b"1")]
 
 
 @pytest.mark.parametrize("group", [b"", b"[]", b'{"child_paths": 3}', b'{"child_paths": {"/etc/passwd": "/etc/passwd", "a.cubin": ""}}'])
@@ -417,25 +409,16 @@ def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(beside: t
     assert missed(KERNEL, [*known, {"M": 3, "N": 48}], beside[1].path(left), tmp_path) == [{"M": 3, "N": 48}]
 
 
-def test_without_it_a_launch_compiles(tmp_path: Path) -> None:
-    assert missed(KERNEL, [{"M": 2, "N": 16}, {"M": 3, "N": 16}], None, tmp_path) == [{"M": 2, "N": 16}]
-
-
 TUNED = KERNEL.replace(
     "@triton.jit", "@triton.autotune(configs=[triton.Config({'BLOCK': 1024}, num_warps=4)], key=[])\n@triton.jit"
 ).replace("BLOCK=triton.next_power_of_2(N), num_warps=8, num_stages=2", "")
-CALLING = KERNEL.replace(
-    "@triton.jit", "WIDE = tl.constexpr(3)\n\n\n@triton.jit\ndef twice(value):\n    return value * WIDE\n\n\n@triton.jit", 1
-).replace("tl.exp(", "tl.exp(0 * twice(scale) + ")
 
 
-@pytest.mark.parametrize("source", [TUNED, CALLING], ids=["autotuned", "calls another"])
-def test_ways_to_launch_agree(source: str, beside: tuple[Local, Blobs], tmp_path: Path) -> None:
-    assert source != KERNEL
-    finished, said = built(source, beside, workloads=TASK.workloads[:1], dims_range={})
+def test_an_autotuned_launch_finds_what_was_built(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    finished, said = built(TUNED, beside, workloads=TASK.workloads[:1], dims_range={})
     left = Triton().compiled(finished)
-    assert left is not None and "compiled 1 spec" in said, said
-    assert missed(source, [TASK.workloads[0].dims], beside[1].path(left), tmp_path) == []
+    assert TUNED != KERNEL and left is not None and "compiled 1 spec" in said, said
+    assert missed(TUNED, [TASK.workloads[0].dims], beside[1].path(left), tmp_path) == []
 
 
 def test_what_fails_at_a_derived_size_is_not_the_builds_business(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
@@ -447,9 +430,6 @@ def test_what_fails_at_a_derived_size_is_not_the_builds_business(beside: tuple[L
     left = Triton().compiled(finished)
     known = [w.dims for w in TASK.workloads] + [dims for dims in cases.derived_sizes(TASK).values() if dims["N"] > 1]
     assert left is not None and missed(picky, known, beside[1].path(left), tmp_path) == []
-    head = "def run_kernel(x, out, M, N):\n"
-    ended = KERNEL.replace(head, f"{head}    import os\n    N > 1 or os.kill(os.getpid(), 9)\n")
-    assert ended != KERNEL and built(ended, beside)[0].exit_code == 0
 
 
 def hostile(what: str) -> str:
@@ -469,24 +449,21 @@ def test_a_build_replaces_nothing_but_what_it_says(beside: tuple[Local, Blobs]) 
 
 
 def test_nothing_of_a_build_outlives_it(beside: tuple[Local, Blobs]) -> None:
-    strays = "\n".join(
-        (
-            "import time",
-            "reader, writer = os.pipe()",
-            "for at in range(3):",
-            "    if os.fork() == 0:",
-            "        os.setsid()",
-            "        os.fork()",
-            "        os.write(writer, f'{os.getpid()} '.encode())",
-            "        time.sleep(100)",
-            "        os._exit(0)",
-            "pids = b''",
-            "while pids.count(b' ') < 6:",
-            "    pids += os.read(reader, 100)",
-            "(made / 'facts.json').write_bytes(pids)",
-            "os._exit(0)",
-        )
-    )
+    strays = """
+import time
+reader, writer = os.pipe()
+for at in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        os.fork()
+        os.write(writer, f'{os.getpid()} '.encode())
+        time.sleep(100)
+        os._exit(0)
+pids = b''
+while pids.count(b' ') < 6:
+    pids += os.read(reader, 100)
+(made / 'facts.json').write_bytes(pids)
+os._exit(0)"""
     finished, _ = built(hostile(strays), beside)
     pids = beside[1].text(finished.files["facts.json"]).split()
     assert len(pids) == 6 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
@@ -554,12 +531,6 @@ def test_the_judge_puts_it_beside_the_library(beside: tuple[Local, Blobs], tmp_p
         assert builds["candidate"]["compiled"] not in judge.builds.build(contestants["candidate"]).blobs.values()
         records.blobs.path(builds["candidate"]["compiled"]).unlink()
         assert {name for name in asked() if name.endswith(".compiled")} == {"baseline.compiled"}
-
-
-def test_a_build_record_of_before_is_read_as_one_that_left_nothing() -> None:
-    """A workspace whose builds left nothing resumes."""
-    build = {"candidate": "c", "ok": True, "library": "l", "log": "", "log_blob": "", "argv": [], "compiler": "triton", "seconds": 1.0}
-    assert evidence.Build.model_validate(build).compiled is None
 
 
 def test_a_compiler_in_a_home_opens_its_own_folders_and_not_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

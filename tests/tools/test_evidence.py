@@ -243,14 +243,6 @@ def test_failures_follow_from_their_records_too():
     assert isinstance(evidence.recomputed(hidden, cited, "total_time", "i"), Unmeasured)
 
 
-def test_build_failure_quotes_the_compiler():
-    log = "kernel.cpp: In function 'void solve()':\nkernel.cpp:3:5: error: 'x' was not declared in this scope"
-    failed = evidence.build_failure(built(ok=False, log=log))
-    assert failed is not None
-    assert failed.reason == "It does not compile: kernel.cpp:3:5: error: 'x' was not declared in this scope."
-    assert failed.log == log
-
-
 KERNELS = (
     Contestant(name="incumbent", kind="library", library="incumbent.so"),
     Contestant(name="candidate", kind="library", library="candidate.so"),

@@ -77,8 +77,14 @@ def test_accept_says_why_with_numbers_and_records():
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
+    assert verdict(**DILUTED).outcome == "accept"
+    cached = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
+    physics = GOOD.physics.model_copy(update={"floors": cached})
+    assert verdict(trial=trial(candidate_s=8e-4), physics=physics).outcome == "accept", "no roof of the memory binds in the cache"
 
 
+# Launches make both kernels' wall time alike.
+DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
 OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
 FORGED = recomputed(trial(), {}, "total_time")
 FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
@@ -95,12 +101,9 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
         ({"trial": FORGED}, "infra_error", "does not follow from its records"),
         ({"trial": FAILED}, "reject_correctness", "correctness"),
-        ({"trial": FAILED.model_copy(update={"stage": "build"})}, "reject_correctness", "build"),
-        ({"trial": FAILED.model_copy(update={"stage": "timing"})}, "reject_correctness", "timing"),
         ({"trial": FAILED.model_copy(update={"stage": "screen"})}, "reject_policy", "screen"),
         ({"cases": (case("small"),)}, "reject_correctness", "large was never checked"),
         ({"cases": (case("small"), case("large", distribution="scaled"))}, "reject_correctness", "large was never checked"),
-        ({"cases": (case("small"), case("large"), case("odd", "failed", required=False))}, "reject_correctness", "odd"),
         ({"cases": (case("small"), case("large", "dropped"))}, "reject_correctness", "dropped for large"),
         (
             {"trial": trial(candidate_s=8e-4)},
@@ -109,11 +112,9 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ),
         ({"trial": trial(candidate_s=8e-7), "floors": ()}, "reject_policy", "a launch allows"),
         ({"noise_floor": None}, "inconclusive", "noise floor"),
-        ({"noise_floor": 1.2}, "reject_perf", "2.200x"),
         ({"trial": trial(1.02, half=0.01)}, "reject_perf", "1.030x"),
         ({"trial": trial(1.05), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
         ({"trial": trial(1.01), "looks": 1}, "inconclusive", "Given up as futile after 1 of 4 batches"),
-        ({"trial": trial(1.01), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
         ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
         ({"siblings": 5}, "inconclusive", "5 candidates"),
         ({"confirmation": None}, "inconclusive", "not confirmed"),
@@ -121,10 +122,15 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
         ({"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
-        ({"confirmation": interval(1.01, 0.005), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
         ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
         ({"trial": trial(small=0.9, half=0.15)}, "inconclusive", "small may be slower by more than the margin of 5%, the noise hides it"),
         ({"trial": trial(small=0.9, large=0.7, half=0.15)}, "reject_perf", "large became slower"),
+        ({"trial": trial(small=0.96), "margins": {"small": 0.0}}, "reject_perf", "its own margin of 0%"),
+        # The events are read in the candidate's own process: what the clock outside does not see, they cannot confirm.
+        (DILUTED | {"confirmation": interval(0.9, 0.02)}, "reject_perf", "With launches the candidate is slower"),
+        (DILUTED | {"confirmation_on_device": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        (DILUTED | {"confirmation_problem": "it ran cublas", "confirmation_policy": True}, "reject_policy", "it ran cublas"),
+        (DILUTED | {"confirmation": interval(1.05), "confirmation_contradicted": True}, "reject_perf", "less than half of the time saved"),
     ],
 )
 def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome, piece: str):
@@ -132,22 +138,6 @@ def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome
     assert answer.outcome == outcome
     assert len(answer.reasons) == 1
     assert piece in answer.reasons[0]
-
-
-@pytest.mark.parametrize(
-    ("small", "margins", "outcome", "piece"),
-    [
-        (0.8, {"small": 0.3}, "accept", "No workload is slower by more than its margin"),
-        (0.8, {"large": 0.3}, "reject_perf", "small became slower by more than the margin of 5%"),
-        (0.97, {"small": 0.0}, "inconclusive", "small may be slower by more than its own margin of 0%"),
-        (0.96, {"small": 0.0}, "reject_perf", "small became slower by more than its own margin of 0%"),
-        (0.98, {"large": 0.0}, "accept", "though the noise does not exclude it; the worst is 0.980x [0.950, 1.010] at"),
-    ],
-)
-def test_a_workloads_own_margin_overrides_the_policys(small: float, margins: dict[str, float], outcome: Outcome, piece: str):
-    answer = verdict(trial=trial(small=small, half=0.03), margins=margins)
-    assert answer.outcome == outcome
-    assert any(piece in reason for reason in answer.reasons), answer.reasons
 
 
 def timed(weights: dict[str, float]) -> Passed:
@@ -182,45 +172,6 @@ def test_what_decides_is_the_weighted_sum_of_medians(weights: dict[str, float], 
     assert verdict(trial=found, margins={"large": 0.3}, floors=()).outcome == outcome
 
 
-# Launches make both kernels' wall time alike.
-DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
-
-
-def test_a_gain_that_launches_hide_is_confirmed_on_the_device_and_both_clocks_are_named():
-    answer = verdict(**DILUTED)
-    assert answer.outcome == "accept"
-    said = next(reason for reason in answer.reasons if reason.startswith("Confirmed"))
-    assert "1.900x [1.700, 2.100]" in said and "on the device" in said
-    assert "1.010x [1.005, 1.015]" in said and "by the wall clock with launches" in said
-
-
-@pytest.mark.parametrize(
-    ("changes", "outcome", "piece"),
-    [
-        ({"confirmation": interval(0.9, 0.02)}, "reject_perf", "With launches the candidate is slower"),
-        ({"confirmation": interval(0.9, 0.2)}, "inconclusive", "With launches the candidate may be slower"),
-        ({"confirmation_on_device": interval(1.01, 0.005)}, "reject_perf", "not there again"),
-        ({"confirmation_on_device": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
-        ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
-        ({"confirmation_problem": "it ran cublas", "confirmation_policy": True}, "reject_policy", "it ran cublas"),
-        # The events are read in the candidate's own process: what the clock outside does not see, they cannot confirm.
-        ({"confirmation": interval(1.0, 0.01), "confirmation_on_device": interval(1.28, 0.01)}, "reject_perf", "not there again"),
-        ({"confirmation": interval(1.03, 0.05), "confirmation_on_device": interval(1.28, 0.01)}, "inconclusive", "not confirmed"),
-        ({"confirmation": interval(1.05, 0.01), "confirmation_contradicted": True}, "reject_perf", "saw less than half of the time saved"),
-    ],
-)
-def test_the_wall_clock_must_not_contradict_the_device(changes: dict[str, object], outcome: Outcome, piece: str):
-    answer = verdict(**{**DILUTED, **changes})
-    assert answer.outcome == outcome and piece in answer.reasons[0]
-
-
-def test_the_clock_of_the_paired_times_is_named():
-    assert not any("launches" in reason for reason in verdict().reasons)
-    launched = tuple(m.model_copy(update={"launched_incumbent_s": 3e-3, "launched_candidate_s": 2e-3}) for m in trial().measurements)
-    answer = verdict(trial=trial().model_copy(update={"measurements": launched}))
-    assert any(reason.startswith("Faster: ") and "on the device, launches not included" in reason for reason in answer.reasons)
-
-
 def test_kernels_that_were_not_looked_at_are_not_accepted_unless_the_policy_says_so():
     answer = verdict(unseen="the profiler could not be started")
     assert answer.outcome == "inconclusive" and "judge.unprofiled: accept" in answer.reasons[0]
@@ -245,27 +196,6 @@ def test_earlier_checks_decide_before_later_ones():
         order.append(verdict(**everything_wrong).outcome)
     expected = "infra_error reject_policy reject_correctness reject_policy reject_perf inconclusive reject_perf accept"
     assert order == expected.split()
-
-
-def test_no_roof_is_applied_in_cache_or_without_a_known_cache():
-    fast = {"trial": trial(candidate_s=8e-4)}
-    small = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
-    assert verdict(**fast).outcome == "reject_policy"
-    for other in ({"floors": small}, {"last_level_cache": 0}, {"floors": (Floor(workload="large", unique_bytes=1 << 30),)}):
-        assert verdict(**fast, physics=GOOD.physics.model_copy(update=other)).outcome == "accept"
-
-
-@pytest.mark.parametrize(
-    ("small", "half", "said"),
-    [
-        (1.0, 0.02, "No workload is slower by more than the margin of 5%; the worst is 1.000x [0.980, 1.020]"),
-        (1.0, 0.10, "No workload was seen slower by more than the margin of 5%, though the noise does not exclude it; the worst is 1.000x"),
-    ],
-)
-def test_only_what_was_shown_is_claimed_of_each_workload(small: float, half: float, said: str):
-    answer = verdict(trial=trial(small=small, half=half))
-    assert answer.outcome == "accept"
-    assert any(reason.startswith(said) for reason in answer.reasons)
 
 
 def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
@@ -335,8 +265,3 @@ def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
     possible = known({"large": unique}, 32 << 20, roofs)
     assert verdict(physics=possible, trial=trial(candidate_s=5e-3)).outcome == "accept"
     assert verdict(physics=possible, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"
-
-
-def test_a_gain_far_beyond_what_company_can_do_is_confirmed_beside_it():
-    found = decide(GOOD.model_copy(update={"confirmation_disturbed": True}), POLICY)
-    assert found.outcome == "accept"

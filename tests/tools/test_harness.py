@@ -118,11 +118,11 @@ class Bench:
         request = CorrectnessRequest(task=TASK, libraries=libraries, cases=cases or (case(),), call_limit_s=limit_s)  # type: ignore[arg-type]
         return list(self.ask(request, files, CorrectnessResult).cases)
 
-    def time(self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0) -> TimingOfWorkload:
+    def time(self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0, task: Task = TASK) -> TimingOfWorkload:
         files = {"incumbent.so": incumbent, "candidate.so": candidate}
         workload = TimedWorkload(name="w", dims=dims, weight=1.0, seed=11, pairs=pairs, warm_pairs=warm)
         request = TimingRequest(
-            task=TASK,
+            task=task,
             libraries={"incumbent": "incumbent.so", "candidate": "candidate.so"},
             workloads=(workload,),
             order_seed=5,
@@ -281,13 +281,6 @@ def test_a_kernel_against_itself(bench: Bench) -> None:
     assert timed.max_error is not None and timed.tolerance is not None and timed.max_error <= timed.tolerance
 
 
-def test_a_slower_kernel_is_seen_as_slower(bench: Bench) -> None:
-    slow = bench.library(HONEST + HONEST + HONEST + HONEST)
-    timed = bench.time(bench.library(HONEST), slow, {"M": 256, "N": 512})
-    assert timed.problem is None
-    assert statistics.median(p.candidate_s / p.incumbent_s for p in timed.pairs) > 1.8
-
-
 ON = """
 #include <csignal>
 #include <sys/time.h>
@@ -365,14 +358,7 @@ def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> 
     reference = "kept = {}\n" + reference.replace("torch.softmax(x, dim=-1)", found)
     task = TASK.model_copy(update={"reference": reference})
     body = "for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) out[i * N + j] = x[i * N + j] - x[i * N];"
-    files = {"incumbent.so": bench.library(body), "candidate.so": bench.library(body, tag="copy")}
-    request = TimingRequest(
-        task=task,
-        libraries={"incumbent": "incumbent.so", "candidate": "candidate.so"},
-        workloads=(TimedWorkload(name="w", dims={"M": 4, "N": 4}, weight=1.0, seed=1, pairs=8),),
-        order_seed=1,
-    )
-    timed = bench.ask(request, files, TimingResult).workloads[0]
+    timed = bench.time(bench.library(body), bench.library(body, tag="copy"), {"M": 4, "N": 4}, task=task)
     assert timed.problem is None, timed.problem
 
 

@@ -103,12 +103,6 @@ def scheduled(telemetry: ModuleType, count: int, ran: float, waited: float) -> o
     return seen
 
 
-def test_what_the_scheduler_has_counted_for_ourselves() -> None:
-    seen = module("telemetry").Threads(os.getpid())
-    assert seen.count >= 1 and seen.ran >= 0 and seen.waited >= 0
-    assert module("telemetry").Threads(0).count == 0
-
-
 @pytest.mark.parametrize(
     ("count", "busy", "waited", "disturbed"),
     [
@@ -137,21 +131,6 @@ def counts(path: Path, *cores: tuple[int, int, int]) -> Path:
     rows = [f"cpu{at} {user} 0 0 {idle} 0 0 0 {stolen} 0 0" for at, (user, idle, stolen) in enumerate(cores)]
     path.write_text("\n".join(["cpu  9999 0 0 9 0 0 0 999 0 0", *rows, "intr 1 2 3"]) + "\n")
     return path
-
-
-def test_only_the_cores_that_we_may_run_on_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    telemetry = module("telemetry")
-    monkeypatch.setattr(telemetry.os, "sched_getaffinity", lambda _: {1, 2})
-    monkeypatch.setattr(telemetry, "TICK", 10)
-    monkeypatch.setattr(telemetry, "STAT", counts(tmp_path / "stat", (900, 0, 900), (30, 5, 10), (20, 5, 0)))
-    assert telemetry.counted() == {1: (4.0, 1.0), 2: (2.0, 0.0)}
-    # A container that numbers its cores by itself has none of ours.
-    counts(tmp_path / "stat", (30, 5, 10), (20, 5, 0))
-    assert telemetry.counted() == {0: (4.0, 1.0), 1: (2.0, 0.0)}
-    (tmp_path / "stat").write_text("masked\n")
-    assert telemetry.counted() == {}
-    (tmp_path / "stat").unlink()
-    assert telemetry.counted() == {}
 
 
 @pytest.mark.parametrize(

@@ -212,18 +212,25 @@ def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge
 
 
 class Disturbed(Counting):
-    """The real executor on a machine that is disturbed during the first `times` contests: two rounds cost the candidate a hundredfold."""
+    """The real executor on a machine that is disturbed during the first `times` contests: two rounds cost the candidate a hundredfold.
 
-    times = 0
+    `crowded`: rather, others have a core for half of the contest, and the gain shown there is no large one.
+    """
+
+    times, crowded = 1, False
 
     def run(self, job: Job) -> Finished:
         finished = super().run(job)
         if self.kinds[-1] != "contest" or self.kinds.count("contest") > self.times:
             return finished
         result = json.loads(self.blobs.text(finished.files["result.json"]))
+        result["telemetry"] |= {"stolen_fraction": 0.5} if self.crowded else {}
         for workload in result["workloads"]:
-            for round_ in workload["rounds"][:2]:
-                round_["candidate"] *= 100
+            for at, round_ in enumerate(workload["rounds"]):
+                if self.crowded:
+                    round_["candidate"] = round_["incumbent"] / (1.15 + 0.001 * at)
+                elif at < 2:
+                    round_["candidate"] *= 100
         return finished.model_copy(update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}})
 
 
@@ -240,23 +247,9 @@ def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: 
         assert judge.confirmations(kernel(FASTER), kernel(NAIVE)) == made and executor.kinds == ran
 
 
-class Crowded(Counting):
-    """The real executor on a machine where others had a core for half of the first contest, and the gain shown there is no large one."""
-
-    def run(self, job: Job) -> Finished:
-        finished = super().run(job)
-        if self.kinds[-1] != "contest" or self.kinds.count("contest") > 1:
-            return finished
-        result = json.loads(self.blobs.text(finished.files["result.json"]))
-        result["telemetry"]["stolen_fraction"] = 0.5
-        for workload in result["workloads"]:
-            for at, round_ in enumerate(workload["rounds"]):
-                round_["candidate"] = round_["incumbent"] / (1.15 + 0.001 * at)
-        return finished.model_copy(update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}})
-
-
 def test_a_confirmation_beside_others_is_made_once_more_and_the_repeat_counts(tmp_path: Path):
-    with Crowded(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
+    with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
+        executor.crowded = True
         made = open_judge((tmp_path, executor)).confirmations(kernel(FASTER), kernel(NAIVE))
     first, found = (contests.confirmation(made[:count], "total_time", 0.95) for count in (1, 2))
     assert 1.0 < first.low < first.high < 1.25 and contests.disturbed(made[:1]) and len(made) == 2

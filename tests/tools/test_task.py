@@ -156,20 +156,6 @@ def test_a_fraction_does_not_go_into_an_integer() -> None:
         infer(probed(seen))
 
 
-def test_no_output_and_no_workload_are_refused() -> None:
-    with pytest.raises(SettingsError, match="no argument is an output"):
-        infer(probed(workload(8, 4, tensor("x", 8, 4), tensor("out", 8, 4), scalar("M"), scalar("N"))))
-    with pytest.raises(SettingsError, match="no workloads"):
-        infer(probed())
-
-
-def test_bfloat16_is_refused_in_one_sentence() -> None:
-    kernel = 'extern "C" void solve(const __bf16* x, float* out, int M, int N) {}'
-    seen = workload(8, 4, tensor("x", 8, 4, dtype="bfloat16"), tensor("out", 8, 4, role="output"), scalar("M"), scalar("N"))
-    with pytest.raises(SettingsError, match=r"mine.cpp: `x` is bfloat16, but a C\+\+ kernel cannot"):
-        infer(probed(seen), kernel)
-
-
 def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
     assert infer(probed(workload(8, 4))).task.numeric.floor == DEFAULT_FLOORS
     assert infer(probed(workload(8, 4), rtol=1e-4)).task.numeric.floor["float32"] == 1e-4
@@ -446,10 +432,3 @@ def test_bad_references_are_one_sentence(stage: Stage, tmp_path: Path, reference
     for word in words:
         assert word in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_of_no_known_language_and_a_missing_folder(stage: Stage, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"one of \.cpp"):
-        tasks.load_files(tmp_path / "kernel.zig", SEED / "ref.py", "M=1", *stage)
-    with pytest.raises(SettingsError, match="is not a folder"):
-        tasks.load_folder(tmp_path / "none", *stage)

@@ -76,9 +76,8 @@ def test_parameters_have_names_only() -> None:
     assert seen("x, y, *, n=3, **rest") == ("x", "y", "n", EVERYTHING)
     found = Triton().parameters("def run_kernel(x, y=None, *, n=3, m, **rest):\n    pass\n")
     assert [p.name for p in found if p.optional] == ["y", "n", EVERYTHING]
-    for head in ("*args", "x, /"):
-        with pytest.raises(SettingsError, match="by position"):
-            seen(head)
+    with pytest.raises(SettingsError, match="by position"):
+        seen("*args")
 
 
 @pytest.mark.parametrize("head", ["x, y, n", "n, y, x", "**kwargs", "y, **kwargs", "x, y, n, spare=None"])
@@ -170,12 +169,9 @@ KERNEL = (TASKS / "triton-softmax" / "kernel.py").read_text()
 FAULTS = {
     "syntax": ("def run_kernel(x", "def run_kernel(x x"),
     "undefined in the kernel": ("total += tl.sum", "total += nowhere + tl.sum"),
-    "undefined in run_kernel": ("[(M,)]", "[(rows,)]"),
     "not in triton": ("tl.exp(x - largest), axis=0", "tl.expo(x - largest), axis=0"),
-    "wrong launch": ("BLOCK=256", "BLOCKS=256"),
     "block is no power of two": ("BLOCK=256", "BLOCK=250"),
     "empty grid": ("[(M,)]", "[(0,)]"),
-    "no entry": ("def run_kernel", "def run"),
     "import fails": ("import triton\n", "import triton\nimport nothing_of_that_name\n"),
 }
 
@@ -205,9 +201,8 @@ def test_only_a_target_is_a_flag() -> None:
     assert Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_80",)})) == ("--target=sm_80",)
     with pytest.raises(SettingsError, match="--target"):
         Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("-O3",)}))
-    for unknown in ("sm_20", "sm_75", "sm_999", "sm_9"):
-        with pytest.raises(SettingsError, match=rf"build_flags: '--target={unknown}' names no GPU .* sm_80, "):
-            Triton().flags(SOFTMAX.model_copy(update={"build_flags": (f"--target={unknown}",)}))
+    with pytest.raises(SettingsError, match=r"build_flags: '--target=sm_75' names no GPU .* sm_80, "):
+        Triton().flags(SOFTMAX.model_copy(update={"build_flags": ("--target=sm_75",)}))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
@@ -286,11 +281,8 @@ def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[Local, 
 
 PERSISTENT = {
     "torch": "torch.cuda.get_device_properties(0).multi_processor_count",
-    "torch, its capability": "torch.cuda.get_device_capability()[0]",
     "triton's utils": "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']",
     "triton's target": "triton.runtime.driver.active.get_current_target().arch",
-    "triton's device": "triton.runtime.driver.active.utils.get_device_properties("
-    "triton.runtime.driver.active.get_active_torch_device().index or 0)['multiprocessor_count']",
 }
 
 
@@ -339,7 +331,6 @@ def run_kernel(x, out, M, N):
 LAUNCHED = {
     "tensor descriptors": (TILES, "compiled 1 spec"),
     "options of the backend": (KERNEL.replace("BLOCK=256", "BLOCK=256, launch_pdl=True, enable_fp_fusion=False"), "compiled 1 spec"),
-    "registers": (KERNEL.replace("BLOCK=256", "BLOCK=256, num_warps=8, maxnreg=64"), "compiled 1 spec"),
     "a tuple": (KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row"), "compiled 1 spec"),
     "an argument that no launch takes": (KERNEL.replace("[(M,)](x,", "[(M,)]('x',"), "not followed: softmax_kernel: "),
     "an assertion that fails": (KERNEL.replace("out, M, N):\n", "out, M, N):\n    assert N == 1\n"), "assert N == 1"),
