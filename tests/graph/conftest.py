@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +77,32 @@ class FinishedRun(NamedTuple):
     stdout: str
 
 
+RECORDED = ROOT / "tests" / "fixtures" / "workspaces"
+"""Workspaces of finished runs, each packed as .tar.xz: its git repository and its checkpoint."""
+
+
+def unpacked(packed: Path, folder: Path) -> Path:
+    """A recorded workspace in `folder`, checked out."""
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    root = folder / packed.name.removesuffix(".tar.xz")
+    subprocess.run(["git", "reset", "-q", "--hard"], cwd=root, check=True)
+    return root
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the quickstart for tests that only look: v1 and v2 were accepted, v3 was not."""
+    (packed,) = RECORDED.glob("softmax-quickstart-*.tar.xz")
+    return unpacked(packed, tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def copied(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of the recorded workspace that a test may spoil."""
+    return Path(shutil.copytree(recorded, tmp_path / recorded.name, symlinks=True))
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """One quick run for all tests that only look; those that change something take `copied`.
@@ -95,9 +122,3 @@ def finished_in(folder: Path) -> FinishedRun:
     assert done.returncode == 0 and not done.stderr, done.stderr
     (root,) = (folder / "workspaces").iterdir()
     return FinishedRun(root, done.stdout)
-
-
-@pytest.fixture
-def copied(finished: FinishedRun, tmp_path: Path) -> Path:
-    """A copy of the finished workspace that a test may spoil."""
-    return Path(shutil.copytree(finished.root, tmp_path / finished.root.name, symlinks=True))

@@ -344,12 +344,12 @@ def test_every_commit_has_its_trailers(finished: FinishedRun) -> None:
 # ---------------------------------------------------------------- afterwards
 
 
-def test_resuming_a_finished_run_does_nothing(copied: Path, finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_a_finished_run_does_nothing(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = git(copied, "rev-parse", "HEAD")
     records = sorted(path.name for path in (copied / "records").iterdir())
-    found = json.loads(succeeded(capsys, "resume", str(copied), "--quiet", "--json"))
+    shown = json.loads(succeeded(capsys, "show", str(copied), "--json"))
+    assert json.loads(succeeded(capsys, "resume", str(copied), "--quiet", "--json")) == shown
     assert sorted(path.name for path in (copied / "records").iterdir()) == records
-    assert found == {**json.loads(finished.stdout.splitlines()[-1]), "workspace": str(copied)}
     assert git(copied, "rev-parse", "HEAD") == before and Repository(copied).is_clean()
 
 
@@ -422,7 +422,7 @@ def test_a_masked_version_is_invisible(copied: Path, capsys: pytest.CaptureFixtu
     assert "now visible" in succeeded(capsys, "unmask", str(copied), "v1")
     assert 1 in seen(copied)
     found = Experience(None).like(attempt.operator, attempt.language, attempt.architecture, bottleneck=attempt.bottleneck)
-    assert [a.evidence for a in found] == [attempt.evidence]
+    assert {a.evidence for a in found} == {a.evidence for a in memory.attempts}
     succeeded(capsys, "resume", str(copied), "--quiet")
 
 

@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import closing as closed
 from pathlib import Path
@@ -27,22 +26,19 @@ from graph.build import build
 from graph.nodes import closing
 from graph.services import open_agents
 from graph.verify import accepted, read, verify
+from tests.graph.conftest import RECORDED, unpacked
 from tools import gate
 from tools.policy import Policy
 from tools.repository import Repository
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-PACKED = sorted((FIXTURES / "workspaces").glob("*.tar.xz"))
+PACKED = sorted(RECORDED.glob("*.tar.xz"))
 
 
 @pytest.fixture(params=PACKED, ids=lambda path: path.name.split("-2026")[0])
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """One of the recorded workspaces, unpacked and checked out."""
-    with tarfile.open(request.param) as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / request.param.name.removesuffix(".tar.xz")
-    git(root, "reset", "-q", "--hard")
-    return root
+    return unpacked(request.param, tmp_path)
 
 
 def git(root: Path, *arguments: str) -> str:
