@@ -22,20 +22,8 @@ def test_jumps_back_from_cold_blocks_are_no_loops():
     assert {loop.parent for loop in found if loop.innermost} == {next(loop.header for loop in found if not loop.innermost)}
 
 
-def test_three_nested_loops():
-    (solve,) = reachable(parse(text("matmul")))
-    outer, middle, inner = sorted(loops(solve), key=lambda loop: -len(loop.instructions))
-    assert (outer.parent, middle.parent, inner.parent) == (None, outer.header, middle.header)
-    assert [outer.innermost, middle.innermost, inner.innermost] == [False, False, True]
-
-
 def test_lines_are_taken_only_from_identical_code():
     timed, debug = parse(text("softmax")), parse(text("softmax", "gcc.debug.txt"), "kernel.cpp")
     assert {i.line for i in with_lines(timed, debug)["solve"].instructions} >= {5, 6, 9, 13, 16}
     other = parse(text("matmul", "gcc.debug.txt"), "kernel.cpp")
     assert {i.line for i in with_lines(timed, other)["solve"].instructions} == {0}
-
-
-def test_garbage_is_no_code():
-    assert parse("no such file\n\n") == {}
-    assert reachable({}) == ()

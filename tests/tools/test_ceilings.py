@@ -39,16 +39,6 @@ def test_the_best_try_is_the_roof_and_names_its_record():
     assert {(roof.origin, roof.source) for roof in found.values()} == {("measured", "record")}
 
 
-def test_a_roof_says_that_others_used_the_machine_while_it_was_measured():
-    for others, doubt in (
-        (None, ""),
-        (0.04, ""),
-        (0.06, "others had 6.0 % of the machine meanwhile"),
-        (0.29, "others had 29.0 % of the machine meanwhile"),
-    ):
-        assert {roof.doubt for roof in roofs(ceilings().model_copy(update={"others": others}), "record")} == {doubt}
-
-
 def test_a_loop_that_was_optimised_away_gives_no_roof():
     # Twice the work in the same time: twice the rate.
     vanished = tried().model_copy(update={"threads_doubled": (12.0, 14.0)})

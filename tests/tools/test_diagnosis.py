@@ -47,10 +47,7 @@ def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
     found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
     assert "the largest lack is loop_not_vectorised: " in found.headline
     told = diagnosis.text(found, "cpp", kept=False)
-    assert "evidence: record rec" in told
-    assert "gcc, line 7: loop not vectorized: why" in told
-    assert "ncu: N/A, not here" in told
-    assert "--store" in told
+    assert all(said in told for said in ("record rec", "gcc, line 7: loop not vectorized: why", "ncu: N/A, not here", "--store"))
     assert "--store" not in diagnosis.text(found, "cpp", kept=True)
 
 
@@ -58,17 +55,8 @@ def test_what_is_not_known_is_said():
     placed = diagnosis.place(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
     assert placed.workloads[0].roof_s is None
     told = diagnosis.roofline_text(placed)
-    assert "nothing was timed" in told
-    assert "could not be counted" in told
-    assert "none is known here" in told
+    assert all(said in told for said in ("nothing was timed", "could not be counted", "none is known here"))
     crowded = diagnosis.place(task("a"), [seen("a")], {}, (ROOFS[0].model_copy(update={"others": 0.29}), ROOFS[1]), DEVICE)
     assert diagnosis.roofline_text(crowded).count("record r1 (others had 29.0 % of the machine meanwhile)") == 1
     timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
     assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
-
-
-def test_at_the_roof_memory_is_what_binds():
-    placed = diagnosis.place(task("a"), [seen("a")], {"a": 11.0}, ROOFS, DEVICE)
-    found = diagnosis.diagnose(placed, [], {}, DEVICE)
-    assert found.bottleneck == "memory"
-    assert found.headline.startswith("t: limited by memory, 90.9 % of the measured roof")

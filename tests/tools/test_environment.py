@@ -1,7 +1,6 @@
 import pytest
 
-from tools.environment import Environment, Item, inspect
-from tools.executors.base import Device
+from tools.environment import Environment, inspect
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
 from tools.languages.cpp import Cpp
@@ -18,12 +17,6 @@ def test_this_machine(tmp_path):
     assert {"network", "landlock", "no_new_privileges"} <= set(found.sandbox)
     assert all(item.fix for item in found.items if item.status != "ok")
     assert Environment.model_validate_json(found.model_dump_json()) == found
-
-
-def test_markdown_holds_every_item_and_escapes_the_table():
-    item = Item(name="odd", status="missing", value="a|b\nc", fix="install it", optional=True)
-    text = Environment(items=(item,), devices=(Device(kind="cpu", name="x"),), sandbox={}).to_markdown()
-    assert "| odd | missing (optional) | a\\|b c | install it |" in text
 
 
 def test_no_compiler_is_reported_not_raised(tmp_path, monkeypatch):

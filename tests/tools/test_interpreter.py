@@ -10,7 +10,7 @@ import pytest
 from tools.artifacts import Argument, Task, Workload
 from tools.environment import inspect
 from tools.executors.local import Local
-from tools.interpreter import BFLOAT16, interpret, small_dims, whole_dims
+from tools.interpreter import BFLOAT16, interpret, small_dims
 from tools.languages.triton import Triton
 from tools.records import Blobs
 
@@ -48,11 +48,6 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Bl
         yield executor, blobs
 
 
-def test_sizes_are_small_and_ragged() -> None:
-    assert all(0 < value < 200 for dims in small_dims(TASK) for value in dims.values())
-    assert len({tuple(dims.values()) for dims in small_dims(TASK)}) == 3
-
-
 def test_a_right_kernel_passes(beside: tuple[Local, Blobs]) -> None:
     found = interpret(TASK, KERNEL, *beside)
     assert found.status == "passed" and len(found.cases) == 3
@@ -82,13 +77,6 @@ def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
     assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [5, 3, 1]
     guessed = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1024, 4096), "N": (256, 1024)})
     assert small_dims(guessed) == small_dims(TASK)
-
-
-def test_whole_sizes_keep_what_the_workloads_share() -> None:
-    powers = ranged(TASK, ({"M": 4096, "N": 512}, {"M": 64, "N": 8192}), {})
-    assert {(dims["M"], dims["N"]) for dims in whole_dims(powers, 128)} == {(64, 256), (64, 128)}
-    multiples = ranged(TASK, ({"M": 4000, "N": 96 * 7}, {"M": 1000, "N": 96 * 5}), {})
-    assert all(dims["M"] % 8 == 0 and dims["N"] % 32 == 0 and dims["N"] <= 480 for dims in whole_dims(multiples, 128))
 
 
 ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
@@ -172,10 +160,7 @@ def reference(x, out, M, N):
 """
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["torch.empty(1, device='cuda')", "assert x.is_cuda", "x.cuda()", "torch.cuda.mem_get_info()"],
-)
+@pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
 def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[Local, Blobs]) -> None:
     source = "import torch\n" + KERNEL.replace("def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}")
     found = interpret(TASK, source, *beside)

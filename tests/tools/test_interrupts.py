@@ -26,7 +26,6 @@ WHEN = {
         "def main():\n    try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
         130,
     ),
-    "while it works, so that an import fails": ("def main():\n    try: press()\n    except KeyboardInterrupt: raise RuntimeError", 130),
     "twice, and the first is never done with": (
         "def main():\n    try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
         130,
@@ -36,7 +35,6 @@ WHEN = {
         "def main():\n    threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
         3,
     ),
-    "at what was registered for the end": ("def main():\n    atexit.register(press)\n    return 3", 3),
     "while modules are taken down": ("def main():\n    global late\n    late = Late()\n    return 3", 3),
 }
 

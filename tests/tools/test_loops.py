@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.assembly import Function, parse
+from tools.assembly import parse
 from tools.loops import Loop, is_serial_reduction, is_strided, loops
 
 SPILLED_SUM = """
@@ -52,7 +52,3 @@ def test_serial_reductions(text, serial):
 @pytest.mark.parametrize(("text", "strided"), [(SPILLED_SUM, False), (HORNER, False), (PACKED_SUM, False), (SSE_SUM, True)])
 def test_strides(text, strided):
     assert is_strided(only(text)) is strided
-
-
-def test_no_instructions_no_loops():
-    assert loops(Function("solve", ())) == ()

@@ -32,10 +32,8 @@ def test_memory_bound_by_hand():
     seen = headroom(flops=2000, unique_bytes=900, seconds=40.0, roofs=ROOFS)  # t_m = 9, t_c = 2, t_l = 1
     assert (seen.roof_s, seen.bound, seen.ridge) == (10.0, "memory", 10.0)
     assert seen.intensity == pytest.approx(2000 / 900)
-    assert seen.total == pytest.approx(0.75)
-    assert seen.memory == pytest.approx(1 - 9 / 40)
-    assert seen.compute == pytest.approx(1 - 2 / 40)
-    assert seen.latency == pytest.approx(1 - 12 / 40)
+    gaps = (seen.total, seen.memory, seen.compute, seen.latency)
+    assert gaps == pytest.approx((0.75, 1 - 9 / 40, 1 - 2 / 40, 1 - 12 / 40))
 
 
 def test_bounds():
@@ -43,18 +41,12 @@ def test_bounds():
     assert headroom(1000, 100, 20.0, ROOFS).bound == "mixed"
     assert headroom(1, 1, 20.0, ROOFS).bound == "latency"
     assert headroom(None, 100, 20.0, ROOFS).bound == "unknown"
+    nothing = headroom(10, 10, 1.0, ())
+    assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0), "what is not known is not made up"
     beyond = headroom(2000, 900, 5.0, ROOFS)
     assert beyond.total == beyond.memory == 0.0, "faster than the roof is clipped"
     with pytest.raises(ValueError, match="positive"):
         headroom(1, 1, 0.0, ROOFS)
-
-
-def test_missing_roofs_are_carried_through():
-    nothing = headroom(10, 10, 1.0, ())
-    assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0)
-    only_memory = headroom(None, 100, 4.0, ROOFS[:1])
-    assert (only_memory.compute, only_memory.memory, only_memory.roof_s) == (None, 0.75, 1.0)
-    assert headroom(10, 10, 1.0, ROOFS, precision="float64").compute is None
 
 
 def test_the_floor_is_the_datas_whatever_the_reference_computes():
@@ -70,16 +62,12 @@ def test_the_floor_is_the_datas_whatever_the_reference_computes():
     [
         (["float32"], ["float32"], "ieee", "float32"),
         (["float64"], ["float64"], "ieee", "float64"),
-        (["float64"], ["float32"], "ieee", "float32"),
         (["float32"], ["float32", "float64"], "ieee", "float64"),
-        (["float64", "int32"], ["int64"], "ieee", "float64"),
         (["int32"], ["int32"], "ieee", "float32"),
         (["float16", "float16"], ["float32"], "ieee", "float16"),
-        (["bfloat16"], ["float32"], "ieee", "bfloat16"),
         (["float16", "float32"], ["float32"], "ieee", "float32"),
         (["float32"], ["float32"], "tf32", "tf32"),
         (["float32"], ["float32"], "bf16", "bfloat16"),
-        (["float64"], ["float64"], "tf32", "float64"),
     ],
 )
 def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(inputs, outputs, policy, expected):
@@ -88,15 +76,6 @@ def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_tha
     workloads = (Workload(name="w", dims={"N": 8}),)
     numeric = NumericPolicy(precision=policy)
     assert precision(Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)) == expected
-
-
-def test_a_float64_tasks_target_names_its_own_roof():
-    roofs = (*ROOFS, roof("compute_float64", 500.0))
-    seen = headroom(9000, 100, 40.0, roofs, "float64")
-    assert (seen.roof_s, seen.bound) == (19.0, "compute")
-    found = target(((1.0, seen),), roofs, 1.0, "float64")
-    assert found.roof is not None
-    assert found.roof.metric == "compute_float64"
 
 
 def gaps(compute, memory, latency):

@@ -44,10 +44,6 @@ def test_matmul_and_transpose_want_another_loop_order():
     assert not {"reduction_not_vectorised", "low_packed_fraction"} & set(transposed)
 
 
-def test_aliasing():
-    assert fired("layernorm")["aliasing_blocks_vectorisation"] == 9
-
-
 def test_nothing_is_held_against_the_fast_kernel_at_the_roof():
     assert set(fired("fast", roofline__fraction_of_memory_roof=0.9, roofline__intensity_over_ridge=0.1)) == {"near_memory_roof"}
 
@@ -104,8 +100,6 @@ def test_bottleneck():
         ("rules: [", "not valid YAML"),
         ("other: []", "rules"),
         ("rules: [{id: a, severity: dire, axis: compute, when: [], text: b}]", "severity"),
-        ("rules: [{id: a, severity: low, axis: compute, when: [], text: b}]", "when: .* at least 1 item"),
-        ("rules: [{id: a, severity: low, axis: compute, when: [{metric: m, op: '!=', value: 1}], text: b}]", "op"),
         ("rules: [{id: a, severity: low, axis: compute, remark: '(', when: [{metric: m, op: '<', value: 1}], text: b}]", "remark"),
     ],
 )
@@ -115,8 +109,3 @@ def test_bad_rules_file_names_file_and_key(tmp_path, text, said):
     with pytest.raises(SettingsError, match=said) as raised:
         load(path)
     assert str(path) in str(raised.value)
-
-
-def test_missing_rules_file(tmp_path):
-    with pytest.raises(SettingsError, match="cannot be read"):
-        load(tmp_path / "none.yaml")

@@ -81,11 +81,6 @@ def test_a_five_percent_gain_at_two_percent_noise_is_found():
     assert answers.count("faster") >= 90
 
 
-def test_a_clear_loser_is_told_at_the_first_look():
-    rng = np.random.default_rng(5)
-    assert run(bursty, rng, 0.5, 4, 0.02, max_looks=1) == "not_faster"
-
-
 def test_drift_common_to_both_cancels():
     """The machine gets four times slower while measuring; a candidate that is 10 % faster is still seen as just that."""
     rng = np.random.default_rng(1)
@@ -93,8 +88,7 @@ def test_drift_common_to_both_cancels():
     incumbent = drift * lognormal(rng, 30, 0.005) * 1e-3
     candidate = drift * lognormal(rng, 30, 0.005) * 1e-3 / 1.1
     interval = speedup_interval([Paired("w", 1.0, tuple(incumbent), tuple(candidate))])
-    assert interval.low > 1.09
-    assert interval.high < 1.11
+    assert 1.09 < interval.low < interval.high < 1.11
 
 
 def test_total_time_weighs_by_share_of_time_and_geomean_does_not():
@@ -110,15 +104,13 @@ def test_one_workload_gets_the_sign_tests_interval():
     """With 20 pairs the 95.9 % sign-test interval runs from the 6th to the 15th pair."""
     ratios = tuple(1.0 + i / 100 for i in range(1, 21))
     interval = speedup_interval([Paired("w", 1.0, ratios, (1.0,) * 20)], confidence=0.95)
-    assert interval.low == pytest.approx(1.06)
-    assert interval.high == pytest.approx(1.15)
+    assert (interval.low, interval.high) == pytest.approx((1.06, 1.15))
 
 
 def test_too_few_pairs_for_the_confidence_leave_the_interval_wide_open():
     interval = speedup_interval([Paired("w", 1.0, (5000.0,) * 3, (1.0,) * 3)], confidence=0.95)
     assert not interval.bounded
-    assert interval.low < 1e-9
-    assert interval.high > 1e9
+    assert interval.low < 1e-9 and interval.high > 1e9
     assert decide(interval, 0.02, 1, 2, 1, confidence=0.9) == "more"
     assert decide(interval, 0.02, 1, 1, 1) == "inconclusive"
     with pytest.raises(ValueError, match="needs 6 pairs"):
@@ -153,17 +145,6 @@ def test_interval_is_ordered_deterministic_and_mirrors_when_sides_are_swapped(pa
     assert mirrored.estimate == pytest.approx(1 / interval.estimate)
 
 
-@given(times, st.floats(1.001, 50.0))
-@settings(deadline=None, max_examples=40)
-def test_a_uniformly_faster_candidate_scales_the_interval(pairs, factor):
-    left, right = zip(*pairs, strict=True)
-    before = speedup_interval([Paired("w", 1.0, left, right)])
-    after = speedup_interval([Paired("w", 1.0, left, tuple(t / factor for t in right))])
-    assert after.bounded == before.bounded
-    for name in ("estimate", "low", "high") if before.bounded else ("estimate",):
-        assert getattr(after, name) == pytest.approx(getattr(before, name) * factor)
-
-
 def test_noise_floor_grows_with_the_noise_and_covers_a_systematic_bias():
     rng = np.random.default_rng(2)
     calm = noise_floor([sample(quiet, rng, 40)])
@@ -175,25 +156,16 @@ def test_noise_floor_grows_with_the_noise_and_covers_a_systematic_bias():
 def test_decide_refuses_an_interval_that_was_not_corrected():
     interval = Interval(estimate=1.1, low=1.05, high=1.2, confidence=0.95)
     assert decide(interval, 0.02, 1, 1, 1) == "faster"
+    unsure = Interval(estimate=1.03, low=0.99, high=1.07, confidence=0.999)
+    assert [decide(unsure, 0.02, look, 3, 1) for look in (1, 3)] == ["more", "inconclusive"]
     with pytest.raises(ValueError, match="4 candidates"):
         decide(interval, 0.02, 1, 3, 4)
-
-
-def test_decide_asks_for_more_only_while_looks_are_left():
-    interval = Interval(estimate=1.03, low=0.99, high=1.07, confidence=0.999)
-    assert decide(interval, 0.02, 1, 3, 1) == "more"
-    assert decide(interval, 0.02, 3, 3, 1) == "inconclusive"
 
 
 def test_slower_than_needs_certainty_and_size():
     assert slower_than(Interval(estimate=0.8, low=0.7, high=0.9), 0.05)
     assert not slower_than(Interval(estimate=0.97, low=0.96, high=0.98), 0.05)
     assert not slower_than(Interval(estimate=0.8, low=0.5, high=1.1), 0.05)
-
-
-def test_pool_joins_batches_by_workload():
-    joined = pool([Paired("a", 2.0, (1.0,), (2.0,)), Paired("b", 1.0, (3.0,), (4.0,)), Paired("a", 2.0, (5.0,), (6.0,))])
-    assert [(s.workload, s.incumbent, s.candidate) for s in joined] == [("a", (1.0, 5.0), (2.0, 6.0)), ("b", (3.0,), (4.0,))]
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])

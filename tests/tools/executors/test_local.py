@@ -122,12 +122,6 @@ def test_the_device_is_held_by_one(local: Local, tmp_path: Path) -> None:
     hurried.close()
 
 
-def test_the_cpu_is_described(local: Local) -> None:
-    (device,) = local.devices()
-    assert device.kind == "cpu" and device.name and device.units == len(os.sched_getaffinity(0))
-    assert device.architecture == os.uname().machine and device.details["kernel"] == os.uname().release
-
-
 def test_closing_ends_the_servers(local: Local, tmp_path: Path) -> None:
     pid = int(local.blobs.text(local.run(warm(local, "a", tmp_path / "mark")).files["result.json"]))
     local.close()
