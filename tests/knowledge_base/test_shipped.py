@@ -18,15 +18,13 @@ from tests.shipped import wanted
 model = pytest.mark.skipif(not (embed.MODEL.found() and embed.TOKENIZER.found()), reason="needs the extra `embeddings`")
 
 
-class Counting(embed.MiniLM):
-    """Remembers what it was asked to embed."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed(self, texts):  # type: ignore[no-untyped-def]
-        self.asked += texts
-        return super().embed(texts)
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Texts that the model was asked to embed."""
+    texts: list[str] = []
+    work = embed.MiniLM.embed
+    monkeypatch.setattr(embed.MiniLM, "embed", lambda self, asked: texts.extend(asked) or work(self, asked))
+    return texts
 
 
 def test_the_file_covers_the_bundled_wiki_and_nothing_else() -> None:
@@ -39,24 +37,23 @@ def test_the_file_covers_the_bundled_wiki_and_nothing_else() -> None:
 
 
 @model
-def test_the_first_question_embeds_nothing_but_itself(tmp_path: Path) -> None:
-    embedder = Counting()
-    index = Index(Wiki.open(), vectors=Vectors(tmp_path / "index", embedder))
-    found = index.search("threads of a warp read addresses that lie far apart", 5)
+def test_the_first_question_embeds_nothing_but_itself(tmp_path: Path, embedded: list[str]) -> None:
+    index, question = Index(Wiki.open(), vectors=Vectors(tmp_path / "index", embed.MiniLM())), "threads of a warp read far apart addresses"
+    found = index.search(question, 5)
     assert index.shortfall == "" and all("similar" in passage.why for passage in found)
     assert "skills/gpu-poor-coalescing.md" in [passage.path for passage in found]
-    assert embedder.asked == ["threads of a warp read addresses that lie far apart"]
+    assert embedded == [question]
 
 
 @model
-def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path) -> None:
+def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path, embedded: list[str]) -> None:
     wiki = written(tmp_path / "wiki", {"spills": ("Spills", "Registers spill to local memory.")})
     entries = tuple(of_wiki(wiki, Architectures(wiki)))
     for asked in (["Spills\n# Spills\n\nRegisters spill to local memory."], []):
-        embedder = Counting()
-        (near,) = Vectors(tmp_path / "index", embedder).nearest(entries, "registers", 1)
-        assert embedder.asked == ["registers", *asked]
-        assert near.similarity == pytest.approx(float(np.dot(*embedder.embed(["registers", entries[0].text]))), abs=1e-4)
+        embedded.clear()
+        (near,) = Vectors(tmp_path / "index", embed.MiniLM()).nearest(entries, "registers", 1)
+        assert embedded == ["registers", *asked]
+        assert near.similarity == pytest.approx(float(np.dot(*embed.MiniLM().embed(["registers", entries[0].text]))), abs=1e-4)
 
 
 @model

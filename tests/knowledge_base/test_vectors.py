@@ -8,7 +8,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import textwrap
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,20 +18,12 @@ from knowledge_base import embed
 from knowledge_base import vectors as vectors_module
 from knowledge_base.entries import Architectures, Entry, of_wiki
 from knowledge_base.generations import Unavailable, intact
-from knowledge_base.stores import Content, facet
+from knowledge_base.stores import facet
 from knowledge_base.vectors import Vectors
 from knowledge_base.wiki import Wiki
 from tools.errors import SettingsError
 
-PAGE = """---
-id: {name}
-type: guide
-title: {title}
----
-# {title}
-
-{text}
-"""
+PAGE = "---\nid: {name}\ntype: guide\ntitle: {title}\n---\n# {title}\n\n{text}\n"
 TEXTS = {
     "coalescing": ("Neighbouring threads", "Let neighbouring threads read neighbouring addresses."),
     "registers": ("Registers", "A thread that needs many registers leaves room for few warps."),
@@ -76,27 +67,21 @@ def asked(one: Vectors, wiki: Wiki, query: str) -> str:
     return entries[one.nearest(entries, query, 1)[0].row].passage.path
 
 
-@pytest.mark.usefixtures("store")
-def test_the_nearest_come_first_with_their_cosine(tmp_path: Path, wiki: Wiki) -> None:
-    entries = entries_of(wiki)
-    found = vectors(tmp_path).nearest(entries, "registers of a thread", 3)
-    assert entries[found[0].row].passage.path == "registers.md"
-    assert [one.similarity for one in found] == sorted((one.similarity for one in found), reverse=True)
-    told, query = embed.Hashed().embed([entries[found[0].row].text, "registers of a thread"])
-    assert found[0].similarity == pytest.approx(float(told @ query), abs=1e-4)
-
-
-def test_both_stores_find_the_same_among_those_that_pass_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_stores_find_the_nearest_first_among_those_that_pass_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = entries_of(Wiki.open(types=("skill",)))[:60]
     entries += entries[:3]
     facets = sorted({facet(entry) for entry in entries})[1:]
-    found = []
+    query, found = "lanes of a warp read a column of shared memory", []
     for most in (10_000_000, 0):
         monkeypatch.setattr("knowledge_base.vectors.EXACT", most)
         one = vectors(tmp_path)
         for wanted in (None, facets, ["no such facet"]):
-            near = one.nearest(entries, "lanes of a warp read a column of shared memory", 10, wanted)
+            near = one.nearest(entries, query, 10, wanted)
             assert len({entries[place.row].identity() for place in near}) == len(near)
+            assert [place.similarity for place in near] == sorted((place.similarity for place in near), reverse=True)
+            for place in near[:1]:
+                told, asked_for = embed.Hashed().embed([entries[place.row].text, query])
+                assert place.similarity == pytest.approx(float(told @ asked_for), abs=1e-4)
             found.append({(place.row, round(place.similarity, 4)) for place in near})
         one.close()
     assert found[:3] == found[3:] and len(found[0]) == len(found[1]) == 10 and found[0] != found[1] and not found[2]
@@ -142,16 +127,6 @@ def test_a_damaged_generation_is_built_anew(tmp_path: Path, wiki: Wiki) -> None:
         assert intact(place)
 
 
-def test_a_generation_that_cannot_be_used_is_built_anew_in_the_same_process(tmp_path: Path, wiki: Wiki, store: str) -> None:
-    one = vectors(tmp_path)
-    hollow = tmp_path / "index" / f"{Content(entries_of(wiki), one.embedder).key(store)}-0"
-    hollow.mkdir(parents=True)
-    (hollow / "manifest.json").write_text("{}")
-    assert asked(one, wiki, "registers") == "registers.md"
-    (place,) = generations(tmp_path)
-    assert place != hollow
-
-
 def test_a_generation_damaged_while_somebody_reads_it_is_built_anew(tmp_path: Path, wiki: Wiki, store: str) -> None:
     reader = vectors(tmp_path)
     asked(reader, wiki, "registers")
@@ -161,20 +136,15 @@ def test_a_generation_damaged_while_somebody_reads_it_is_built_anew(tmp_path: Pa
     assert asked(reader, wiki, "neighbouring addresses") == "coalescing.md"
 
 
-def test_a_damaged_table_of_vectors_is_begun_anew(tmp_path: Path, wiki: Wiki) -> None:
-    (tmp_path / "index").mkdir()
-    (tmp_path / "index" / "vectors.sqlite").write_bytes(b"no table" * 1000)
-    assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
-
-
-def test_a_table_damaged_behind_its_first_page_is_begun_anew(tmp_path: Path, wiki: Wiki) -> None:
-    vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+@pytest.mark.parametrize("sound", [0, 4096], ids=["from its first byte", "behind its first page"])
+def test_a_damaged_table_of_vectors_is_begun_anew(tmp_path: Path, wiki: Wiki, sound: int) -> None:
+    asked(vectors(tmp_path), wiki, "softmax")
     table = next(tmp_path.rglob("vectors.sqlite"))
     data = table.read_bytes()
-    table.write_bytes(data[:4096] + b"\xab" * (len(data) - 4096))
+    table.write_bytes(data[:sound] + b"\xab" * (len(data) - sound))
     for generation in generations(tmp_path):
         (generation / "manifest.json").unlink()
-    assert vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
+    assert asked(vectors(tmp_path), wiki, "registers") == "registers.md"
 
 
 def test_a_table_that_another_process_locks_is_left_alone(tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,60 +162,44 @@ def test_a_table_that_another_process_locks_is_left_alone(tmp_path: Path, wiki: 
     assert vectors(tmp_path).nearest(entries_of(wiki), "softmax", 1)
 
 
-def test_texts_are_embedded_once(tmp_path: Path, wiki: Wiki) -> None:
-    class Counting(embed.Hashed):
-        asked = 0
-
-        def embed(self, texts):  # type: ignore[no-untyped-def]
-            self.asked += len(texts)
-            return super().embed(texts)
-
-    embedder = Counting()
-    one = Vectors(tmp_path / "index", embedder)
+def test_texts_are_embedded_once(tmp_path: Path, wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    work = embed.Hashed.embed
+    monkeypatch.setattr(embed.Hashed, "embed", lambda self, asked: texts.extend(asked) or work(self, asked))
+    one = vectors(tmp_path)
     one.nearest(entries_of(wiki), "registers", 1)
-    assert embedder.asked == len(TEXTS) + 1
+    assert len(texts) == len(TEXTS) + 1
     changed = written(wiki.root, {"new": ("Spills", "Registers spill to local memory.")})
     one.nearest(entries_of(changed), "registers", 1)
-    assert embedder.asked == len(TEXTS) + 1 + 2, "the query twice, and of the passages only the new one"
+    assert len(texts) == len(TEXTS) + 1 + 2, "the query twice, and of the passages only the new one"
 
 
-BUILD = textwrap.dedent(
-    """
-    import sys
-    from pathlib import Path
-    from knowledge_base import embed, vectors
-    from knowledge_base.entries import Architectures, of_wiki
-    from knowledge_base.wiki import Wiki
-
-    vectors.EXACT = int(sys.argv[3])
-    wiki = Wiki.open(Path(sys.argv[1]))
-    entries = tuple(of_wiki(wiki, Architectures(wiki)))
-    one = vectors.Vectors(Path(sys.argv[2]) / "index", embed.Hashed())
-    print("ready", flush=True)
-    sys.stdin.readline()
-    print(entries[one.nearest(entries, "registers", 1)[0].row].passage.path)
-    """
-)
+BUILD = """
+import sys
+from pathlib import Path
+from knowledge_base import embed, vectors
+from tests.knowledge_base.test_vectors import Wiki, asked
+vectors.EXACT = int(sys.argv[3])
+wiki, one = Wiki.open(Path(sys.argv[1])), vectors.Vectors(Path(sys.argv[2]) / "index", embed.Hashed())
+print("ready", flush=True)
+sys.stdin.readline()
+print(asked(one, wiki, "registers"))
+"""
 
 
 def builder(wiki: Wiki, folder: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUILD, str(wiki.root), str(folder), str(vectors_module.EXACT)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    """A process that is ready to build and was told to."""
+    command = [sys.executable, "-c", BUILD, str(wiki.root), str(folder), str(vectors_module.EXACT)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.stdin.write("go\n")
+    process.stdin.flush()
     return process
 
 
 @pytest.mark.usefixtures("store")
 def test_processes_that_come_at_once_build_one_index_and_all_get_answers(tmp_path: Path, wiki: Wiki) -> None:
     processes = [builder(wiki, tmp_path) for _ in range(3)]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
     assert [process.communicate()[0] for process in processes] == ["registers.md\n"] * 3
     (place,) = generations(tmp_path)
     assert intact(place) and not list((tmp_path / "index").glob("building-*"))
@@ -255,9 +209,6 @@ def test_processes_that_come_at_once_build_one_index_and_all_get_answers(tmp_pat
 @pytest.mark.usefixtures("store")
 def test_a_killed_builder_leaves_nothing_that_is_read(tmp_path: Path, wiki: Wiki, at: str) -> None:
     process = builder(wiki, tmp_path)
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
     until = time.monotonic() + 60
     while not list((tmp_path / "index").glob(at)) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.001)
@@ -267,20 +218,18 @@ def test_a_killed_builder_leaves_nothing_that_is_read(tmp_path: Path, wiki: Wiki
     assert len(generations(tmp_path)) == 1 and not list((tmp_path / "index").glob("building-*"))
 
 
-def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, wiki: Wiki) -> None:
+@pytest.mark.parametrize(
+    ("server", "error", "says"),
+    [
+        ("", Unavailable, "cannot be written"),
+        ("somewhere", SettingsError, "chroma: 'somewhere'"),
+        ("http://localhost:9", Unavailable, "the Chroma server at http://localhost:9"),
+    ],
+)
+def test_what_keeps_no_vectors_says_so(tmp_path: Path, wiki: Wiki, server: str, error: type[Exception], says: str) -> None:
     (tmp_path / "index").write_text("a file is in the way")
-    with pytest.raises(Unavailable, match="cannot be written"):
-        asked(vectors(tmp_path), wiki, "registers")
-
-
-def test_a_server_that_is_no_url_is_the_users_mistake(tmp_path: Path, wiki: Wiki) -> None:
-    with pytest.raises(SettingsError, match="chroma: 'somewhere'"):
-        asked(Vectors(tmp_path / "index", embed.Hashed(), "somewhere"), wiki, "registers")
-
-
-def test_a_server_that_does_not_answer_is_said(tmp_path: Path, wiki: Wiki) -> None:
-    with pytest.raises(Unavailable, match="the Chroma server at http://localhost:9"):
-        asked(Vectors(tmp_path / "index", embed.Hashed(), "http://localhost:9"), wiki, "registers")
+    with pytest.raises(error, match=says):
+        asked(Vectors(tmp_path / "index", embed.Hashed(), server), wiki, "registers")
 
 
 @pytest.mark.slow
