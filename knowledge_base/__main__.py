@@ -32,7 +32,7 @@ VERBS = {
     "experience stats": ("knowledge_base.verbs:CountAttempts", "count outcomes; resolved, pending, avoid"),
     "experience merge": ("knowledge_base.verbs:Merge", "append other logs"),
     "experience sync": ("knowledge_base.verbs:Sync", "share the log with other machines"),
-    "serve": ("knowledge_base.experience_cli:Serve", "answer as an MCP server over stdio"),
+    "serve": ("knowledge_base.serve:Serve", "answer as an MCP server over stdio"),
 }
 """What is typed -> its class, loaded when it is typed, and its line in the list of verbs."""
 EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."

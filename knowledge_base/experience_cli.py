@@ -211,19 +211,3 @@ class Overlay(Verb):
 
         written = overlay.write(self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace)
         return Answer(None, [f"{written.path} {'is written' if written.changed else 'says this already'}"])
-
-
-class Serve(Verb):
-    """Answer the same questions as an MCP server over stdio, until the client leaves."""
-
-    has_json = False
-
-    allow_add: bool = False
-    """offer experience_add, too; without it nothing can be written"""
-
-    def answer(self, base: Base) -> Answer:
-        """Returns when the client closes stdin."""
-        from knowledge_base.serve import serve
-
-        serve(base, adding=self.allow_add)
-        return Answer(None, ())

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from knowledge_base.artifacts import PageType
 from knowledge_base.experience_cli import LookUp, Place, Query
-from knowledge_base.verbs import Add, Base, CountAttempts, ListAttempts, Recommend, SearchAttempts, Verb
+from knowledge_base.verbs import Add, Answer, Base, CountAttempts, ListAttempts, Recommend, SearchAttempts, Verb
 from knowledge_base.wiki import Wiki
 from tools.errors import KernelwrightError, SettingsError
 
@@ -58,6 +58,20 @@ class Opened(Place):
     def index(self) -> Index:
         """The same for every question."""
         return self.searched
+
+
+class Serve(Verb):
+    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+
+    has_json = False
+
+    allow_add: bool = False
+    """offer experience_add, too; without it nothing can be written"""
+
+    def answer(self, base: Base) -> Answer:
+        """Returns when the client closes stdin."""
+        serve(base, adding=self.allow_add)
+        return Answer(None, ())
 
 
 def serve(base: Base, *, adding: bool) -> None:
