@@ -8,37 +8,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
-from agents.models.playbook.guarded import unfolded
-from agents.models.playbook.normal_form import normal
+from agents.models.playbook.macros import expanded
 from agents.models.playbook.syntax import Edit, Unit, fresh, parsed
+from agents.models.playbook.versioning import single, versioned
 from tools.registry import load
 
 RECIPES = {
     "restrict_pointers": "agents.models.playbook.restrict:RestrictPointers",
-    "split_at": "agents.models.playbook.diagonal:SplitAt",
-    "split_borders": "agents.models.playbook.borders:SplitBorders",
     "branch_to_select": "agents.models.playbook.select:BranchToSelect",
-    "float_literals": "agents.models.playbook.literals:FloatLiterals",
-    "split_argmax": "agents.models.playbook.argmax:SplitArgmax",
     "fuse_passes": "agents.models.playbook.fusion:FusePasses",
-    "hoist_invariants": "agents.models.playbook.hoist:HoistInvariants",
     "vector_exp": "agents.models.playbook.vector_math:VectorExp",
     "interchange": "agents.models.playbook.interchange:Interchange",
     "register_tile": "agents.models.playbook.dots:RegisterTile",
     "tile": "agents.models.playbook.tile:Tile",
-    "unswitch_loops": "agents.models.playbook.unswitch:UnswitchLoops",
     "unroll_accumulators": "agents.models.playbook.unroll:UnrollAccumulators",
-    "simd_scan": "agents.models.playbook.scan:SimdScan",
     "simd_reduction": "agents.models.playbook.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.simd:SimdLoop",
-    "private_histogram": "agents.models.playbook.histogram:PrivateHistogram",
     "parallel_outer": "agents.models.playbook.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
     "triton_online_softmax": "agents.models.playbook.triton.online:OnlineSoftmax",
     "triton_group_swizzle": "agents.models.playbook.triton.swizzle:GroupSwizzle",
     "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
-    "triton_cache_hints": "agents.models.playbook.triton.hints:CacheHints",
 }
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is one file and one
 line here: first what frees the compiler, then what changes the loops, last what says how the final loops run."""
@@ -64,20 +55,20 @@ class Recipe(ABC):
 
     def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
         """Whether the edit would change `source`."""
-        unit = parsed(normal(source))
+        unit = parsed(single(expanded(source)))
         if unit.broken:
             return False
         return self._next(unit, knobs or {}) is not None or self.retune(source, knobs or {}) != source
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""
-        start = unit = parsed(normal(source))
+        start = unit = parsed(single(expanded(source)))
         if unit.broken:
             return source
         for _ in range(MAX_ROUNDS):
             changed = self._next(unit, knobs)
             if changed is None:
-                return unfolded(unit.source) if unit is not start else self.retune(source, knobs)
+                return versioned(unit.source) if unit is not start else self.retune(source, knobs)
             unit = changed
         return source
 

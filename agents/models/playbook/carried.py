@@ -115,9 +115,3 @@ def _set_here(unit: Unit, name: Node) -> Node | None:
         inside = holder.parent
         return inside if inside is not None and inside.type == "compound_statement" else holder
     return holder if holder is not None and holder.type == "for_statement" else None
-
-
-def touches_scalars(unit: Unit, loop: Loop) -> bool:
-    """Whether the loop writes scalars that are declared outside it."""
-    private, reductions, problem = carried(unit, loop)
-    return bool(private or reductions or problem)

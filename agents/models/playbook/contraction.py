@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.effects import Access, read
 from agents.models.playbook.scopes import Declaration, declared_in
-from agents.models.playbook.scratch import BRANCHES
 from agents.models.playbook.syntax import Edit, Unit, fresh
 from agents.models.playbook.tree import contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-WITHIN = BRANCHES | {"for_statement", "for_range_loop", "lambda_expression"}
+WITHIN = frozenset(
+    ("if_statement", "conditional_expression", "while_statement", "do_statement", "switch_statement", "continue_statement",
+     "for_statement", "for_range_loop", "lambda_expression")
+)  # fmt: skip
+"""What may carry out what stands in it never, or more than once."""
 ELEMENT = re.compile(r"(?:std::)?vector\s*<\s*([\w:]+(?:\s+\w+)*)\s*>")
 MADE = re.compile(r"[^={}]*\(\s*[^,{}]*\)\s*;|[^={}(]*\[[^={}]*\]\s*;")
 """A declaration with a length and no first values."""

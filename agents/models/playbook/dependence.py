@@ -7,15 +7,12 @@ from functools import lru_cache
 
 from agents.models.playbook.carried import carried
 from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.effects import Access, Reader, read
+from agents.models.playbook.effects import Access, read
 from agents.models.playbook.polynomial import Poly
 from agents.models.playbook.reductions import Reduction
-from agents.models.playbook.scratch import filled_first
 from agents.models.playbook.strides import distinct
-from agents.models.playbook.subscripts import apart
 from agents.models.playbook.syntax import Unit
 from agents.models.playbook.tree import walk
-from agents.models.playbook.values import Range
 
 
 @dataclass(frozen=True)
@@ -27,74 +24,40 @@ class Independence:
     """Scalars declared outside that each iteration sets before it reads them, and that nobody reads afterwards."""
     reductions: tuple[Reduction, ...] = ()
     accesses: tuple[Access, ...] = ()
-    scratch: tuple[str, ...] = ()
-    """Local arrays and vectors declared outside that each iteration fills before it reads them: to be copied for each thread."""
 
     def __bool__(self) -> bool:
         return not self.problem
 
 
 @lru_cache(maxsize=256)
-def independence(unit: Unit, loop: Loop, copies: bool = False) -> Independence:
-    """Whether `loop`'s iterations may run in any order, or together, up to its reductions; with `copies`, given scratch of their own."""
+def independence(unit: Unit, loop: Loop) -> Independence:
+    """Whether `loop`'s iterations may run in any order, or together, up to its reductions."""
     escape = "an operator of the file keeps count" if unit.counting_operator else _escapes(unit, loop)
     if escape:
         return Independence(escape)
     private, reductions, problem = carried(unit, loop)
     if problem:
         return Independence(problem)
-    found = _arrays(unit, loop, private, reductions, sizes=False, copies=copies)
-    return found or _arrays(unit, loop, private, reductions, sizes=True, copies=copies) or found
+    found = _arrays(unit, loop, private, reductions, sizes=False)
+    return found or _arrays(unit, loop, private, reductions, sizes=True) or found
 
 
-def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool, copies: bool) -> Independence:
+def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool) -> Independence:
     """Whether elements are apart, with computed lengths written out, or as `sizes` of their own."""
     reader = read(unit, loop.body, sizes)
     if reader.effects.problem:
         return Independence(reader.effects.problem)
-    if reader.range(loop, {}) is None or (loop.step is not None and reader.poly(loop.step, {}) is None):
-        return Independence("the loop's bounds or its step are not understood")
-    scratch = []
-    for root, group in _shared(unit, loop, reader).items():
-        if not copies or not filled_first(unit, loop, root, group):
-            return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
-        scratch.append(root.split("@")[0])
-    return Independence("", private, reductions, tuple(reader.effects.accesses), tuple(scratch))
-
-
-def shared_roots(unit: Unit, loop: Loop) -> dict[str, list[Access]]:
-    """Accesses of the buffers of which two iterations may touch the same element, one of them writing."""
-    return _shared(unit, loop, read(unit, loop.body))
-
-
-def _shared(unit: Unit, loop: Loop, reader: Reader) -> dict[str, list[Access]]:
     own = reader.range(loop, {})
     step = reader.poly(loop.step, {}) if loop.step is not None else Poly.constant(1)
+    if own is None or step is None:
+        return Independence("the loop's bounds or its step are not understood")
     groups: dict[str, list[Access]] = {}
     for access in reader.effects.accesses:
         groups.setdefault(access.root, []).append(access)
-    written = {r: g for r, g in groups.items() if any(a.write for a in g) and not _declared_inside(unit, loop, r)}
-    if own is None or step is None:
-        return written
-    around, counters = _around(unit, loop, reader), _counters(unit, loop)
-    return {r: g for r, g in written.items() if not distinct(g, own, step) and not apart(g, own, around, counters)}
-
-
-def _around(unit: Unit, loop: Loop, reader: Reader) -> list[Range]:
-    """Ranges of the loops around, as far as they are understood."""
-    found = []
-    current = loop.node.parent
-    while current is not None and current.type != "function_definition":
-        outer = unit.loop(current) if current.type == "for_statement" else None
-        own = reader.range(outer, {}) if outer is not None else None
-        if own is not None:
-            found.append(own)
-        current = current.parent
-    return found
-
-
-def _counters(unit: Unit, loop: Loop) -> frozenset[str]:
-    return frozenset(one.symbol for one in unit.loops(unit.function_of(loop.node)))
+    for root, group in groups.items():
+        if any(a.write for a in group) and not _declared_inside(unit, loop, root) and not distinct(group, own, step):
+            return Independence(f"iterations may touch the same element of {root.split('@')[0]}")
+    return Independence("", private, reductions, tuple(reader.effects.accesses))
 
 
 def _escapes(unit: Unit, loop: Loop) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import FULL, Recipe
-from agents.models.playbook.borders import is_border
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.element_types import floating
@@ -41,7 +40,7 @@ class RegisterTile(Recipe):
         for function in unit.reachable:
             body = function.child_by_field_name("body")
             for loop in reversed(unit.loops(body)) if body is not None else []:
-                if loop.step is not None or unit.text(loop.lower).endswith("_strip") or is_border(unit, loop):
+                if loop.step is not None or unit.text(loop.lower).endswith("_strip"):
                     continue
                 found = independence(unit, loop)
                 if found and any(_gains(unit, loop, one) for one in unit.loops(loop.body)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.reductions import call_name
 from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import strip
+from agents.models.playbook.tree import strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -38,6 +38,26 @@ INTEGER_TYPES = frozenset(
         "uint64_t",
     ]
 )
+
+UNSIGNED = ("unsigned", "size_t", "uint")
+
+
+def signed(unit: Unit, node: Node) -> bool:
+    """An integer expression in which nothing is unsigned."""
+    if floating(unit, node) != "int":
+        return False
+    for name in walk(node):
+        declaration = unit.declaration(name) if name.type == "identifier" else None
+        kind = declaration.type if declaration is not None else ""
+        if name.type in ("primitive_type", "type_identifier", "sized_type_specifier"):
+            kind = unit.text(name)
+        if name.type == "sizeof_expression" or (name.type == "number_literal" and "u" in unit.text(name).lower()):
+            return False
+        if any(word in unit.aliases.get(kind, kind) for word in UNSIGNED):
+            return False
+        if kind == "auto" and declaration is not None and declaration.initial is not None and not signed(unit, declaration.initial):
+            return False
+    return True
 
 
 def floating(unit: Unit, node: Node) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.borders import is_border
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.effects import Access, read
@@ -15,7 +14,6 @@ from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.syntax import Edit, Unit, pragma_before
 from agents.models.playbook.tile import counter_type, nested, uncollapsed
 from agents.models.playbook.tree import contains, walk
-from agents.models.playbook.windows import NEAR, TAP
 
 PART = 16
 """Lanes of a piece of a strip that is not full: a whole vector of floats on the widest machines."""
@@ -32,7 +30,7 @@ class Interchange(Recipe):
         for function in unit.reachable:
             body = function.child_by_field_name("body")
             for loop in unit.loops(body) if body is not None else []:
-                if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")) or is_border(unit, loop):
+                if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")):
                     continue
                 found = independence(unit, loop)
                 if not found or found.reductions:
@@ -167,24 +165,18 @@ def _along(access: Access, loop: Loop) -> int | None:
 
 
 def gains_from_lanes(unit: Unit, loop: Loop) -> bool:
-    """Inside, some loop strides through memory in which `loop` runs along, or slides along with it (a window, by few elements at a
-    time); and every other access is along `loop` or does not move with it."""
+    """Inside, some loop strides through memory in which `loop` runs along; and every other access is along `loop` or does not move
+    with it."""
     inner = [one for one in unit.loops(loop.body) if one.step is None]
     accesses = read(unit, loop.body, sizes=True, unclamped=True).effects.accesses
-    taps = [one for one in inner if one.variable.startswith(TAP)]
-    sliding = {a.node.id for a in accesses if not a.write and any(contains(one.node, a.node) for one in taps)}
-    if not inner or any(
-        not a.index or _along(a, loop) not in (range(NEAR + 1) if a.node.id in sliding else (0, 1)) for a in accesses if not _local(loop, a)
-    ):
+    if not inner or any(not a.index or _along(a, loop) not in (0, 1) for a in accesses if not _local(loop, a)):
         return False
     if any(n.type in ("while_statement", "do_statement", "lambda_expression") for n in walk(loop.body)):
         return False
     # A recurrence (Horner's rule) has no lanes of its own, so that the loop around it must give them.
     chained = {one.node.id for one in inner if is_innermost(unit, one) and not independence(unit, one)}
     return any(
-        _along(access, loop) in (range(1, NEAR + 1) if access.node.id in sliding else (1,))
-        and (_along(access, one) != 0 or one.node.id in chained)
-        and contains(one.node, access.node)
+        _along(access, loop) == 1 and (_along(access, one) != 0 or one.node.id in chained) and contains(one.node, access.node)
         for one in inner
         for access in accesses
     )

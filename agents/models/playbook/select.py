@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.conditions import signed
-from agents.models.playbook.element_types import floating
+from agents.models.playbook.element_types import floating, signed
 from agents.models.playbook.reductions import as_reduction, call_name, extremum
 from agents.models.playbook.scopes import Declaration
-from agents.models.playbook.skipped import with_every_turn
 from agents.models.playbook.syntax import Edit, Unit
 from agents.models.playbook.tree import statements, strip, walk
 
@@ -23,7 +21,7 @@ IMPURE = frozenset({"call_expression", "assignment_expression", "update_expressi
 
 
 class BranchToSelect(Recipe):
-    """fmax, std::max, `if (a > m) m = a`, `if (c) a = x; else a = y;` and sums that leave one turn out as conditional expressions."""
+    """fmax, std::max, `if (a > m) m = a` and `if (c) a = x; else a = y;` as conditional expressions."""
 
     name = "branch_to_select"
     apart = True
@@ -31,8 +29,6 @@ class BranchToSelect(Recipe):
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for function in unit.reachable:
             body = function.child_by_field_name("body")
-            for loop in unit.loops(body) if body is not None else []:
-                yield with_every_turn(unit, loop)
             for node in walk(body):
                 text = None
                 if node.type == "if_statement":

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.accumulators import in_scalar
 from agents.models.playbook.base import Recipe
-from agents.models.playbook.borders import is_border
 from agents.models.playbook.counted_loops import Loop
 from agents.models.playbook.dependence import Independence, independence
 from agents.models.playbook.effects import read
 from agents.models.playbook.nests import is_innermost
 from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Unit, parsed, pragma_before
+from agents.models.playbook.syntax import Edit, Unit, pragma_before
 from agents.models.playbook.tree import strip, walk
 
 NEAR = 4
@@ -33,8 +31,6 @@ class SimdReduction(Recipe):
             found = _suited(unit, loop)
             if found is not None and found.reductions and not is_short(unit, loop):
                 yield insert_pragma(unit, loop.node, _summing(found))
-            elif found is None:
-                yield from _through_memory(unit, loop)
 
 
 class SimdLoop(Recipe):
@@ -77,22 +73,6 @@ def _summing(found: Independence) -> str:
     return f"#pragma omp simd{_private(found)} {clauses}"
 
 
-def _through_memory(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
-    """`y[i] += a[j]`: the scalars that sums are kept in and the permission to reorder them, which give nothing one without the other."""
-    place, changed, inner = unit.loops(unit.root).index(loop), unit, loop
-    while (edits := next(in_scalar(changed, inner), None)) is not None:
-        changed = parsed(changed.apply(edits))
-        if changed.broken:
-            return
-        inner = changed.loops(changed.root)[place]
-        found = _suited(changed, inner)
-        if found is not None and found.reductions and not is_short(changed, inner):
-            after = changed.apply(insert_pragma(changed, inner.node, _summing(found))).encode()
-            end = len(after) - (len(unit.code) - loop.node.end_byte)
-            yield [Edit(loop.node.start_byte, loop.node.end_byte, after[loop.node.start_byte : end].decode())]
-            return
-
-
 def _innermost(unit: Unit) -> Iterator[Loop]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
@@ -100,7 +80,6 @@ def _innermost(unit: Unit) -> Iterator[Loop]:
             if (
                 is_innermost(unit, loop)
                 and pragma_before(unit, loop.node) is None
-                and not is_border(unit, loop)
                 and not _unrolled(unit, loop)
             ):
                 yield loop
