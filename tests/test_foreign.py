@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, recipe
 from benchmarks import foreign
 from tools import task as tasks
 from tools.executors.base import Executor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import walk
+from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.analysis.tree import walk
 from agents.source_text import is_python
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
-from agents.models.playbook.syntax import Edit, Unit
+from agents.models.playbook.analysis.unit import Edit, Unit
 from agents.source_text import blanked, is_python, language
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
 from tools import mechanism

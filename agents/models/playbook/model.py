@@ -21,7 +21,7 @@ from agents.artifacts import (
 from agents.models.base import Answered, Model, Request
 from agents.models.playbook.first.writing import first_draft
 from agents.models.playbook.planning import SEVERITY, plan
-from agents.models.playbook.writing import write
+from agents.models.playbook.search import write
 from tools.artifacts import Axis
 from tools.errors import SettingsError
 from tools.hardware import Headroom

@@ -8,8 +8,8 @@ from itertools import combinations
 from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
-from agents.models.playbook import remembered
-from agents.models.playbook.base import PREFERENCE, recipe
+from agents.models.playbook import history
+from agents.models.playbook.recipe import PREFERENCE, recipe
 from agents.priorities import passed_over
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
@@ -46,7 +46,7 @@ def plan(brief: PlannerBrief) -> Plan:
     if again is not None:
         return _said(brief, *again, 1)
     fresh = [p for p in pages if recipe(p.head.recipe or "").applies(brief.source)]
-    failed, left = remembered.rejected(brief), remembered.pending(brief)
+    failed, left = history.rejected(brief), history.pending(brief)
     before = [*tried, *failed, *left]
     unseen = [p for p in fresh if not any(p.head.id in methods for methods in before)]
     chosen, guided = _first(brief, unseen, lambda methods: True), "their findings fired and their recipes apply to the source"
@@ -76,7 +76,7 @@ def _said(brief: PlannerBrief, chosen: list[Page], guided: str, variants: int) -
 def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> tuple[list[Page], str] | None:
     """What was accepted on this very source in an earlier run and led furthest, unless this run tried it already."""
     by_id = {page.head.id: page for page in pages}
-    for one in remembered.won(brief):
+    for one in history.won(brief):
         methods = frozenset(one.methods)
         chosen = [by_id[method] for method in one.methods if method in by_id]
         within = methods and len(chosen) == len(methods) <= brief.methods_per_iteration and _fits(brief, tuple(chosen))
@@ -103,7 +103,7 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
     def open_yet(methods: frozenset[str]) -> bool:
         searched = brief.variants * sum(methods <= one for one in tried)
         # Those that earlier runs judged, the coder passes over.
-        return max(searched, remembered.known(brief, methods)) < sum(settings[m] for m in methods)
+        return max(searched, history.known(brief, methods)) < sum(settings[m] for m in methods)
 
     return _first(brief, tunable, open_yet)
 
@@ -111,7 +111,7 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
 def _usable(brief: PlannerBrief) -> list[Page]:
     """Method pages with a recipe for this language, best first."""
     pages = [p for p in brief.dossier.methods if p.head.type == "method" and _speaks(p, brief.task.language)]
-    favoured = remembered.favour(brief)
+    favoured = history.favour(brief)
     return sorted({p.head.id: p for p in pages}.values(), key=lambda p: _rank(p, brief.findings, favoured), reverse=True)
 
 

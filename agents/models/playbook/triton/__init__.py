@@ -1,1 +1,1 @@
-"""Recipes for Triton kernels, on the Python syntax tree: one file each, named in `playbook.base.RECIPES`."""
+"""Recipes for Triton kernels, on the Python syntax tree: one file each, named in `playbook.recipe.RECIPES`."""

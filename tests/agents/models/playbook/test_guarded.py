@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.models.playbook.base import recipe
+from agents.models.playbook.recipe import recipe
 from agents.models.playbook.guarded import MAX_LINES
-from agents.models.playbook.syntax import parsed
+from agents.models.playbook.analysis.unit import parsed
 from tests.agents.models.playbook.calling import build, compare
 
 PARALLEL = recipe("parallel_outer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models.playbook.base import recipe
+from agents.models.playbook.recipe import recipe
 from agents.models.playbook.macros import expanded
 
 HEAD = "#define AT(m, i, j) m[(i) * ld + (j)]\n"

@@ -30,7 +30,7 @@ from agents.artifacts import (
     Tried,
 )
 from agents.models.base import PROVIDERS, Model, Request
-from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, recipe
 from agents.models.playbook.model import Playbook
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki

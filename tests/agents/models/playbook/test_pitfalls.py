@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from calling import build, compare
 from pitfalls import PITFALLS
 
-from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, recipe
 
 TOLERANCE = 5e-6
 

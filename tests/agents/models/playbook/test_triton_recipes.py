@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from triton_calling import errors
 from triton_foreign import HEAD, KERNELS, PLAIN, PRODUCTS, ROWS, SOFTMAX_COUNTED
 
-from agents.models.playbook.base import RECIPES, recipe
+from agents.models.playbook.recipe import RECIPES, recipe
 from tools.screen import screen
 
 pytest.importorskip("triton")

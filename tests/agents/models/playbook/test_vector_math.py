@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from calling import FLAGS, build
 
 from agents.models.playbook import vector_functions
-from agents.models.playbook.base import recipe
-from agents.models.playbook.vector_math import MAKERS
+from agents.models.playbook.recipe import recipe
+from agents.models.playbook.recipes.vector_math import MAKERS
 
 FUNCTIONS = sorted(one for one in [("exp", "float"), *MAKERS] if one[0] != "pick")
 SWEEP = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import contains, walk
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.tree import contains, walk
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node

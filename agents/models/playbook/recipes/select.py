@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.element_types import floating, signed
-from agents.models.playbook.reductions import as_reduction, call_name, extremum
-from agents.models.playbook.scopes import Declaration
-from agents.models.playbook.syntax import Edit, Unit
-from agents.models.playbook.tree import statements, strip, walk
+from agents.models.playbook.analysis.declarations import Declaration
+from agents.models.playbook.analysis.reductions import as_reduction, call_name, extremum
+from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.types import floating, signed
+from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.recipe import Recipe
 
 if TYPE_CHECKING:
     from tree_sitter import Node

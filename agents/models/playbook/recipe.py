@@ -8,23 +8,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
+from agents.models.playbook.analysis.unit import Edit, Unit, fresh, parsed
 from agents.models.playbook.macros import expanded
-from agents.models.playbook.syntax import Edit, Unit, fresh, parsed
 from agents.models.playbook.versioning import single, versioned
 from tools.registry import load
 
 RECIPES = {
-    "restrict_pointers": "agents.models.playbook.restrict:RestrictPointers",
-    "branch_to_select": "agents.models.playbook.select:BranchToSelect",
-    "fuse_passes": "agents.models.playbook.fusion:FusePasses",
-    "vector_exp": "agents.models.playbook.vector_math:VectorExp",
-    "interchange": "agents.models.playbook.interchange:Interchange",
-    "register_tile": "agents.models.playbook.dots:RegisterTile",
-    "tile": "agents.models.playbook.tile:Tile",
-    "unroll_accumulators": "agents.models.playbook.unroll:UnrollAccumulators",
-    "simd_reduction": "agents.models.playbook.simd:SimdReduction",
-    "simd_loop": "agents.models.playbook.simd:SimdLoop",
-    "parallel_outer": "agents.models.playbook.openmp:ParallelOuter",
+    "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
+    "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
+    "fuse_passes": "agents.models.playbook.recipes.fusion:FusePasses",
+    "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
+    "interchange": "agents.models.playbook.recipes.interchange:Interchange",
+    "register_tile": "agents.models.playbook.recipes.register_tile:RegisterTile",
+    "tile": "agents.models.playbook.recipes.tile:Tile",
+    "unroll_accumulators": "agents.models.playbook.recipes.unroll:UnrollAccumulators",
+    "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
+    "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
+    "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
     "triton_online_softmax": "agents.models.playbook.triton.online:OnlineSoftmax",
     "triton_group_swizzle": "agents.models.playbook.triton.swizzle:GroupSwizzle",

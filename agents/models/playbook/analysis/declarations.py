@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.tree import walk
+from agents.models.playbook.analysis.tree import walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from agents.models.playbook.syntax import Unit
+    from agents.models.playbook.analysis.unit import Unit
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.element_types import floating
-from agents.models.playbook.syntax import Edit, Unit
-from agents.models.playbook.tile import counter_type
-from agents.models.playbook.tree import statements, strip, walk
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.types import floating
+from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.recipes.tile import counter_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node

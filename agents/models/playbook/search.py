@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.models.playbook import remembered
-from agents.models.playbook.base import Recipe, order, recipe
+from agents.models.playbook import history
+from agents.models.playbook.recipe import Recipe, order, recipe
 from knowledge_base.artifacts import Page, mark
 
 
@@ -32,7 +32,7 @@ def write(brief: CoderBrief) -> Drafts:
     drafts: list[Draft] = []
     edits: Edits = {}
     whole: dict[tuple[str, ...], Draft] = {}
-    vain = remembered.vain(brief)
+    vain = history.vain(brief)
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
     passed_over = wanted if brief.failures else 0
@@ -67,7 +67,7 @@ def write(brief: CoderBrief) -> Drafts:
 
 def _steps(brief: CoderBrief, skipped: dict[str, str]) -> list[Step]:
     """Planned methods in the order in which their recipes are applied; knobs that won on this very source before come first."""
-    proven = remembered.knobs(brief, frozenset(item.method for item in brief.plan.methods))
+    proven = history.knobs(brief, frozenset(item.method for item in brief.plan.methods))
     pages: dict[str, Page] = {p.head.id: p for p in brief.pages}
     steps = []
     for method in brief.plan.methods:

@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import FULL, Recipe
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import Independence, independence
-from agents.models.playbook.element_types import floating
-from agents.models.playbook.interchange import enclosing, indented, strip_head
-from agents.models.playbook.lanes import Lanes, shifted
-from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.reductions import Reduction
-from agents.models.playbook.simd import is_short, unit_stride
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tile import counter_type, nested, uncollapsed
-from agents.models.playbook.tree import walk
-from agents.models.playbook.unroll import COMBINE, START
+from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.reductions import Reduction
+from agents.models.playbook.analysis.tree import walk
+from agents.models.playbook.analysis.types import floating
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import FULL, Recipe
+from agents.models.playbook.recipes.interchange import enclosing, indented, strip_head
+from agents.models.playbook.recipes.lanes import Lanes, shifted
+from agents.models.playbook.recipes.simd import is_short, unit_stride
+from agents.models.playbook.recipes.tile import counter_type, nested, uncollapsed
+from agents.models.playbook.recipes.unroll import COMBINE, START
 
 if TYPE_CHECKING:
     from tree_sitter import Node

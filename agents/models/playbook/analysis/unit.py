@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop, read_loop
-from agents.models.playbook.scopes import Declaration, declared_in, hidden, is_declared
-from agents.models.playbook.tree import contains, statements, strip, walk
+from agents.models.playbook.analysis.declarations import Declaration, declared_in, hidden, is_declared
+from agents.models.playbook.analysis.loops import Loop, read_loop
+from agents.models.playbook.analysis.tree import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node

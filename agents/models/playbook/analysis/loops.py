@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.tree import walk
+from agents.models.playbook.analysis.tree import walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from agents.models.playbook.scopes import Declaration
-    from agents.models.playbook.syntax import Unit
+    from agents.models.playbook.analysis.declarations import Declaration
+    from agents.models.playbook.analysis.unit import Unit
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import Independence, independence
-from agents.models.playbook.effects import Access, read
-from agents.models.playbook.lanes import Lanes
-from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tile import counter_type, nested, uncollapsed
-from agents.models.playbook.tree import contains, walk
+from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.effects import Access, read
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.tree import contains, walk
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import Recipe
+from agents.models.playbook.recipes.lanes import Lanes
+from agents.models.playbook.recipes.tile import counter_type, nested, uncollapsed
 
 PART = 16
 """Lanes of a piece of a strip that is not full: a whole vector of floats on the widest machines."""

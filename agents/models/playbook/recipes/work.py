@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import contains, strip, walk
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.reductions import call_name
+from agents.models.playbook.analysis.tree import contains, strip, walk
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node

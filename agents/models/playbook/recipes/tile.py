@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import independence
-from agents.models.playbook.effects import Access
-from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tree import single, walk
+from agents.models.playbook.analysis.dependence import independence
+from agents.models.playbook.analysis.effects import Access
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.tree import single, walk
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import Recipe
 
 COLLAPSE = " collapse(2)"
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.effects import Access, read
-from agents.models.playbook.scopes import Declaration, declared_in
-from agents.models.playbook.syntax import Edit, Unit, fresh
-from agents.models.playbook.tree import contains, walk
+from agents.models.playbook.analysis.declarations import Declaration, declared_in
+from agents.models.playbook.analysis.effects import Access, read
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.tree import contains, walk
+from agents.models.playbook.analysis.unit import Edit, Unit, fresh
 
 if TYPE_CHECKING:
     from tree_sitter import Node

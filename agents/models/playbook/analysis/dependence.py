@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agents.models.playbook.carried import carried
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.effects import Access, read
-from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.reductions import Reduction
-from agents.models.playbook.strides import distinct
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import walk
+from agents.models.playbook.analysis.affine import Poly
+from agents.models.playbook.analysis.effects import Access, read
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.reductions import Reduction
+from agents.models.playbook.analysis.scalars import carried
+from agents.models.playbook.analysis.strides import distinct
+from agents.models.playbook.analysis.tree import walk
+from agents.models.playbook.analysis.unit import Unit
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import Independence, independence
-from agents.models.playbook.effects import read
-from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.openmp import insert_pragma
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tree import strip, walk
+from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.effects import read
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.tree import strip, walk
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import Recipe
+from agents.models.playbook.recipes.openmp import insert_pragma
 
 NEAR = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""
@@ -77,11 +77,7 @@ def _innermost(unit: Unit) -> Iterator[Loop]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
         for loop in unit.loops(body) if body is not None else []:
-            if (
-                is_innermost(unit, loop)
-                and pragma_before(unit, loop.node) is None
-                and not _unrolled(unit, loop)
-            ):
+            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not _unrolled(unit, loop):
                 yield loop
 
 

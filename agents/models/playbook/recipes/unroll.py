@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.base import FULL, Recipe
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import independence
-from agents.models.playbook.element_types import floating
-from agents.models.playbook.fusion import renamed
-from agents.models.playbook.nests import is_innermost
-from agents.models.playbook.reductions import Reduction, as_reduction
-from agents.models.playbook.simd import unit_stride
-from agents.models.playbook.syntax import Edit, Unit, fresh, pragma_before
-from agents.models.playbook.tile import counter_type
-from agents.models.playbook.tree import statements, walk
+from agents.models.playbook.analysis.dependence import independence
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.reductions import Reduction, as_reduction
+from agents.models.playbook.analysis.tree import statements, walk
+from agents.models.playbook.analysis.types import floating
+from agents.models.playbook.analysis.unit import Edit, Unit, fresh, pragma_before
+from agents.models.playbook.recipe import FULL, Recipe
+from agents.models.playbook.recipes.fusion import renamed
+from agents.models.playbook.recipes.simd import unit_stride
+from agents.models.playbook.recipes.tile import counter_type
 
 COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
 

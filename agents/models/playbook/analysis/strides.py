@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.polynomial import Monomial, Poly, loaded
-from agents.models.playbook.values import Range
+from agents.models.playbook.analysis.affine import Monomial, Poly, loaded
+from agents.models.playbook.analysis.expressions import Range
 
 if TYPE_CHECKING:
-    from agents.models.playbook.effects import Access
+    from agents.models.playbook.analysis.effects import Access
 
 MAX_LOOPS = 6
 """Variables of inner loops in an index, above which no order of them is tried."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.dependence import independence
-from agents.models.playbook.element_types import floating
-from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Edit, Unit
-from agents.models.playbook.tree import strip, walk
+from agents.models.playbook.analysis.dependence import independence
+from agents.models.playbook.analysis.reductions import call_name
+from agents.models.playbook.analysis.tree import strip, walk
+from agents.models.playbook.analysis.types import floating
+from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.recipe import Recipe
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import FULL, Recipe
-from agents.models.playbook.carried import read_later
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import Independence, independence
-from agents.models.playbook.nests import outermost
-from agents.models.playbook.polynomial import loaded
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tile import nested, stores_along
-from agents.models.playbook.tree import walk
-from agents.models.playbook.values import Values
-from agents.models.playbook.work import heavy, work
+from agents.models.playbook.analysis.affine import loaded
+from agents.models.playbook.analysis.dependence import Independence, independence
+from agents.models.playbook.analysis.expressions import Values
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.nests import outermost
+from agents.models.playbook.analysis.scalars import read_later
+from agents.models.playbook.analysis.tree import walk
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import FULL, Recipe
+from agents.models.playbook.recipes.tile import nested, stores_along
+from agents.models.playbook.recipes.work import heavy, work
 
 if TYPE_CHECKING:
     from tree_sitter import Node

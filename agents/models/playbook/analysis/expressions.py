@@ -11,11 +11,11 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.polynomial import Poly, element_symbol, loaded
-from agents.models.playbook.scopes import Declaration
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import contains, statements, strip, walk
+from agents.models.playbook.analysis.affine import Poly, element_symbol, loaded
+from agents.models.playbook.analysis.declarations import Declaration
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.tree import contains, statements, strip, walk
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.polynomial import Poly, loaded
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import statements, strip
-from agents.models.playbook.values import ALLOCATORS, Environment, Range, Value, Values
+from agents.models.playbook.analysis.affine import Poly, loaded
+from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
+from agents.models.playbook.analysis.tree import statements, strip
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node

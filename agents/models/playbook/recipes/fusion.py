@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.base import Recipe
-from agents.models.playbook.contraction import contracted
-from agents.models.playbook.counted_loops import Loop
-from agents.models.playbook.dependence import independence
-from agents.models.playbook.effects import Access, read
-from agents.models.playbook.element_types import floating
-from agents.models.playbook.polynomial import Poly
-from agents.models.playbook.reductions import as_reduction
-from agents.models.playbook.syntax import Edit, Unit, pragma_before
-from agents.models.playbook.tree import statements, strip, walk
+from agents.models.playbook.analysis.affine import Poly
+from agents.models.playbook.analysis.dependence import independence
+from agents.models.playbook.analysis.effects import Access, read
+from agents.models.playbook.analysis.loops import Loop
+from agents.models.playbook.analysis.reductions import as_reduction
+from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.types import floating
+from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.recipe import Recipe
+from agents.models.playbook.recipes.contraction import contracted
 
 if TYPE_CHECKING:
     from tree_sitter import Node

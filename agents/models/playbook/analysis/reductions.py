@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import statements, strip, walk
+from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -94,7 +94,7 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
 
 def _cut_off(unit: Unit, total: Node, value: Node) -> bool:
     """An integer to which something with a fraction is added: each sum is cut off, so that the order matters."""
-    from agents.models.playbook.element_types import floating
+    from agents.models.playbook.analysis.types import floating
 
     return floating(unit, total) == "int" and floating(unit, value) != "int"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.reductions import call_name
-from agents.models.playbook.syntax import Unit
-from agents.models.playbook.tree import strip, walk
+from agents.models.playbook.analysis.reductions import call_name
+from agents.models.playbook.analysis.tree import strip, walk
+from agents.models.playbook.analysis.unit import Unit
 
 if TYPE_CHECKING:
     from tree_sitter import Node
