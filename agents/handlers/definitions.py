@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.models.playbook.analysis.unit import Unit
-from agents.models.playbook.analysis.tree import walk
 from agents.source_text import is_python
+from tools.languages.cpp_source import CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -32,29 +31,29 @@ class Definition(NamedTuple):
 
 def definitions(source: str, language: str) -> tuple[Definition, ...]:
     """In the order of the text; empty where Python does not parse."""
-    return _python(source) if is_python(language) else tuple(_cpp(Unit(source)))
+    return _python(source) if is_python(language) else tuple(_cpp(CppSource(source)))
 
 
 def called(text: str) -> frozenset[str]:
     """Last parts of the names that C++ text calls."""
-    unit = Unit(text)
+    unit = CppSource(text)
     calls = (node for node in walk(unit.root) if node.type == "call_expression")
     return frozenset(name for node in calls if (name := _callee(node.child_by_field_name("function"), unit)))
 
 
-def _callee(node: Node | None, unit: Unit) -> str | None:
+def _callee(node: Node | None, unit: CppSource) -> str | None:
     while node is not None and node.type in ("qualified_identifier", "template_function"):
         node = node.child_by_field_name("name")
     return unit.text(node) if node is not None and node.type == "identifier" else None
 
 
-def _cpp(unit: Unit) -> list[Definition]:
+def _cpp(unit: CppSource) -> list[Definition]:
     found: list[Definition] = []
     _collect(unit.root, (), unit, found)
     return found
 
 
-def _collect(node: Node, namespaces: tuple[str, ...], unit: Unit, found: list[Definition]) -> None:
+def _collect(node: Node, namespaces: tuple[str, ...], unit: CppSource, found: list[Definition]) -> None:
     for child in node.named_children:
         if child.type == "namespace_definition":
             name = child.child_by_field_name("name")
@@ -73,7 +72,7 @@ def _collect(node: Node, namespaces: tuple[str, ...], unit: Unit, found: list[De
             _add(child, child, namespaces, unit, found)
 
 
-def _add(outer: Node, node: Node, namespaces: tuple[str, ...], unit: Unit, found: list[Definition]) -> None:
+def _add(outer: Node, node: Node, namespaces: tuple[str, ...], unit: CppSource, found: list[Definition]) -> None:
     """Take `node` down where it defines something; `outer` is all of its text."""
     template = node.type == "template_declaration"
     if template:
@@ -90,7 +89,7 @@ def _add(outer: Node, node: Node, namespaces: tuple[str, ...], unit: Unit, found
         found.append(Definition(name, namespaces, text, outer.start_byte, end, kind, template))
 
 
-def _name(node: Node, unit: Unit) -> str | None:
+def _name(node: Node, unit: CppSource) -> str | None:
     if node.type in _TYPES:
         name = node.child_by_field_name("name")
         return unit.text(name) if name is not None and name.type == "type_identifier" else None

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
-from agents.models.playbook.analysis.unit import Edit, Unit
 from agents.source_text import blanked, is_python, language
+from tools.languages.cpp_source import CppSource, Edit
 
 
 class Namespaces(Handler):
@@ -34,7 +34,7 @@ class Namespaces(Handler):
             opened = re.search(rf"\bnamespace\s+(?:\w+\s*::\s*)*{re.escape(last)}\b", code)
             if last and not opened and re.search(rf"\b{re.escape(last)}\s*::\s*{re.escape(one.name)}\b", code):
                 edits.append(Edit(one.start, one.end, _inside(one.text, home)))
-        return Unit(draft).apply(edits) if edits else draft
+        return CppSource(draft).apply(edits) if edits else draft
 
 
 def _named(one: Definition) -> bool:

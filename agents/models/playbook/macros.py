@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from agents.models.playbook.analysis.tree import walk
-from agents.models.playbook.analysis.unit import Edit, Unit, parsed
+from agents.models.playbook.analysis.unit import Unit, parsed
+from tools.languages.cpp_source import Edit, walk
 
 MAX_ROUNDS = 8
 """Of macros that use macros."""

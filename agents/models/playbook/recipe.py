@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
-from agents.models.playbook.analysis.unit import Edit, Unit, fresh, parsed
+from agents.models.playbook.analysis.unit import Unit, parsed
 from agents.models.playbook.macros import expanded
 from agents.models.playbook.versioning import single, versioned
+from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {

@@ -12,8 +12,8 @@ import textwrap
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.tree import walk
-from agents.models.playbook.analysis.unit import Edit, Unit, parsed
+from agents.models.playbook.analysis.unit import Unit, parsed
+from tools.languages.cpp_source import Edit, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.analysis.tree import walk
+from tools.languages.cpp_source import CppSource, contains, is_declared, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-    from agents.models.playbook.analysis.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Declaration:
         return f"{self.name}@{self.start}"
 
 
-def declared_in(unit: Unit, scope: Node) -> Iterator[Declaration]:
+def declared_in(unit: CppSource, scope: Node) -> Iterator[Declaration]:
     """What `scope` itself declares, in order; what it only encloses does not count."""
     if scope.type == "function_definition":
         for node in walk(scope.child_by_field_name("declarator"), skip=frozenset({"compound_statement"})):
@@ -54,7 +53,7 @@ def declared_in(unit: Unit, scope: Node) -> Iterator[Declaration]:
                 yield from _declarators(unit, node, scope, kind)
 
 
-def _declarators(unit: Unit, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
+def _declarators(unit: CppSource, node: Node, scope: Node, kind: Literal["parameter", "local", "global"]) -> Iterator[Declaration]:
     type_node = node.child_by_field_name("type")
     type_text = unit.text(type_node) if type_node is not None else ""
     for declarator in node.children_by_field_name("declarator"):
@@ -79,16 +78,7 @@ def _declarators(unit: Unit, node: Node, scope: Node, kind: Literal["parameter",
             yield Declaration(unit.text(inner), inner.start_byte, kind, type_text, form, scope, node, initial)
 
 
-def is_declared(name: Node) -> bool:
-    """Stands where a declaration gives a name, not in the value behind it."""
-    parent = name.parent
-    if parent is None or parent.type == "for_range_loop" or parent.type == "lambda_capture_initializer":
-        return parent is not None and name in (parent.child_by_field_name("declarator"), parent.child_by_field_name("left"))
-    declares = parent.type.endswith("_declarator") or parent.type in ("declaration", "parameter_declaration")
-    return declares and parent.child_by_field_name("value") != name
-
-
-def hidden(scope: Node) -> Iterator[Node]:
+def _hidden(scope: Node) -> Iterator[Node]:
     """Names of a scope that nothing more is known of: a lambda's parameters, the variable of a loop over a range, parts of a pair."""
     inside: list[Node] = []
     if scope.type == "for_range_loop":
@@ -106,3 +96,26 @@ def hidden(scope: Node) -> Iterator[Node]:
 
 def _named_within(declarator: Node) -> Node | None:
     return next((c for c in declarator.named_children if "declarator" in c.type or c.type == "identifier"), None)
+
+
+def declaration_of(unit: CppSource, name: Node) -> Declaration | None:
+    """What the identifier `name` refers to, by walking its scopes outwards; None for macros and unknown names."""
+    wanted = unit.text(name)
+    scope: Node | None = name
+    while scope is not None:
+        known, unknown = _names(unit, scope)
+        found = None
+        for candidate in known:
+            own = candidate.initial is not None and contains(candidate.initial, name)
+            if candidate.name == wanted and candidate.node.start_byte <= name.start_byte and not own:
+                found = candidate
+        if found is not None or wanted in unknown:
+            return found
+        scope = scope.parent
+    return None
+
+
+@lru_cache(maxsize=16384)
+def _names(unit: CppSource, scope: Node) -> tuple[tuple[Declaration, ...], frozenset[str]]:
+    """What a scope declares, and the names of which it is known only that they are its own."""
+    return tuple(declared_in(unit, scope)), frozenset(unit.text(n) for n in _hidden(scope))

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from agents.models.playbook.analysis.affine import Poly
-from agents.models.playbook.analysis.effects import Access, read
+from agents.models.playbook.analysis.effects import Access, counting_operator, read
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.reductions import Reduction
 from agents.models.playbook.analysis.scalars import carried
 from agents.models.playbook.analysis.strides import distinct
-from agents.models.playbook.analysis.tree import walk
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import walk
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Independence:
 @lru_cache(maxsize=256)
 def independence(unit: Unit, loop: Loop) -> Independence:
     """Whether `loop`'s iterations may run in any order, or together, up to its reductions."""
-    escape = "an operator of the file keeps count" if unit.counting_operator else _escapes(unit, loop)
+    escape = "an operator of the file keeps count" if counting_operator(unit) else _escapes(unit, loop)
     if escape:
         return Independence(escape)
     private, reductions, problem = carried(unit, loop)

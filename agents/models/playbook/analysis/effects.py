@@ -5,14 +5,15 @@ Pointer parameters are taken as disjoint, which the kernel contract promises (de
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import Poly, loaded
 from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
-from agents.models.playbook.analysis.tree import statements, strip
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -222,3 +223,17 @@ class Reader(Values):
 def read(unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> Reader:
     """The effects of a region; several recipes ask for the same ones."""
     return Reader(unit, region, sizes, unclamped)
+
+
+@lru_cache(maxsize=64)
+def counting_operator(unit: Unit) -> bool:
+    """Whether an operator that the file defines writes to a global or keeps a state: `a + b` then does more than it says."""
+    for node in walk(unit.root):
+        declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
+        if declarator is None or not re.search(r"\boperator\W", unit.text(declarator)):
+            continue
+        for name in walk(node.child_by_field_name("body")):
+            found = unit.declaration(name) if name.type == "identifier" and unit.text(name) in unit.assigned(node) else None
+            if found is not None and (found.kind == "global" or unit.text(found.node).startswith("static")):
+                return True
+    return False

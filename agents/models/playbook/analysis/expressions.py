@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.analysis.affine import Poly, element_symbol, loaded
 from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.tree import contains, statements, strip, walk
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

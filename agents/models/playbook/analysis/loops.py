@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.analysis.tree import walk
+from agents.models.playbook.analysis.declarations import Declaration, declaration_of
+from tools.languages.cpp_source import CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-    from agents.models.playbook.analysis.declarations import Declaration
-    from agents.models.playbook.analysis.unit import Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +35,7 @@ class Loop:
         return f"{self.variable}@{self.node.start_byte}"
 
 
-def read_loop(unit: Unit, node: Node) -> Loop | None:
+def read_loop(unit: CppSource, node: Node) -> Loop | None:
     """`node` as a counted loop, or None when it is not one. `Unit.loop` asks once and remembers."""
     start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
     if start is None or condition is None or update is None or body is None:
@@ -53,10 +51,10 @@ def read_loop(unit: Unit, node: Node) -> Loop | None:
     if step is False or variable in unit.assigned(body):
         return None
     name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
-    return Loop(node, variable, unit.declaration(name), declared, lower, right, operator == "<=", step, body)
+    return Loop(node, variable, declaration_of(unit, name), declared, lower, right, operator == "<=", step, body)
 
 
-def _initial(unit: Unit, start: Node) -> tuple[str, Node, bool] | None:
+def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
     """Variable, first value, and whether it is declared here."""
     if start.type == "declaration":
         declarators = start.children_by_field_name("declarator")
@@ -77,7 +75,7 @@ def _initial(unit: Unit, start: Node) -> tuple[str, Node, bool] | None:
     return None
 
 
-def _step(unit: Unit, update: Node, variable: str) -> Node | Literal[False] | None:
+def _step(unit: CppSource, update: Node, variable: str) -> Node | Literal[False] | None:
     if update.type == "update_expression":
         return None if unit.text(update).replace(" ", "") in (f"{variable}++", f"++{variable}") else False
     if update.type != "assignment_expression":

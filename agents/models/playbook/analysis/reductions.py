@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import call_name, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,16 +35,6 @@ class Extremum:
     operator: Operator
     first: Node
     second: Node
-
-
-def call_name(unit: Unit, call: Node) -> str:
-    """Called name with template arguments and `std::` dropped; "" for a function of the file's own."""
-    function = call.child_by_field_name("function") if unit.library(call) else None
-    return (
-        unit.text(function).split("<")[0].removeprefix("::").removeprefix("std::").removeprefix("__builtin_")
-        if function is not None
-        else ""
-    )
 
 
 def extremum(unit: Unit, node: Node) -> Extremum | None:
@@ -94,8 +85,6 @@ def as_reduction(unit: Unit, statement: Node) -> Reduction | None:
 
 def _cut_off(unit: Unit, total: Node, value: Node) -> bool:
     """An integer to which something with a fraction is added: each sum is cut off, so that the order matters."""
-    from agents.models.playbook.analysis.types import floating
-
     return floating(unit, total) == "int" and floating(unit, value) != "int"
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.reductions import Reduction, find_reductions
-from agents.models.playbook.analysis.tree import contains, walk
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import contains, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.reductions import call_name
-from agents.models.playbook.analysis.tree import strip, walk
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import call_name, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

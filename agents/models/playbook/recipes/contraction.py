@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from agents.models.playbook.analysis.declarations import Declaration, declared_in
 from agents.models.playbook.analysis.effects import Access, read
 from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.tree import contains, walk
-from agents.models.playbook.analysis.unit import Edit, Unit, fresh
+from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import Edit, contains, fresh, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,11 +12,11 @@ from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.effects import Access, read
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.reductions import as_reduction
-from agents.models.playbook.analysis.tree import statements, strip, walk
 from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.contraction import contracted
+from tools.languages.cpp_source import Edit, pragma_before, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -124,7 +124,7 @@ def _untouched(unit: Unit, first: Loop, second: Loop, target: Node) -> bool:
 
 
 def _merged(unit: Unit, first: Loop, second: Loop, between: list[Node]) -> list[Edit]:
-    pragmas = [pragma_before(unit, loop.node) for loop in (first, second)]
+    pragmas = [pragma_before(loop.node) for loop in (first, second)]
     texts = [unit.text(p).strip() if p is not None else "" for p in pragmas]
     pragma = _merged_pragma(texts)
     moved = [n for n in between if n.type == "declaration"]

@@ -9,11 +9,11 @@ from agents.models.playbook.analysis.dependence import Independence, independenc
 from agents.models.playbook.analysis.effects import Access, read
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
-from agents.models.playbook.analysis.tree import contains, walk
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.lanes import Lanes
 from agents.models.playbook.recipes.tile import counter_type, nested, uncollapsed
+from tools.languages.cpp_source import Edit, contains, pragma_before, walk
 
 PART = 16
 """Lanes of a piece of a strip that is not full: a whole vector of floats on the widest machines."""
@@ -45,7 +45,7 @@ class Interchange(Recipe):
         inner = nested(unit, outer)
         if inner is None or inner.step is not None or not is_innermost(unit, inner) or found.private:
             return []
-        if pragma_before(unit, inner.node) is not None or not independence(unit, inner):
+        if pragma_before(inner.node) is not None or not independence(unit, inner):
             return []
         if not all(a.index and _along(a, outer) in (0, 1) for a in found.accesses):
             return []
@@ -56,7 +56,7 @@ class Interchange(Recipe):
         return [Edit(headers[0][1].start, headers[0][1].end, texts[1]), Edit(headers[1][1].start, headers[1][1].end, texts[0])]
 
     def _strips(self, unit: Unit, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> Iterator[list[Edit]]:
-        if int(self.value(knobs, "ROWS")) > 1 and pragma_before(unit, loop.node) is None:
+        if int(self.value(knobs, "ROWS")) > 1 and pragma_before(loop.node) is None:
             for around, whole in _row_loops(unit, loop):
                 yield self._render(unit, around, loop, whole, knobs)
         yield self._render(unit, None, loop, found, knobs)
@@ -77,7 +77,7 @@ class Interchange(Recipe):
         constants = [f"constexpr int {tile} = {self.value(knobs, 'TILE')};"]
         if rows is not None:
             constants.append(f"constexpr int {count} = {self.value(knobs, 'ROWS')};")
-        first = pragma_before(unit, outer.node)
+        first = pragma_before(outer.node)
         if first is not None and "simd" in unit.text(first):
             return []
         top = outer
@@ -85,7 +85,7 @@ class Interchange(Recipe):
             top = around
         if top.node.parent is not None and top.node.parent.type == "compound_statement":
             # In front of the whole nest, which stays perfect.
-            start = pragma_before(unit, top.node) or top.node
+            start = pragma_before(top.node) or top.node
             edits = [Edit(start.start_byte, start.start_byte, f"\n{indent}".join([*constants, ""]))]
             return [*edits, *uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(text, indent))]
         block = "\n".join(["{", *(f"  {c}" for c in constants), indented(text, "  "), "}"])
@@ -100,7 +100,7 @@ def _row_loops(unit: Unit, loop: Loop) -> list[tuple[Loop, Independence]]:
     around = enclosing(unit, loop)
     while around is not None and around.step is None and nested(unit, around) is not None:
         whole = independence(unit, around)
-        pragma = pragma_before(unit, around.node)
+        pragma = pragma_before(around.node)
         if not whole or whole.reductions or (pragma is not None and "simd" in unit.text(pragma)):
             break
         found.append((around, whole))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.tree import statements, strip, walk
 from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipes.tile import counter_type
+from tools.languages.cpp_source import Edit, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,11 +12,11 @@ from agents.models.playbook.analysis.expressions import Values
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import outermost
 from agents.models.playbook.analysis.scalars import read_later
-from agents.models.playbook.analysis.tree import walk
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
 from agents.models.playbook.recipes.tile import nested, stores_along
 from agents.models.playbook.recipes.work import heavy, work
+from tools.languages.cpp_source import Edit, pragma_before, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -41,7 +41,7 @@ class ParallelOuter(Recipe):
         waiting = outermost(unit)
         while waiting:
             loop = waiting.pop(0)
-            previous = pragma_before(unit, loop.node)
+            previous = pragma_before(loop.node)
             existing = unit.text(previous) if previous is not None else ""
             if "parallel" in existing or (existing and "omp simd" not in existing) or _serial_version(unit, loop.node):
                 continue
@@ -122,7 +122,7 @@ def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:
     if stores_along(inner, own.accesses):
         return False
     private = found.private or found.reductions or own.private or own.reductions
-    return bool(own) and not private and pragma_before(unit, inner.node) is None
+    return bool(own) and not private and pragma_before(inner.node) is None
 
 
 def _uneven(unit: Unit, loop: Loop) -> bool:

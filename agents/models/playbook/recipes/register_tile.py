@@ -11,15 +11,15 @@ from agents.models.playbook.analysis.dependence import Independence, independenc
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.reductions import Reduction
-from agents.models.playbook.analysis.tree import walk
 from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
 from agents.models.playbook.recipes.interchange import enclosing, indented, strip_head
 from agents.models.playbook.recipes.lanes import Lanes, shifted
 from agents.models.playbook.recipes.simd import is_short, unit_stride
 from agents.models.playbook.recipes.tile import counter_type, nested, uncollapsed
 from agents.models.playbook.recipes.unroll import COMBINE, START
+from tools.languages.cpp_source import Edit, pragma_before, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -56,7 +56,7 @@ class RegisterTile(Recipe):
         taken = [f"{one.variable}_{word}" for one in (outer, loop) for word in ("strip", "end")]
         if any(word in unit.text(outer.node) for word in taken):
             return []
-        pragma = pragma_before(unit, outer.node)
+        pragma = pragma_before(outer.node)
         if pragma is not None and "simd" in unit.text(pragma):
             return []
         block = Dots(unit, loop, rows, names.get("ROWS", ""), names["BYTES"], found.private)
@@ -88,7 +88,7 @@ class RegisterTile(Recipe):
 
 def _gains(unit: Unit, loop: Loop, inner: Loop) -> bool:
     """`inner` reduces along memory what moves with `loop` and what does not: the latter need be loaded once only."""
-    pragma = pragma_before(unit, inner.node)
+    pragma = pragma_before(inner.node)
     if not is_innermost(unit, inner) or inner.step is not None or (pragma is not None and not SUMMED.fullmatch(unit.text(pragma))):
         return False
     found = independence(unit, inner)
@@ -100,7 +100,7 @@ def _gains(unit: Unit, loop: Loop, inner: Loop) -> bool:
 
 
 def _block(unit: Unit, rows: Loop, loop: Loop, whole: Independence) -> bool:
-    return rows.step is None and nested(unit, rows) is loop and not whole.reductions and pragma_before(unit, loop.node) is None
+    return rows.step is None and nested(unit, rows) is loop and not whole.reductions and pragma_before(loop.node) is None
 
 
 class Dots(Lanes):

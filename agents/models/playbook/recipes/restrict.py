@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agents.models.playbook.analysis.tree import walk
-from agents.models.playbook.analysis.unit import ENTRY, Edit, Unit
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import ENTRY, Edit, walk
 
 
 class RestrictPointers(Recipe):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.declarations import Declaration
-from agents.models.playbook.analysis.reductions import as_reduction, call_name, extremum
-from agents.models.playbook.analysis.tree import statements, strip, walk
+from agents.models.playbook.analysis.reductions import as_reduction, extremum
 from agents.models.playbook.analysis.types import floating, signed
-from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import Edit, call_name, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,10 +8,10 @@ from agents.models.playbook.analysis.dependence import Independence, independenc
 from agents.models.playbook.analysis.effects import read
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
-from agents.models.playbook.analysis.tree import strip, walk
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.openmp import insert_pragma
+from tools.languages.cpp_source import Edit, pragma_before, strip, walk
 
 NEAR = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""
@@ -77,7 +77,7 @@ def _innermost(unit: Unit) -> Iterator[Loop]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
         for loop in unit.loops(body) if body is not None else []:
-            if is_innermost(unit, loop) and pragma_before(unit, loop.node) is None and not _unrolled(unit, loop):
+            if is_innermost(unit, loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
                 yield loop
 
 

@@ -8,9 +8,9 @@ from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.effects import Access
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
-from agents.models.playbook.analysis.tree import single, walk
-from agents.models.playbook.analysis.unit import Edit, Unit, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import Edit, pragma_before, single, walk
 
 COLLAPSE = " collapse(2)"
 
@@ -53,7 +53,7 @@ class Tile(Recipe):
             f"      {fast} {body}",
             "  }",
         ]
-        first = pragma_before(unit, outer.node) or outer.node
+        first = pragma_before(outer.node) or outer.node
         declaration = f"constexpr int {constant} = {size};"
         text = f"\n{indent}".join(lines)
         if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
@@ -73,7 +73,7 @@ def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
         around = around.parent
     edits = []
     for node in (loop.node, around):
-        pragma = pragma_before(unit, node) if node is not None and node.type == "for_statement" else None
+        pragma = pragma_before(node) if node is not None and node.type == "for_statement" else None
         at = unit.text(pragma).encode().find(COLLAPSE.encode()) if pragma is not None else -1
         if pragma is not None and at >= 0:
             edits.append(Edit(pragma.start_byte + at, pragma.start_byte + at + len(COLLAPSE), ""))

@@ -8,13 +8,13 @@ from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.reductions import Reduction, as_reduction
-from agents.models.playbook.analysis.tree import statements, walk
 from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Edit, Unit, fresh, pragma_before
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
 from agents.models.playbook.recipes.fusion import renamed
 from agents.models.playbook.recipes.simd import unit_stride
 from agents.models.playbook.recipes.tile import counter_type
+from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, walk
 
 COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
 
@@ -42,7 +42,7 @@ class UnrollAccumulators(Recipe):
                     continue
                 inner = statements(loop.body)
                 reduction = as_reduction(unit, inner[0]) if len(inner) == 1 else None
-                pragma = pragma_before(unit, loop.node)
+                pragma = pragma_before(loop.node)
                 if reduction is None or (pragma is not None and not unit.text(pragma).startswith("#pragma omp simd")):
                     continue
                 found = independence(unit, loop)
@@ -78,6 +78,6 @@ class UnrollAccumulators(Recipe):
             f"  {lanes_loop} {COMBINE[reduction.operator].format(s=reduction.name, p=f'{part}[kw_lane]')}",
             "}",
         ]
-        pragma = pragma_before(unit, loop.node)
+        pragma = pragma_before(loop.node)
         first = pragma.start_byte if pragma is not None else loop.node.start_byte
         return [Edit(first, loop.node.end_byte, f"\n{indent}".join(lines))]

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.dependence import independence
-from agents.models.playbook.analysis.reductions import call_name
-from agents.models.playbook.analysis.tree import strip, walk
 from agents.models.playbook.analysis.types import floating
-from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import Edit, call_name, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

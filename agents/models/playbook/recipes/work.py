@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.reductions import call_name
-from agents.models.playbook.analysis.tree import contains, strip, walk
 from agents.models.playbook.analysis.unit import Unit
+from tools.languages.cpp_source import call_name, contains, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

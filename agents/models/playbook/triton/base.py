@@ -8,8 +8,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from agents.models.playbook.analysis.unit import Edit, Unit
+from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import Edit
 from tools.languages.triton_source import Kernel, Launch, Module, read
 
 PREFIX = "KW_"

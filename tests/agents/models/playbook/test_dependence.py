@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from agents.models.playbook.normal_form import normal
 
-from agents.models.playbook.recipe import recipe
+from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.nests import outermost
-from agents.models.playbook.normal_form import normal
-from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.recipe import recipe
 
 
 def verdicts(body: str, parameters: str = "const float* a, float* b, float* c, int n, int m, int k", before: str = "") -> list[str]:

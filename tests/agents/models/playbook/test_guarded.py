@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from agents.models.playbook.recipe import recipe
 from agents.models.playbook.guarded import MAX_LINES
+
 from agents.models.playbook.analysis.unit import parsed
+from agents.models.playbook.recipe import recipe
 from tests.agents.models.playbook.calling import build, compare
 
 PARALLEL = recipe("parallel_outer")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models.playbook.recipe import recipe
 from agents.models.playbook.macros import expanded
+from agents.models.playbook.recipe import recipe
 
 HEAD = "#define AT(m, i, j) m[(i) * ld + (j)]\n"
 TAIL = 'extern "C" void solve(const float* a, float* b, int n, int ld) { for (int i = 0; i < n; ++i) '

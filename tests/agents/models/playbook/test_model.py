@@ -30,8 +30,8 @@ from agents.artifacts import (
     Tried,
 )
 from agents.models.base import PROVIDERS, Model, Request
-from agents.models.playbook.recipe import RECIPES, recipe
 from agents.models.playbook.model import Playbook
+from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Argument, Finding, Quantity, Task, Workload

@@ -12,8 +12,8 @@ import foreign
 import foreign_nests
 from calling import build, compare
 
-from agents.models.playbook.recipe import RECIPES, recipe
 from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.recipe import RECIPES, recipe
 
 KERNELS = foreign.INDEPENDENT | foreign_nests.KERNELS
 SITES = {
