@@ -115,7 +115,7 @@ def declaration_of(unit: CppSource, name: Node) -> Declaration | None:
     return None
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _names(unit: CppSource, scope: Node) -> tuple[tuple[Declaration, ...], frozenset[str]]:
     """What a scope declares, and the names of which it is known only that they are its own."""
     return tuple(declared_in(unit, scope)), frozenset(unit.text(n) for n in _hidden(scope))

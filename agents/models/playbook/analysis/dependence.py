@@ -38,13 +38,7 @@ def independence(unit: Unit, loop: Loop) -> Independence:
     private, reductions, problem = carried(unit, loop)
     if problem:
         return Independence(problem)
-    found = _arrays(unit, loop, private, reductions, sizes=False)
-    return found or _arrays(unit, loop, private, reductions, sizes=True) or found
-
-
-def _arrays(unit: Unit, loop: Loop, private: tuple[str, ...], reductions: tuple[Reduction, ...], sizes: bool) -> Independence:
-    """Whether elements are apart, with computed lengths written out, or as `sizes` of their own."""
-    reader = read(unit, loop.body, sizes)
+    reader = read(unit, loop.body)
     if reader.effects.problem:
         return Independence(reader.effects.problem)
     own = reader.range(loop, {})

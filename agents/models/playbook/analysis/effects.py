@@ -63,8 +63,8 @@ class Effects:
 class Reader(Values):
     """Reads the effects of one region (a loop's body)."""
 
-    def __init__(self, unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> None:
-        super().__init__(unit, region, sizes, unclamped)
+    def __init__(self, unit: Unit, region: Node) -> None:
+        super().__init__(unit, region)
         self.effects = Effects()
         self._unbounded: list[str] = []
         """Counters of the loops around whose bounds are not understood."""
@@ -220,9 +220,9 @@ class Reader(Values):
 
 
 @lru_cache(maxsize=256)
-def read(unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> Reader:
+def read(unit: Unit, region: Node) -> Reader:
     """The effects of a region; several recipes ask for the same ones."""
-    return Reader(unit, region, sizes, unclamped)
+    return Reader(unit, region)
 
 
 @lru_cache(maxsize=64)

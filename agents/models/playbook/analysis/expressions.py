@@ -15,7 +15,7 @@ from agents.models.playbook.analysis.affine import Poly, element_symbol, loaded
 from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import contains, statements, strip, walk
+from tools.languages.cpp_source import contains, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -62,12 +62,10 @@ Environment = Mapping[str, Value]
 class Values:
     """Evaluates expressions as seen from a region of code; variables that the region changes have no value."""
 
-    def __init__(self, unit: Unit, region: Node, sizes: bool = False, unclamped: bool = False) -> None:
-        """`sizes`: a length computed before all loops (`const int out_h = h - r + 1`) stands for itself and is not written out.
-        `unclamped`: read as though no clamp ever took hold, which tells how memory is walked, and proves nothing."""
+    def __init__(self, unit: Unit, region: Node) -> None:
+        """A length computed before all loops (`const int out_h = h - r + 1`) stands for itself and is not written out."""
         self.unit = unit
         self.regions = [region]
-        self.sizes, self.unclamped = sizes, unclamped
 
     def poly(self, node: Node, env: Environment) -> Poly | None:
         """Value of an integer expression."""
@@ -86,10 +84,6 @@ class Values:
             arguments, function = self.unit.arguments(node), self.unit.text(node).split("(")[0]
             kind_text = function.partition("<")[2].rstrip("> ") or function
             return self.poly(arguments[0], env) if len(arguments) == 1 and self._is_wide(kind_text) else None
-        if node.type == "call_expression":
-            return self._called(node, env)
-        if node.type == "conditional_expression" and self.unclamped:
-            return self._widest([n for f in ("consequence", "alternative") if (n := node.child_by_field_name(f)) is not None], env)
         if node.type == "unary_expression" and self.unit.text(node).startswith("-"):
             inner = node.child_by_field_name("argument")
             value_of = self.poly(inner, env) if inner is not None else None
@@ -103,29 +97,6 @@ class Values:
         if len(words) == 1:
             words = self.unit.aliases.get(words[0], words[0]).replace("std::", "").split()
         return bool(words) and set(words) <= WIDE
-
-    def _called(self, call: Node, env: Environment) -> Poly | None:
-        """Value of `f(i, j)` where f only returns an expression of its parameters."""
-        name = self.unit.callee(call)
-        arguments = self.unit.arguments(call)
-        if self.unclamped and name in ("min", "max", "clamp"):
-            return self._widest(arguments, env)
-        function = self.unit.functions.get(name or "")
-        body = function.child_by_field_name("body") if function is not None else None
-        inner = statements(body) if body is not None else []
-        if function is None or len(inner) != 1 or inner[0].type != "return_statement" or not inner[0].named_children:
-            return None
-        parameters = self.unit.parameters(function)
-        if len(parameters) != len(arguments) or any(p.form != "value" or not self._is_wide(p.type) for p in parameters):
-            return None
-        kind = function.child_by_field_name("type")
-        if kind is None or not (self._is_wide(self.unit.text(kind)) or self.unit.text(kind) == "auto"):
-            return None
-        values: dict[str, Value] = {p.symbol: self.poly(a, env) for p, a in zip(parameters, arguments, strict=True)}
-        return self.poly(inner[0].named_children[0], values)
-
-    def _widest(self, nodes: list[Node], env: Environment) -> Poly | None:
-        return max((p for n in nodes if (p := self.poly(n, env)) is not None), key=lambda p: len(p.symbols), default=None)
 
     def _loaded(self, node: Node, env: Environment) -> Poly | None:
         """An element of a parameter that the function only reads: the same wherever its index is the same."""
@@ -174,12 +145,10 @@ class Values:
         written = declaration.name in self.unit.assigned(declaration.scope)
         if declaration.initial is not None and not written and declaration.form == "value" and wide:
             value_of = self.poly(declaration.initial, env)
-            if value_of is not None and not (self.sizes and len(value_of.terms) > 1 and not _in_loop(declaration.node)):
+            if value_of is not None and not (len(value_of.terms) > 1 and not _in_loop(declaration.node)):
                 return value_of
         inside = any(contains(region, declaration.node) for region in self.regions)
         changed = any(declaration.name in self.unit.assigned(region) for region in self.regions)
-        if self.unclamped and declaration.initial is not None and inside:
-            return self.poly(declaration.initial, env)
         if inside and not written and not changed and self._same(declaration, env):
             return Poly.symbol(declaration.symbol)
         return None if (inside and declaration.kind != "parameter") or changed else Poly.symbol(declaration.symbol)
@@ -322,16 +291,15 @@ class Values:
         """Polynomials of which each bounds `node` from above: a minimum has several."""
         node = strip(node)
         value = self.poly(node, env)
-        guarded = self._guarded(node, env) if node.type == "binary_expression" else []
         if value is not None:
             declaration = self.unit.declaration(node) if node.type == "identifier" else None
             if declaration is None or value != Poly.symbol(declaration.symbol) or declaration.initial is None:
-                return [value, *guarded]
+                return [value]
         if node.type == "identifier":
             declaration = self.unit.declaration(node)
             fixed = declaration is not None and declaration.name not in self.unit.assigned(declaration.scope)
             inner = self._uppers(declaration.initial, env) if declaration is not None and declaration.initial is not None and fixed else []
-            known = [value] if value is not None and (self.sizes or not inner) else []
+            known = [value] if value is not None else []
             return [*known, *inner]
         if node.type == "call_expression":
             function = node.child_by_field_name("function")
@@ -344,23 +312,6 @@ class Values:
                 if operator in ("<", "<=") and [self.unit.text(left), self.unit.text(right)] == [self.unit.text(yes), self.unit.text(no)]:
                     return self._uppers(yes, env) + self._uppers(no, env)
         return []
-
-    def _guarded(self, node: Node, env: Environment) -> list[Poly]:
-        """Bounds of `a + b` under `if (c - a == b)`: those of c."""
-        operator, left, right = self.unit.binary(node)
-        found: list[Poly] = []
-        current = node.parent
-        while operator == "+" and current is not None and current.type != "function_definition":
-            condition = current.child_by_field_name("condition") if current.type == "if_statement" else None
-            for fact in walk(condition) if condition is not None else ():
-                if fact.type == "binary_expression" and self.unit.binary(fact)[0] == "==":
-                    _, difference, size = self.unit.binary(fact)
-                    if difference.type == "binary_expression" and self.unit.text(size) == self.unit.text(right):
-                        minus, whole, part = self.unit.binary(difference)
-                        if minus == "-" and self.unit.text(part) == self.unit.text(left):
-                            found += self._uppers(whole, env)
-            current = current.parent
-        return found
 
 
 @lru_cache(maxsize=256)

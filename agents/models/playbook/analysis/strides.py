@@ -127,11 +127,6 @@ def _bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[P
     return [(low, high) for low, high in states if not any(s == forbidden or loaded(s, forbidden) for s in low.symbols | high.symbols)]
 
 
-def value_bounds(part: Poly, ranges: Sequence[Range], forbidden: str) -> list[tuple[Poly, Poly]]:
-    """Alternative (minimum, maximum) pairs of `part` over loops, outer first; `forbidden` may not occur in them."""
-    return _bounds(*_normalise(part, ranges), forbidden)
-
-
 def _fit(windows: Sequence[list[tuple[Poly, Poly]]], stride: Poly, group: Sequence[Access], plausible: bool = True) -> bool:
     """Every window spans less than one stride, whichever two accesses are compared."""
     less = stride - Poly.constant(1)

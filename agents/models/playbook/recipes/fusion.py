@@ -8,11 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import Poly
-from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.effects import Access, read
 from agents.models.playbook.analysis.loops import Loop
-from agents.models.playbook.analysis.reductions import as_reduction
-from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.contraction import contracted
@@ -25,8 +22,7 @@ BETWEEN = frozenset({"declaration", "expression_statement", "comment", "preproc_
 
 
 class FusePasses(Recipe):
-    """A value that two loops compute is stored by the first and loaded by the second; adjacent loops over the same range are merged; a work
-    array that only carried values from one to the next becomes a scalar."""
+    """Adjacent loops over the same range are merged; a work array that only carried values from one to the next becomes a scalar."""
 
     name = "fuse_passes"
 
@@ -39,7 +35,6 @@ class FusePasses(Recipe):
                 for first, second in pairwise(loops):
                     between = [n for n in block.named_children if first.node.end_byte <= n.start_byte < second.node.start_byte]
                     if all(n.type in BETWEEN for n in between) and _same_range(unit, first, second):
-                        yield _shared_value(unit, first, second, between)
                         yield _merged(unit, first, second, between)
                 for loop in loops:
                     yield from contracted(unit, loop)
@@ -64,60 +59,6 @@ def _same_range(unit: Unit, first: Loop, second: Loop) -> bool:
 
 def _names(unit: Unit, node: Node) -> set[str]:
     return {unit.text(n) for n in walk(node) if n.type == "identifier"}
-
-
-# ---------------------------------------------------------------- one value, computed once
-
-
-def _shared_value(unit: Unit, first: Loop, second: Loop, between: list[Node]) -> list[Edit]:
-    """`s += E(j)` then `out[j] = F(E(j))` with a function call in E: the first loop leaves E in out."""
-    one, other = statements(first.body), statements(second.body)
-    if len(one) != 1 or len(other) != 1 or other[0].type != "expression_statement":
-        return []
-    reduction = as_reduction(unit, one[0])
-    store = other[0].named_children[0]
-    if reduction is None or reduction.conditional or store.type != "assignment_expression" or unit.binary(store)[0] != "=":
-        return []
-    _, target, value = unit.binary(store)
-    shared = strip(reduction.value)
-    same = [n for n in walk(value) if _squeeze(unit.text(n)) == _squeeze(renamed(unit, shared, {first.variable: second.variable}))]
-    if not same or not any(n.type == "call_expression" for n in walk(shared)) or target.type != "subscript_expression":
-        return []
-    reads = _names(unit, shared)
-    if any(unit.binary(n)[1].type != "identifier" for b in between for n in walk(b) if n.type == "assignment_expression"):
-        return []
-    if (
-        reads & {name for b in between for name in unit.assigned(b)}
-        or floating(unit, shared) != floating(unit, target)
-        or not floating(unit, target)
-    ):
-        return []
-    if not _untouched(unit, first, second, target):
-        return []
-    place = renamed(unit, target, {second.variable: first.variable})
-    text = f"{{ const auto kw_value = {unit.text(shared)}; {place} = kw_value; {_with_value(unit, reduction.statement, shared)} }}"
-    return [Edit(first.body.start_byte, first.body.end_byte, text), Edit(same[0].start_byte, same[0].end_byte, unit.text(target))]
-
-
-def _squeeze(text: str) -> str:
-    return re.sub(r"\s+", "", text)
-
-
-def _with_value(unit: Unit, statement: Node, value: Node) -> str:
-    start, end = value.start_byte - statement.start_byte, value.end_byte - statement.start_byte
-    code = unit.code[statement.start_byte : statement.end_byte]
-    return (code[:start] + b"kw_value" + code[end:]).decode()
-
-
-def _untouched(unit: Unit, first: Loop, second: Loop, target: Node) -> bool:
-    """The output element is not read before the second loop stores it, and each iteration has its own."""
-    readers = read(unit, first.body), read(unit, second.body)
-    if any(r.effects.problem for r in readers) or not independence(unit, second):
-        return False
-    element = readers[1].element(target, {})
-    if element is None or any(a.root == element[0] for a in readers[0].effects.accesses):
-        return False
-    return [a.root for a in readers[1].effects.accesses].count(element[0]) == 1
 
 
 # ---------------------------------------------------------------- one loop out of two

@@ -96,7 +96,7 @@ def _row_loops(unit: Unit, loop: Loop) -> list[tuple[Loop, Independence]]:
     """Loops around a loop, in a perfect nest of independent ones, whose iterations can go together; first those that share what the
     lanes load."""
     found: list[tuple[Loop, Independence]] = []
-    accesses = [a for a in read(unit, loop.body, sizes=True, unclamped=True).effects.accesses if not a.write and _along(a, loop) == 1]
+    accesses = [a for a in read(unit, loop.body).effects.accesses if not a.write and _along(a, loop) == 1]
     around = enclosing(unit, loop)
     while around is not None and around.step is None and nested(unit, around) is not None:
         whole = independence(unit, around)
@@ -168,7 +168,7 @@ def gains_from_lanes(unit: Unit, loop: Loop) -> bool:
     """Inside, some loop strides through memory in which `loop` runs along; and every other access is along `loop` or does not move
     with it."""
     inner = [one for one in unit.loops(loop.body) if one.step is None]
-    accesses = read(unit, loop.body, sizes=True, unclamped=True).effects.accesses
+    accesses = read(unit, loop.body).effects.accesses
     if not inner or any(not a.index or _along(a, loop) not in (0, 1) for a in accesses if not _local(loop, a)):
         return False
     if any(n.type in ("while_statement", "do_statement", "lambda_expression") for n in walk(loop.body)):
