@@ -28,7 +28,6 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "restrict_pointers": (0.97, 0.3),
     "unroll_accumulators": (0.9, 0.4),
     "triton_single_pass": (0.5, 0.6),
-    "triton_online_softmax": (0.75, 0.5),
     "triton_tiles": (0.3, 0.7),
     "triton_group_swizzle": (0.9, 0.4),
     "triton_launch": (0.8, 0.4),

@@ -27,7 +27,6 @@ RECIPES = {
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
-    "triton_online_softmax": "agents.models.playbook.triton.online:OnlineSoftmax",
     "triton_group_swizzle": "agents.models.playbook.triton.swizzle:GroupSwizzle",
     "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",

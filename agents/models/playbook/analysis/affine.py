@@ -51,6 +51,10 @@ class Poly:
     def symbols(self) -> frozenset[str]:
         return frozenset(s for monomial, _ in self.terms for s in monomial)
 
+    def mentions(self, symbol: str) -> bool:
+        """Whether it depends on `symbol`, itself or through an element that was loaded."""
+        return any(s == symbol or loaded(s, symbol) for s in self.symbols)
+
     @property
     def nonnegative(self) -> bool:
         """Certainly >= 0 when every symbol is >= 0 (sizes and counters are)."""

@@ -20,24 +20,9 @@ FLOAT_FUNCTIONS = frozenset(f"{name}f" for name in OVERLOADED) | {"kw_rsqrt"}
 SAME_TYPE = frozenset({*OVERLOADED, "max", "min", "abs", "clamp"})
 """Overloaded in <cmath>: float of float."""
 INTEGER_TYPES = frozenset(
-    [
-        "int",
-        "long",
-        "short",
-        "char",
-        "unsigned",
-        "bool",
-        "size_t",
-        "int8_t",
-        "int16_t",
-        "int32_t",
-        "int64_t",
-        "uint8_t",
-        "uint32_t",
-        "uint64_t",
-    ]
-)
-
+    ("int", "long", "short", "char", "unsigned", "bool", "size_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint32_t",
+     "uint64_t")
+)  # fmt: skip
 UNSIGNED = ("unsigned", "size_t", "uint")
 
 

@@ -13,6 +13,7 @@ from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.contraction import contracted
+from agents.models.playbook.recipes.edits import renamed
 from tools.languages.cpp_source import Edit, pragma_before, statements, strip, walk
 
 if TYPE_CHECKING:
@@ -38,15 +39,6 @@ class FusePasses(Recipe):
                         yield _merged(unit, first, second, between)
                 for loop in loops:
                     yield from contracted(unit, loop)
-
-
-def renamed(unit: Unit, node: Node, names: Mapping[str, str]) -> str:
-    """Text of `node` with plain names replaced."""
-    text = unit.code[node.start_byte : node.end_byte]
-    for inner in reversed([n for n in walk(node) if n.type == "identifier" and unit.text(n) in names]):
-        start, end = inner.start_byte - node.start_byte, inner.end_byte - node.start_byte
-        text = text[:start] + names[unit.text(inner)].encode() + text[end:]
-    return text.decode()
 
 
 def _same_range(unit: Unit, first: Loop, second: Loop) -> bool:

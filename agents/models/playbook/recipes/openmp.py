@@ -14,7 +14,8 @@ from agents.models.playbook.analysis.nests import outermost
 from agents.models.playbook.analysis.scalars import read_later
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
-from agents.models.playbook.recipes.tile import nested, stores_along
+from agents.models.playbook.recipes.edits import insert_pragma, nested
+from agents.models.playbook.recipes.tile import stores_along
 from agents.models.playbook.recipes.work import heavy, work
 from tools.languages.cpp_source import Edit, pragma_before, walk
 
@@ -135,18 +136,6 @@ def _uneven(unit: Unit, loop: Loop) -> bool:
         if lower is None or upper is None or any(s == loop.symbol or loaded(s, loop.symbol) for s in (upper - lower).symbols):
             return True
     return False
-
-
-def insert_pragma(unit: Unit, node: Node, pragma: str, replaced: Node | None = None) -> list[Edit]:
-    """Put `pragma` on a line of its own before `node`, in place of the pragma `replaced`."""
-    if replaced is not None:
-        return [Edit(replaced.start_byte, replaced.end_byte, pragma + "\n")]
-    indent = unit.indent(node)
-    if node.parent is None or node.parent.type != "compound_statement":
-        return [Edit(node.start_byte, node.start_byte, f"{{\n{pragma}\n{indent}"), Edit(node.end_byte, node.end_byte, f"\n{indent}}}")]
-    line = unit.code[unit.code.rfind(b"\n", 0, node.start_byte) + 1 : node.start_byte]
-    own = f"\n{indent}" if line.strip() else ""
-    return [Edit(node.start_byte, node.start_byte, f"{own}{pragma}\n{indent}")]
 
 
 def _depth(node: Node) -> int:

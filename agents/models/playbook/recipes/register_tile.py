@@ -11,13 +11,11 @@ from agents.models.playbook.analysis.dependence import Independence, independenc
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.reductions import Reduction
-from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
-from agents.models.playbook.recipes.interchange import enclosing, indented, strip_head
-from agents.models.playbook.recipes.lanes import Lanes, shifted
-from agents.models.playbook.recipes.simd import is_short, unit_stride
-from agents.models.playbook.recipes.tile import counter_type, nested, uncollapsed
+from agents.models.playbook.recipes.edits import counter_type, enclosing, indented, nested, placed, renamed, strip_head
+from agents.models.playbook.recipes.lanes import Lanes, NotSimple, element_type, shifted
+from agents.models.playbook.recipes.simd import is_short, near
 from agents.models.playbook.recipes.unroll import COMBINE, START
 from tools.languages.cpp_source import Edit, pragma_before, walk
 
@@ -47,43 +45,34 @@ class RegisterTile(Recipe):
                     around = enclosing(unit, loop)
                     whole = independence(unit, around) if around is not None else None
                     if around is not None and whole and not found.reductions and _block(unit, around, loop, whole):
-                        yield self._render(unit, around, loop, whole, knobs)
-                    yield self._render(unit, None, loop, found, knobs)
+                        yield self._tiled(unit, around, loop, whole, knobs)
+                    yield self._tiled(unit, None, loop, found, knobs)
 
-    def _render(self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> list[Edit]:
+    def _tiled(self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> list[Edit]:
         outer = rows or loop
         names = {knob: self.constant(unit, knob) for knob in self.knobs if knob != "ROWS" or rows is not None}
         taken = [f"{one.variable}_{word}" for one in (outer, loop) for word in ("strip", "end")]
-        if any(word in unit.text(outer.node) for word in taken):
-            return []
         pragma = pragma_before(outer.node)
-        if pragma is not None and "simd" in unit.text(pragma):
+        if any(word in unit.text(outer.node) for word in taken) or (pragma is not None and "simd" in unit.text(pragma)):
             return []
         block = Dots(unit, loop, rows, names.get("ROWS", ""), names["BYTES"], found.private)
-        body = block.body(names["COLS"])
-        if body is None or not block.made:
+        try:
+            body = block.body(names["COLS"])
+        except NotSimple:
+            return []
+        if not block.made:
             return []
         j = loop.variable
         guard = f"{rows.variable}_end - {rows.variable}_strip == {names['ROWS']} && " if rows is not None else ""
-        rest = f"for ({counter_type(unit, loop)} {j} = {j}_strip; {j} < {j}_end; ++{j}) {unit.text(loop.body)}"
+        rest = f"for ({counter_type(loop)} {j} = {j}_strip; {j} < {j}_end; ++{j}) {unit.text(loop.body)}"
         if rows is not None:
             i = rows.variable
-            rest = f"for ({counter_type(unit, rows)} {i} = {i}_strip; {i} < {i}_end; ++{i})\n  {indented(rest, '  ')}"
+            rest = f"for ({counter_type(rows)} {i} = {i}_strip; {i} < {i}_end; ++{i})\n  {indented(rest, '  ')}"
         lines = [*strip_head(unit, loop, names["COLS"]), f"  if ({guard}{j}_end - {j}_strip == {names['COLS']}) {{"]
         lines += [indented(body, "    ", True), "  } else {", indented(rest, "    ", True), "  }", "}"]
         if rows is not None:
             lines = [*strip_head(unit, rows, names["ROWS"]), *(indented(line, "  ", True) for line in lines), "}"]
-        constants = [f"constexpr int {name} = {self.value(knobs, knob)};" for knob, name in names.items()]
-        indent = unit.indent(outer.node)
-        text = indented("\n".join(lines), indent)
-        if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
-            start = (pragma or outer.node).start_byte
-            constant = Edit(start, start, f"\n{indent}".join([*constants, ""]))
-            return [*uncollapsed(unit, outer), constant, Edit(outer.node.start_byte, outer.node.end_byte, text)]
-        if pragma is not None:
-            return []
-        whole_text = "\n".join(["{", *(f"  {c}" for c in constants), *(indented(line, "  ", True) for line in lines), "}"])
-        return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, indented(whole_text, indent))]
+        return placed(unit, outer, [f"constexpr int {name} = {self.value(knobs, knob)};" for knob, name in names.items()], "\n".join(lines))
 
 
 def _gains(unit: Unit, loop: Loop, inner: Loop) -> bool:
@@ -92,7 +81,7 @@ def _gains(unit: Unit, loop: Loop, inner: Loop) -> bool:
     if not is_innermost(unit, inner) or inner.step is not None or (pragma is not None and not SUMMED.fullmatch(unit.text(pragma))):
         return False
     found = independence(unit, inner)
-    if not found or not found.reductions or not unit_stride(inner, found) or is_short(unit, inner):
+    if not found or not found.reductions or not near(inner, found.accesses) or is_short(unit, inner):
         return False
     reads = [a.index for a in independence(unit, loop).accesses if a.index and inner.symbol in a.index[-1].symbols]
     moving = [any(loop.symbol in p.symbols for p in index) for index in reads]
@@ -112,23 +101,22 @@ class Dots(Lanes):
         self.made = 0
         """Reductions rewritten."""
 
-    def _inner(self, node: Node) -> str | None:
+    def _inner(self, node: Node) -> str:
         loop = self.unit.loop(node)
-        if loop is not None and is_innermost(self.unit, loop) and loop.step is None:
-            found = independence(self.unit, loop)
-            if found and found.reductions and all(r.name in self.scalars for r in found.reductions):
-                return self._products(loop, found.reductions)
+        found = independence(self.unit, loop) if loop is not None and is_innermost(self.unit, loop) and loop.step is None else None
+        if loop is not None and found and found.reductions and all(r.name in self.scalars for r in found.reductions):
+            return self._products(loop, found.reductions)
         return super()._inner(node)
 
-    def _products(self, loop: Loop, reductions: Sequence[Reduction]) -> str | None:
+    def _products(self, loop: Loop, reductions: Sequence[Reduction]) -> str:
         unit, k, lower = self.unit, loop.variable, self.unit.text(loop.lower)
         bounds = (loop.lower, loop.upper)
         if not lower.isdigit() or any(self._moves(b) for b in bounds) or any(n.type == "call_expression" for n in walk(loop.upper)):
-            return None
+            raise NotSimple
         self.made += 1
-        width, full, kind = f"kw_width_{self.made}", f"{FULL}_{self.made}", counter_type(unit, loop)
+        width, full, kind = f"kw_width_{self.made}", f"{FULL}_{self.made}", counter_type(loop)
         upper = f"(({unit.text(loop.upper)}) + 1)" if loop.inclusive else f"({unit.text(loop.upper)})"
-        tail = self._renamed(loop.body)
+        tail = renamed(unit, loop.body, self.scalars)
         lanes = f"for (int kw_lane = 0; kw_lane < {width}; ++kw_lane)"
         kept = dict(self.scalars)
         starts: list[str] = []
@@ -136,7 +124,8 @@ class Dots(Lanes):
         for reduction in reductions:
             part, whole = f"{reduction.name}_part_{self.made}", kept[reduction.name]
             element = f"{part}{whole.removeprefix(f'{reduction.name}_lanes')}[kw_lane]"
-            type_text = self._type(loop, reduction.name)
+            use = next(n for n in walk(loop.body) if n.type == "identifier" and unit.text(n) == reduction.name)
+            type_text = element_type(unit, use)
             if not sums:
                 self.arrays.append(f"constexpr int {width} = {self.size} / sizeof({type_text});")
             self.arrays.append(f"{type_text} {part}{'[' + self.count + ']' if self.rows else ''}[{self.tile}][{width}];")
@@ -146,7 +135,7 @@ class Dots(Lanes):
             sums.append(f"{{\n  {type_text} kw_whole = {whole};\n{shifted(folded)}\n  {whole} = kw_whole;\n}}")
             self.scalars[reduction.name] = element
         self.scalars[k] = f"({k} + kw_lane)"
-        body = self._renamed(loop.body)
+        body = renamed(unit, loop.body, self.scalars)
         self.scalars = kept
         declared = f"{kind} {k}" if loop.declared_here else k
         parts = [
@@ -162,22 +151,7 @@ class Dots(Lanes):
         ]
         return "\n".join(parts)
 
-    def _type(self, loop: Loop, name: str) -> str:
-        use = next(n for n in walk(loop.body) if n.type == "identifier" and self.unit.text(n) == name)
-        kind = floating(self.unit, use)
-        declaration = self.unit.declaration(use)
-        return declaration.type if kind == "int" and declaration is not None else kind
-
-    def _flush(self, simple: list[str]) -> list[str]:
-        if not simple:
-            return []
-        text = self._each("\n".join(simple))
-        simple.clear()
-        return [text]
-
     def _each(self, text: str) -> str:
         """`text` for every result of the block."""
-        lines = f"#pragma GCC unroll 16\n{self._header(self.loop, self.tile)} {{\n{shifted(text)}\n}}"
-        if self.rows is not None:
-            lines = f"#pragma GCC unroll 16\n{self._header(self.rows, self.count)} {{\n{shifted(lines)}\n}}"
-        return lines
+        unroll = "#pragma GCC unroll 16\n"
+        return self._rows(f"{unroll}{self._header(self.loop, self.tile)} {{\n{shifted(text)}\n}}", unroll)

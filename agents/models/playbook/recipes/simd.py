@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from agents.models.playbook.analysis.dependence import Independence, independence
-from agents.models.playbook.analysis.effects import read
+from agents.models.playbook.analysis.effects import Access, read
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
+from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from agents.models.playbook.recipes.openmp import insert_pragma
-from tools.languages.cpp_source import Edit, pragma_before, strip, walk
+from agents.models.playbook.recipes.edits import insert_pragma
+from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, strip, walk
 
 NEAR = 4
 """Elements from one iteration to the next (channels of a pixel, pairs) that vector loads still take apart with shuffles."""
@@ -31,6 +32,8 @@ class SimdReduction(Recipe):
             found = _suited(unit, loop)
             if found is not None and found.reductions and not is_short(unit, loop):
                 yield insert_pragma(unit, loop.node, _summing(found))
+            elif not found and not is_short(unit, loop):
+                yield _in_scalar(unit, loop)
 
 
 class SimdLoop(Recipe):
@@ -73,6 +76,29 @@ def _summing(found: Independence) -> str:
     return f"#pragma omp simd{_private(found)} {clauses}"
 
 
+def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
+    """Scalar replacement: `y[i] += ...` in a loop that does not move with y[i] adds up in a scalar, which may be reordered."""
+    body = statements(loop.body)
+    store = body[0].named_children[0] if len(body) == 1 and body[0].type == "expression_statement" else loop.node
+    if store.type != "assignment_expression" or unit.binary(store)[0] != "+=" or any(n.type == "call_expression" for n in walk(store)):
+        return []
+    target, kind = unit.binary(store)[1], floating(unit, unit.binary(store)[1])
+    effects = read(unit, loop.body).effects
+    mine = [a for a in effects.accesses if a.node == target and a.write]
+    others = [a for a in effects.accesses if a.node != target]
+    if effects.problem or not kind or kind == "int" or not mine or any(a.root == mine[0].root for a in others):
+        return []
+    if any(p.mentions(loop.symbol) for p in mine[0].index or ()) or not others or not near(loop, others) or mine[0].index is None:
+        return []
+    name, indent = fresh(unit, "kw_sum"), unit.indent(loop.node)
+    head = f"{{\n{indent}{kind} {name} = {unit.text(target)};\n#pragma omp simd reduction(+:{name})\n{indent}"
+    return [
+        Edit(loop.node.start_byte, loop.node.start_byte, head),
+        Edit(target.start_byte, target.end_byte, name),
+        Edit(loop.node.end_byte, loop.node.end_byte, f"\n{indent}{unit.text(target)} = {name};\n{indent}}}"),
+    ]
+
+
 def _innermost(unit: Unit) -> Iterator[Loop]:
     for function in unit.reachable:
         body = function.child_by_field_name("body")
@@ -84,7 +110,7 @@ def _innermost(unit: Unit) -> Iterator[Loop]:
 def _suited(unit: Unit, loop: Loop) -> Independence | None:
     """The loop's independence, where its lanes would touch elements close by."""
     found = independence(unit, loop)
-    return found if found and found.accesses and unit_stride(loop, found) else None
+    return found if found and found.accesses and near(loop, found.accesses) else None
 
 
 def _unrolled(unit: Unit, loop: Loop) -> bool:
@@ -93,9 +119,9 @@ def _unrolled(unit: Unit, loop: Loop) -> bool:
     return lower.isdigit() and upper.isdigit() and int(upper) - int(lower) <= SHORT
 
 
-def unit_stride(loop: Loop, found: Independence) -> bool:
+def near(loop: Loop, accesses: Sequence[Access]) -> bool:
     """Neighbouring iterations touch elements close by, or the same one; anything else would gather."""
-    for access in found.accesses:
+    for access in accesses:
         if access.index is None or not access.index:
             return False
         factors = [p.coefficient(loop.symbol) for p in access.index]

@@ -10,9 +10,8 @@ from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit, pragma_before, single, walk
-
-COLLAPSE = " collapse(2)"
+from agents.models.playbook.recipes.edits import counter_type, nested, uncollapsed
+from tools.languages.cpp_source import Edit, pragma_before
 
 
 class Tile(Recipe):
@@ -38,7 +37,7 @@ class Tile(Recipe):
         indent = unit.indent(outer.node)
         constant = self.constant(unit, "TILE")
         i, j = outer.variable, inner.variable
-        ti, tj = counter_type(unit, outer), counter_type(unit, inner)
+        ti, tj = counter_type(outer), counter_type(inner)
         end_i, end_j = (unit.text(loop.upper) + (" + 1" if loop.inclusive else "") for loop in (outer, inner))
         body = unit.text(inner.body)
         walk_i = f"for ({ti} {i} = {i}_block; {i} < {i}_end; ++{i})"
@@ -66,29 +65,6 @@ class Tile(Recipe):
         return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, block)]
 
 
-def uncollapsed(unit: Unit, loop: Loop) -> list[Edit]:
-    """Edits that leave a pragma to the first of two loops, where it deals out both and `loop`, one of them, is about to be rewritten."""
-    around = loop.node.parent
-    while around is not None and around.type == "compound_statement":
-        around = around.parent
-    edits = []
-    for node in (loop.node, around):
-        pragma = pragma_before(node) if node is not None and node.type == "for_statement" else None
-        at = unit.text(pragma).encode().find(COLLAPSE.encode()) if pragma is not None else -1
-        if pragma is not None and at >= 0:
-            edits.append(Edit(pragma.start_byte + at, pragma.start_byte + at + len(COLLAPSE), ""))
-    return edits
-
-
-def nested(unit: Unit, outer: Loop) -> Loop | None:
-    """The loop that is all of `outer`'s body, over a rectangle."""
-    only = single(outer.body)
-    inner = unit.loop(only) if only is not None and only.type == "for_statement" else None
-    if inner is None or any(unit.text(n) == outer.variable for b in (inner.lower, inner.upper) for n in walk(b)):
-        return None
-    return inner
-
-
 def crossed(outer: Loop, inner: Loop, accesses: Sequence[Access]) -> bool:
     """Some access runs along the inner loop and some along the outer one; none understood less than that."""
     along = {"inner": False, "outer": False}
@@ -107,8 +83,3 @@ def stores_along(loop: Loop, accesses: Sequence[Access]) -> bool:
     """Whether the stores run along `loop`: within a block it then goes innermost, since strided loads cost less than strided stores."""
     factors = [a.index[-1].coefficient(loop.symbol) for a in accesses if a.write and a.index]
     return bool(factors) and all(f is not None and f.value == 1 for f in factors)
-
-
-def counter_type(unit: Unit, loop: Loop) -> str:
-    """Type of a loop's variable."""
-    return loop.declaration.type if loop.declaration is not None and loop.declaration.type else "long"

@@ -11,9 +11,8 @@ from agents.models.playbook.analysis.reductions import Reduction, as_reduction
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import FULL, Recipe
-from agents.models.playbook.recipes.fusion import renamed
-from agents.models.playbook.recipes.simd import unit_stride
-from agents.models.playbook.recipes.tile import counter_type
+from agents.models.playbook.recipes.edits import counter_type, renamed
+from agents.models.playbook.recipes.simd import near
 from tools.languages.cpp_source import Edit, fresh, pragma_before, statements, walk
 
 COMBINE = {"+": "{s} += {p};", "*": "{s} *= {p};", "max": "{s} = {p} > {s} ? {p} : {s};", "min": "{s} = {p} < {s} ? {p} : {s};"}
@@ -46,7 +45,7 @@ class UnrollAccumulators(Recipe):
                 if reduction is None or (pragma is not None and not unit.text(pragma).startswith("#pragma omp simd")):
                     continue
                 found = independence(unit, loop)
-                if found and [r.name for r in found.reductions] == [reduction.name] and found.accesses and unit_stride(loop, found):
+                if found and [r.name for r in found.reductions] == [reduction.name] and found.accesses and near(loop, found.accesses):
                     yield self._edits(unit, loop, reduction, self.value(knobs, "LANES"))
 
     def _edits(self, unit: Unit, loop: Loop, reduction: Reduction, lanes: str) -> list[Edit]:
@@ -56,7 +55,7 @@ class UnrollAccumulators(Recipe):
             return []
         indent = unit.indent(loop.node)
         size, part, full = self.constant(unit, "LANES"), fresh(unit, "kw_partial"), fresh(unit, FULL)
-        j, counter = loop.variable, counter_type(unit, loop)
+        j, counter = loop.variable, counter_type(loop)
         statement = renamed(unit, reduction.statement, {j: f"({j} + kw_lane)", reduction.name: f"{part}[kw_lane]"})
         start = START.get(reduction.operator, reduction.name)
         lower, upper = unit.text(loop.lower), unit.text(loop.upper)
