@@ -9,7 +9,7 @@ from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.models.playbook import history
-from agents.models.playbook.recipe import PREFERENCE, recipe
+from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
 from agents.priorities import passed_over
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
@@ -23,13 +23,11 @@ EXPECTED: dict[str, tuple[float, float]] = {
     "fuse_passes": (0.8, 0.5),
     "interchange": (0.2, 0.7),
     "tile": (0.3, 0.6),
-    "register_tile": (0.5, 0.6),
     "branch_to_select": (0.7, 0.5),
     "restrict_pointers": (0.97, 0.3),
     "unroll_accumulators": (0.9, 0.4),
     "triton_single_pass": (0.5, 0.6),
     "triton_tiles": (0.3, 0.7),
-    "triton_group_swizzle": (0.9, 0.4),
     "triton_launch": (0.8, 0.4),
 }
 """Recipe -> (new time / old time, confidence): the playbook's prior, which the gate scores."""
@@ -148,7 +146,7 @@ def _first(brief: PlannerBrief, pages: list[Page], wanted: Callable[[frozenset[s
 def _fits(brief: PlannerBrief, pages: tuple[Page, ...]) -> bool:
     used: dict[Axis, int] = {}
     for page in pages:
-        axis = _axis(page)
+        axis = page.head.axis or "compute"
         used[axis] = used.get(axis, 0) + 1
     return all(count <= brief.budget.get(axis, 0) for axis, count in used.items())
 
@@ -157,10 +155,6 @@ def _compatible(pages: tuple[Page, ...]) -> bool:
     """Two recipes that rewrite the same loops for the same end exclude each other."""
     names = {p.head.recipe for p in pages}
     return not any(set(pair) <= names for pair in PREFERENCE)
-
-
-def _axis(page: Page) -> Axis:
-    return page.head.axis or "compute"
 
 
 def _settings(page: Page, source: str) -> int:
@@ -182,7 +176,7 @@ def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
         citations=_citations(brief, page, findings),
         expected=(Movement(metric="time", direction="down", factor=factor, confidence=confidence),),
     )
-    return PlannedMethod(method=page.head.id, axis=_axis(page), hypothesis=hypothesis, signature=page.head.signature)
+    return PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=hypothesis, signature=page.head.signature)
 
 
 def _citations(brief: PlannerBrief, page: Page, findings: list[Finding]) -> tuple[str, ...]:
@@ -198,6 +192,6 @@ def _why_nothing(brief: PlannerBrief, pages: list[Page], fresh: list[Page], fail
     if not pages:
         return f"No method page found has a recipe for {brief.task.language}."
     if not fresh:
-        return "No recipe applies to the present source any more, and its knobs have been searched."
+        return f"No recipe applies to the present source any more, and its knobs have been searched; {UNREAD}."
     but = f", {len(failed)} of them in earlier runs, which rejected them" if failed else ""
     return f"Every set of methods that applies and fits the budget has been tried on the present source{but}."

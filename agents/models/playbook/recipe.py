@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit, parsed
@@ -20,14 +19,12 @@ RECIPES = {
     "fuse_passes": "agents.models.playbook.recipes.fusion:FusePasses",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "interchange": "agents.models.playbook.recipes.interchange:Interchange",
-    "register_tile": "agents.models.playbook.recipes.register_tile:RegisterTile",
     "tile": "agents.models.playbook.recipes.tile:Tile",
     "unroll_accumulators": "agents.models.playbook.recipes.unroll:UnrollAccumulators",
     "simd_reduction": "agents.models.playbook.recipes.simd:SimdReduction",
     "simd_loop": "agents.models.playbook.recipes.simd:SimdLoop",
     "parallel_outer": "agents.models.playbook.recipes.openmp:ParallelOuter",
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
-    "triton_group_swizzle": "agents.models.playbook.triton.swizzle:GroupSwizzle",
     "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
 }
@@ -40,6 +37,11 @@ PREFIX = "kw_"
 FULL = f"{PREFIX}full"
 """Begins the name of where whole blocks end and the loop over what is left begins."""
 MAX_ROUNDS = 64
+UNREAD = (
+    "what the playbook cannot read (lambdas, templates, classes, <algorithm>, pointers that walk) a language model can: "
+    "models: in the settings"
+)
+"""For whoever waits for a recipe on a kernel that has no plain loops over pointers."""
 
 
 class Recipe(ABC):
@@ -49,9 +51,6 @@ class Recipe(ABC):
     language: ClassVar[str] = "cpp"
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
-
-    apart: ClassVar[bool] = False
-    """Sites that do not overlap do not bear on each other either: one reading of the source does for all of them."""
 
     def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
         """Whether the edit would change `source`."""
@@ -73,13 +72,9 @@ class Recipe(ABC):
         return source
 
     def _next(self, unit: Unit, knobs: Mapping[str, str]) -> Unit | None:
-        """The unit after one more site (after all of this reading, where they are `apart`)."""
-        sites = [edits for edits in self.sites(unit, knobs) if edits] if self.apart else []
-        if len(sites) > 1 and _disjoint(sites):
-            together = next(_sound(unit, iter([[edit for edits in sites for edit in edits]])), None)
-            if together is not None:
-                return together
-        return next(_sound(unit, iter(sites) if sites else self.sites(unit, knobs)), None)
+        """The unit after one more site; None where there is none."""
+        changed = (parsed(unit.apply(edits)) for edits in self.sites(unit, knobs) if edits)
+        return next((one for one in changed if one.source != unit.source and not one.broken), None)
 
     @abstractmethod
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
@@ -104,19 +99,6 @@ class Recipe(ABC):
             if knob in self.knobs and str(value).isdigit():
                 source = re.sub(rf"(\bconstexpr int {PREFIX}{self.name}_{knob}_\d+ = )\d+;", rf"\g<1>{value};", source)
         return source
-
-
-def _sound(unit: Unit, sites: Iterator[Sequence[Edit]]) -> Iterator[Unit]:
-    for edits in sites:
-        changed = parsed(unit.apply(edits))
-        if changed.source != unit.source and not changed.broken:
-            yield changed
-
-
-def _disjoint(sites: Sequence[Sequence[Edit]]) -> bool:
-    """No site's stretch of source reaches into another's."""
-    spans = sorted((min(e.start for e in edits), max(e.end for e in edits)) for edits in sites)
-    return all(one[1] <= other[0] and one != other for one, other in pairwise(spans))
 
 
 def recipe(name: str) -> Recipe:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook import history
-from agents.models.playbook.recipe import Recipe, order, recipe
+from agents.models.playbook.recipe import UNREAD, Recipe, order, recipe
 from knowledge_base.artifacts import Page, mark
 
 
@@ -27,11 +27,9 @@ def write(brief: CoderBrief) -> Drafts:
     steps = _steps(brief, skipped)
     if brief.without is not None:
         rest = [s for s in steps if s.method != brief.without]
-        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}", {}),), skipped=skipped)
+        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}"),), skipped=skipped)
     wanted = max(brief.plan.variants, 1)
     drafts: list[Draft] = []
-    edits: Edits = {}
-    whole: dict[tuple[str, ...], Draft] = {}
     vain = history.vain(brief)
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
     # After failures the first drafts are known not to do: go on behind them, to those that leave a method out.
@@ -40,10 +38,7 @@ def write(brief: CoderBrief) -> Drafts:
     searched = wanted * _earlier(brief)
     seen = {brief.source}
     for chosen, knobs, note in _variants(steps):
-        same = tuple(step.method for step in chosen)
-        draft = _tuned(whole[same], chosen, knobs, note) if same in whole else None
-        draft = draft or _draft(brief.source, chosen, knobs, note, edits)
-        whole.setdefault(same, draft)
+        draft = _draft(brief.source, chosen, knobs, note)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
         if draft.source in seen or asked in refused or mark(draft.source) in vain:
             continue
@@ -61,7 +56,7 @@ def write(brief: CoderBrief) -> Drafts:
         missing = [s.method for s in steps if not any(s.method in d.methods for d in drafts)]
         skipped.update(dict.fromkeys(missing, "its recipe finds no place in this source, with the other methods applied"))
     else:
-        skipped.update({s.method: "its recipe finds no place in this source" for s in steps if s.method not in skipped})
+        skipped.update({s.method: f"its recipe finds no place in this source; {UNREAD}" for s in steps if s.method not in skipped})
     return Drafts(drafts=tuple(drafts), skipped=skipped)
 
 
@@ -93,38 +88,17 @@ def _earlier(brief: CoderBrief) -> int:
     return sum(frozenset(t.planned) == asked for t in brief.tried if t.iteration > last)
 
 
-Edits = dict[tuple[str, str, tuple[tuple[str, str], ...]], str]
-"""(recipe, source, knobs) -> what the recipe made of it: variants share their first steps."""
-
-
-def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str, edits: Edits) -> Draft:
+def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft:
     """Apply `steps`; only those that changed something count as applied."""
     applied, used = [], {}
     for step in steps:
         own = {name: knobs.get(name, values[0]) for name, values in step.knobs.items()}
-        asked = (step.recipe.name, source, tuple(sorted(own.items())))
-        if asked not in edits:
-            edits[asked] = step.recipe.edit(source, own)
-        changed = edits[asked]
+        changed = step.recipe.edit(source, own)
         if changed != source:
             applied.append(step.method)
             used.update(own)
             source = changed
     return Draft(source=source, methods=tuple(applied), knobs=used, note=note)
-
-
-def _tuned(made: Draft, steps: list[Step], knobs: Mapping[str, str], note: str) -> Draft | None:
-    """A draft of the same steps with its constants set anew, which spares the analysis; None where that does not do it."""
-    if set(made.methods) != {step.method for step in steps}:
-        return None
-    source, used = made.source, {}
-    for step in steps:
-        own = {name: knobs.get(name, values[0]) for name, values in step.knobs.items()}
-        source = step.recipe.retune(source, own)
-        if any(own.get(name, value) != value for name, value in step.recipe.present(source).items()):
-            return None
-        used.update(own)
-    return Draft(source=source, methods=made.methods, knobs=used, note=note)
 
 
 def _variants(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:

@@ -5,15 +5,14 @@ Pointer parameters are taken as disjoint, which the kernel contract promises (de
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.affine import Poly, loaded
+from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import statements, strip, walk
+from tools.languages.cpp_source import statements, strip
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -66,8 +65,8 @@ class Reader(Values):
     def __init__(self, unit: Unit, region: Node) -> None:
         super().__init__(unit, region)
         self.effects = Effects()
-        self._unbounded: list[str] = []
-        """Counters of the loops around whose bounds are not understood."""
+        self._unbounded = 0
+        """Loops around whose bounds are not understood."""
         for statement in statements(region):
             self._visit(statement, (), {})
 
@@ -119,12 +118,9 @@ class Reader(Values):
         for bound in (loop.lower, loop.upper):
             self._visit(bound, ranges, env, depth)
         found = self.range(loop, env)
-        if found is not None:
-            self._visit(loop.body, (*ranges, found), env, depth)
-            return
-        self._unbounded.append(loop.symbol)
-        self._visit(loop.body, ranges, env, depth)
-        self._unbounded.pop()
+        self._unbounded += found is None
+        self._visit(loop.body, (*ranges, found) if found is not None else ranges, env, depth)
+        self._unbounded -= found is None
 
     def _visit_assignment(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
         operator, left, right = self.unit.binary(node)
@@ -148,8 +144,9 @@ class Reader(Values):
             self.effects.fail(f"writes {self.unit.text(target)}, which is not understood")
 
     def _access(self, node: Node, write: bool, plain: bool, ranges: tuple[Range, ...], env: Environment) -> None:
-        element = self.element(node, env)
-        if element is not None and not self._anywhere(element[1], write, ranges):
+        # An element in a loop that walks nobody knows how far may be any of its buffer.
+        element = self.element(node, env) if not self._unbounded else None
+        if element is not None:
             self.effects.accesses.append(Access(element[0], element[1], write, plain, ranges, node))
             return
         root = self.root(node, env)
@@ -157,14 +154,6 @@ class Reader(Values):
             self.effects.fail(f"{self.unit.text(node)} cannot be traced to a buffer")
         else:
             self.effects.accesses.append(Access(root, None, write, plain, ranges, node))
-
-    def _anywhere(self, index: tuple[Poly, ...], write: bool, ranges: tuple[Range, ...]) -> bool:
-        """Whether an element may be any of its buffer, for a loop around it walks nobody knows how far; it may also never be written."""
-        if not self._unbounded:
-            return False
-        bounds = [p for r in ranges for p in (r.lower, *r.uppers)]
-        symbols = {s for p in (*index, *bounds) for s in p.symbols}
-        return write or any(s == one or loaded(s, one) for s in symbols for one in self._unbounded)
 
     def _visit_declaration(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
         text = self.unit.text(node)
@@ -223,17 +212,3 @@ class Reader(Values):
 def read(unit: Unit, region: Node) -> Reader:
     """The effects of a region; several recipes ask for the same ones."""
     return Reader(unit, region)
-
-
-@lru_cache(maxsize=64)
-def counting_operator(unit: Unit) -> bool:
-    """Whether an operator that the file defines writes to a global or keeps a state: `a + b` then does more than it says."""
-    for node in walk(unit.root):
-        declarator = node.child_by_field_name("declarator") if node.type == "function_definition" else None
-        if declarator is None or not re.search(r"\boperator\W", unit.text(declarator)):
-            continue
-        for name in walk(node.child_by_field_name("body")):
-            found = unit.declaration(name) if name.type == "identifier" and unit.text(name) in unit.assigned(node) else None
-            if found is not None and (found.kind == "global" or unit.text(found.node).startswith("static")):
-                return True
-    return False

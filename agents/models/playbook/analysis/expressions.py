@@ -22,17 +22,11 @@ if TYPE_CHECKING:
 
 ALLOCATORS = frozenset({"malloc", "calloc", "aligned_alloc", "alloca", "free"})
 CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast"})
-INTEGERS = frozenset(
-    ["int", "long", "short", "char", "unsigned", "size_t", "ssize_t", "ptrdiff_t", "int32_t", "int64_t", "uint32_t", "uint64_t"]
-)
-
-
 WIDE = frozenset(
     ("int", "long", "unsigned", "signed", "size_t", "ssize_t", "ptrdiff_t", "intptr_t", "uintptr_t",
      "int32_t", "int64_t", "uint32_t", "uint64_t")
 )  # fmt: skip
 """Words of the integer types that an index fits in; what is narrower wraps, and a floating-point number is cut off."""
-VARYING = frozenset({"call_expression", "subscript_expression", "pointer_expression", "field_expression"})
 ZERO = Poly()
 
 
@@ -114,20 +108,10 @@ class Values:
             return None
         if operator in "+-*":
             return a + b if operator == "+" else a - b if operator == "-" else a * b
-        if operator == "/" and not any(s in self._moving(node) or loaded(s) for s in a.symbols | b.symbols):
+        counters = {loop.symbol for loop in self.unit.loops(self.unit.function_of(node))}
+        if operator == "/" and not any(s in counters or loaded(s) for s in a.symbols | b.symbols):
             return Poly.symbol(f"?{self.unit.text(node)}")
         return None
-
-    def _moving(self, node: Node) -> set[str]:
-        """Symbols of the loops around `node`."""
-        found = set()
-        current: Node | None = node
-        while current is not None:
-            loop = self.unit.loop(current) if current.type == "for_statement" else None
-            if loop is not None:
-                found.add(loop.symbol)
-            current = current.parent
-        return found
 
     def _name(self, node: Node, env: Environment) -> Poly | None:
         declaration = self.unit.declaration(node)
@@ -149,25 +133,7 @@ class Values:
                 return value_of
         inside = any(contains(region, declaration.node) for region in self.regions)
         changed = any(declaration.name in self.unit.assigned(region) for region in self.regions)
-        if inside and not written and not changed and self._same(declaration, env):
-            return Poly.symbol(declaration.symbol)
         return None if (inside and declaration.kind != "parameter") or changed else Poly.symbol(declaration.symbol)
-
-    def _same(self, declaration: Declaration, env: Environment) -> bool:
-        """A value made of nothing that changes while the function runs."""
-        if declaration.initial is None or declaration.form != "value" or declaration.scope.type == "for_statement":
-            return False
-        for node in walk(declaration.initial):
-            if node.type in VARYING:
-                return False
-            found = self.unit.declaration(node) if node.type == "identifier" else None
-            if found is None:
-                continue
-            if found.name in self.unit.assigned(found.scope) or found.symbol in env:
-                return False
-            if found.kind == "local" and not self._same(found, env):
-                return False
-        return True
 
     def _loop_of(self, node: Node, declaration: Declaration) -> Loop | None:
         """The innermost loop around `node` whose variable this is."""
@@ -188,7 +154,7 @@ class Values:
         if function.type == "template_function":
             name = function.child_by_field_name("name")
             return name is not None and self.unit.text(name) in CASTS
-        return function.type == "primitive_type" or self.unit.text(function).removeprefix("std::") in INTEGERS
+        return function.type == "primitive_type" or self.unit.text(function).removeprefix("std::") in WIDE
 
     def pointer(self, node: Node, env: Environment) -> Pointer | None:
         """What a pointer-valued expression points at."""
@@ -247,13 +213,9 @@ class Values:
 
     def is_fresh(self, node: Node) -> bool:
         """Newly allocated memory."""
-        if node.type == "new_expression":
-            return True
-        if node.type != "call_expression":
-            return False
-        if self.is_cast(node):
+        if node.type == "call_expression" and self.is_cast(node):
             return any(self.is_fresh(strip(a)) for a in self.unit.arguments(node))
-        return self.unit.callee(node) in ALLOCATORS
+        return node.type == "new_expression" or (node.type == "call_expression" and self.unit.callee(node) in ALLOCATORS)
 
     def element(self, node: Node, env: Environment) -> tuple[str, tuple[Poly, ...]] | None:
         """Root and index of an element expression; None when not understood."""

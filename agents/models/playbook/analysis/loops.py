@@ -63,10 +63,6 @@ def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:
         name, value = declarators[0].child_by_field_name("declarator"), declarators[0].child_by_field_name("value")
         if name is None or value is None or name.type != "identifier":
             return None
-        if value.type == "initializer_list":
-            if value.named_child_count != 1:
-                return None
-            value = value.named_children[0]
         return unit.text(name), value, True
     if start.type == "assignment_expression":
         operator, left, right = unit.binary(start)

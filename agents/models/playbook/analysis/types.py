@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import call_name, strip, walk
+from tools.languages.cpp_source import call_name, strip
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -23,25 +23,6 @@ INTEGER_TYPES = frozenset(
     ("int", "long", "short", "char", "unsigned", "bool", "size_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint32_t",
      "uint64_t")
 )  # fmt: skip
-UNSIGNED = ("unsigned", "size_t", "uint")
-
-
-def signed(unit: Unit, node: Node) -> bool:
-    """An integer expression in which nothing is unsigned."""
-    if floating(unit, node) != "int":
-        return False
-    for name in walk(node):
-        declaration = unit.declaration(name) if name.type == "identifier" else None
-        kind = declaration.type if declaration is not None else ""
-        if name.type in ("primitive_type", "type_identifier", "sized_type_specifier"):
-            kind = unit.text(name)
-        if name.type == "sizeof_expression" or (name.type == "number_literal" and "u" in unit.text(name).lower()):
-            return False
-        if any(word in unit.aliases.get(kind, kind) for word in UNSIGNED):
-            return False
-        if kind == "auto" and declaration is not None and declaration.initial is not None and not signed(unit, declaration.initial):
-            return False
-    return True
 
 
 def floating(unit: Unit, node: Node) -> str:

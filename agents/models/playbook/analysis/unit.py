@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.declarations import Declaration, declaration_of, declared_in
@@ -23,6 +23,11 @@ class Unit(CppSource):
     def loops(self, node: Node) -> list[Loop]:
         """Counted loops inside `node` (or `node` itself) in document order, outer before inner."""
         return [loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))]
+
+    @cached_property
+    def reached(self) -> list[Loop]:
+        """Counted loops of all functions that `solve` reaches."""
+        return [loop for function in self.reachable for loop in self.loops(function)]
 
     def loop(self, node: Node) -> Loop | None:
         """`node` as a counted loop, or None when it is not one."""

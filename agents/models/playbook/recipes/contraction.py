@@ -31,12 +31,9 @@ def contracted(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
     if block is None or block.type != "compound_statement" or loop.body.type != "compound_statement":
         return
     for array in declared_in(unit, block):
-        kind = _element(array)
-        if not kind or array.form not in ("array", "object") or not MADE.fullmatch(unit.text(array.node)) or "bool" in kind:
-            continue
-        if len(array.node.children_by_field_name("declarator")) != 1 or any(
-            n.type == "storage_class_specifier" for n in array.node.children
-        ):
+        kind, alone = _element(array), len(array.node.children_by_field_name("declarator")) == 1
+        stored = any(n.type == "storage_class_specifier" for n in array.node.children)
+        if not kind or "bool" in kind or not alone or stored or not MADE.fullmatch(unit.text(array.node)):
             continue
         places = _places(unit, loop, array)
         if places:
@@ -49,10 +46,8 @@ def contracted(unit: Unit, loop: Loop) -> Iterator[list[Edit]]:
 
 
 def _element(array: Declaration) -> str:
-    if array.form == "array":
-        return array.type.removeprefix("const ").strip()
-    found = ELEMENT.fullmatch(array.type.strip())
-    return found[1] if found is not None else ""
+    found = ELEMENT.fullmatch(array.type.strip()) if array.form == "object" else None
+    return array.type.removeprefix("const ").strip() if array.form == "array" else found[1] if found is not None else ""
 
 
 def _places(unit: Unit, loop: Loop, array: Declaration) -> list[Node]:

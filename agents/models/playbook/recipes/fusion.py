@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from agents.models.playbook.recipes.contraction import contracted
 from agents.models.playbook.recipes.edits import renamed
-from tools.languages.cpp_source import Edit, pragma_before, statements, strip, walk
+from tools.languages.cpp_source import Edit, pragma_before, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -59,38 +58,18 @@ def _names(unit: Unit, node: Node) -> set[str]:
 def _merged(unit: Unit, first: Loop, second: Loop, between: list[Node]) -> list[Edit]:
     pragmas = [pragma_before(loop.node) for loop in (first, second)]
     texts = [unit.text(p).strip() if p is not None else "" for p in pragmas]
-    pragma = _merged_pragma(texts)
     moved = [n for n in between if n.type == "declaration"]
     others = [n for n in between if n.type in ("expression_statement", "preproc_call") and n != pragmas[1]]
-    if pragma is None or others or not all(_movable(unit, first, n) for n in moved):
+    if texts[0] != texts[1] or others or not all(_movable(unit, first, n) for n in moved):
         return []
     if not _scalars_apart(unit, first, second) or not _elements_match(unit, first, second):
         return []
     indent = unit.indent(first.node)
     head = unit.code[first.node.start_byte : first.body.start_byte].decode().rstrip()
-    bodies = [_braced(unit, first, {}), _braced(unit, second, {second.variable: first.variable})]
-    lines = [*(unit.text(n) for n in moved), *([pragma] if pragma else []), f"{head} {{", *(f"  {b}" for b in bodies), "}"]
+    bodies = [unit.text(first.body), renamed(unit, second.body, {second.variable: first.variable})]
+    lines = [*(unit.text(n) for n in moved), *filter(None, texts[:1]), f"{head} {{", *(f"  {b}" for b in bodies), "}"]
     start = pragmas[0].start_byte if pragmas[0] is not None else first.node.start_byte
     return [Edit(start, second.node.end_byte, f"\n{indent}".join(lines))]
-
-
-def _braced(unit: Unit, loop: Loop, names: Mapping[str, str]) -> str:
-    text = renamed(unit, loop.body, names)
-    holds_names = any(n.type == "declaration" for n in statements(loop.body))
-    if loop.body.type != "compound_statement" or holds_names:
-        return text
-    return "\n".join(renamed(unit, n, names) for n in loop.body.named_children)
-
-
-def _merged_pragma(texts: Sequence[str]) -> str | None:
-    """One pragma for both; None when they do not go together."""
-    if texts[0] == texts[1]:
-        return texts[0]
-    bare = [re.sub(r"\s*reduction\([^)]*\)", "", t) for t in texts]
-    if not all(t.startswith("#pragma omp simd") for t in texts) or bare[0] != bare[1]:
-        return None
-    clauses = dict.fromkeys(c for t in texts for c in re.findall(r"reduction\([^)]*\)", t))
-    return " ".join([bare[0], *clauses])
 
 
 def _movable(unit: Unit, first: Loop, declaration: Node) -> bool:

@@ -26,18 +26,17 @@ class Interchange(Recipe):
     knobs = {"TILE": ("64", "128", "32", "256"), "ROWS": ("4", "8", "1")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for function in unit.reachable:
-            for loop in unit.loops(function):
-                if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")):
-                    continue
-                swap = _swapped(unit, loop)
-                found = independence(unit, loop)
-                if swap:
-                    yield swap
-                elif found and not found.reductions and _gains(unit, loop):
-                    for rows, whole in _row_loops(unit, loop) if int(self.value(knobs, "ROWS")) > 1 else ():
-                        yield self._strips(unit, rows, loop, whole, knobs)
-                    yield self._strips(unit, None, loop, found, knobs)
+        for loop in unit.reached:
+            if loop.step is not None or unit.text(loop.lower).endswith(("_strip", "_part")):
+                continue
+            swap = _swapped(unit, loop)
+            found = independence(unit, loop)
+            if swap:
+                yield swap
+            elif found and not found.reductions and _gains(unit, loop):
+                for rows, whole in _row_loops(unit, loop) if int(self.value(knobs, "ROWS")) > 1 else ():
+                    yield self._strips(unit, rows, loop, whole, knobs)
+                yield self._strips(unit, None, loop, found, knobs)
 
     def _strips(self, unit: Unit, rows: Loop | None, loop: Loop, found: Independence, knobs: Mapping[str, str]) -> list[Edit]:
         """Replace the loop (and the nest around it from `rows` on, when rows go together) by strips with a remainder."""

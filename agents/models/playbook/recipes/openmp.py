@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import loaded
@@ -34,7 +35,6 @@ class ParallelOuter(Recipe):
     """`#pragma omp parallel for` with private and reduction clauses, guarded by the amount of work."""
 
     name = "parallel_outer"
-    apart = True
     knobs = {"SCHEDULE": ("static", "dynamic")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
@@ -103,14 +103,10 @@ def _always_short(unit: Unit, loop: Loop) -> bool:
     inner = [n for n in walk(loop.body) if n.type in LOOPS]
     if unit.text(loop.lower).startswith(FULL) and not inner:
         return True
-    turns = 1
-    for one in (loop, *unit.loops(loop.body)):
-        length = unit.text(one.upper)
-        if not length.isdigit():
-            return False
-        turns *= int(length)
+    lengths = [unit.text(one.upper) for one in (loop, *unit.loops(loop.body))]
     calls = any(unit.callee(n) in unit.functions for n in walk(loop.body) if n.type == "call_expression")
-    return len(inner) == len(unit.loops(loop.body)) and turns < MIN_WORK_HEAVY and not calls
+    known = all(length.isdigit() for length in lengths) and len(lengths) == len(inner) + 1 and not calls
+    return known and prod(map(int, lengths)) < MIN_WORK_HEAVY
 
 
 def _pairs(unit: Unit, loop: Loop, found: Independence) -> bool:

@@ -24,12 +24,6 @@ class RestrictPointers(Recipe):
             pointer = node.child_by_field_name("declarator")
             name = pointer.child_by_field_name("declarator") if pointer is not None and pointer.type == "pointer_declarator" else None
             if name is not None and name.type == "identifier" and "restrict" not in unit.text(node):
-                edits.append(
-                    Edit(name.start_byte, name.start_byte, "__restrict__ " if _spaced(unit, name.start_byte) else " __restrict__ ")
-                )
+                edits.append(Edit(name.start_byte, name.start_byte, "__restrict__ "))
         if edits:
             yield edits
-
-
-def _spaced(unit: Unit, at: int) -> bool:
-    return unit.code[at - 1 : at].isspace()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.reductions import as_reduction, extremum
-from agents.models.playbook.analysis.types import floating, signed
+from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
 from tools.languages.cpp_source import Edit, call_name, statements, strip, walk
@@ -24,7 +23,6 @@ class BranchToSelect(Recipe):
     """fmax, std::max, `if (a > m) m = a` and `if (c) a = x; else a = y;` as conditional expressions."""
 
     name = "branch_to_select"
-    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for function in unit.reachable:
@@ -83,29 +81,7 @@ def _from_if(unit: Unit, node: Node) -> str | None:
         sign = ">" if reduction.operator == "max" else "<"
         value = _operand(unit, reduction.value)
         return f"{reduction.name} = {value} {sign} {reduction.name} ? {value} : {reduction.name};"
-    if condition is None or settled_before(unit, node, condition):
-        return None
-    return _from_else(unit, node, condition)
-
-
-def settled_before(unit: Unit, node: Node, condition: Node) -> bool:
-    """The condition does not change in the loop around it: the compiler makes two loops of it, which costs less than a select."""
-    current = node.parent
-    while current is not None and current.type not in ("for_statement", "function_definition"):
-        current = current.parent
-    loop = unit.loop(current) if current is not None and current.type == "for_statement" else None
-    if loop is None or any(n.type in ("subscript_expression", "pointer_expression") for n in walk(condition)):
-        return False
-    declared = {unit.text(n) for d in walk(loop.body) if d.type == "init_declarator" for n in d.named_children[:1]}
-    changing = {loop.variable, *unit.assigned(loop.body), *declared}
-    if any(n.type == "call_expression" and not unit.library(n) for n in walk(loop.body)):
-        # A function of the file may write to its globals.
-        changing |= {unit.text(n) for n in walk(condition) if (d := _named(unit, n)) is not None and d.kind == "global"}
-    return not any(n.type == "identifier" and unit.text(n) in changing for n in walk(condition))
-
-
-def _named(unit: Unit, node: Node) -> Declaration | None:
-    return unit.declaration(node) if node.type == "identifier" else None
+    return _from_else(unit, node, condition) if condition is not None else None
 
 
 def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
@@ -117,21 +93,14 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     yes, no = _assignment(unit, then), _assignment(unit, otherwise.named_children[0])
     if yes is None or no is None or yes[0] != no[0]:
         return None
-    if not _one_type(unit, yes[1], no[1]):
+    # A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as they were.
+    kinds = {floating(unit, yes[1]), floating(unit, no[1])}
+    if len(kinds) != 1 or not kinds <= {"float", "double"}:
         return None
     for value in (yes[1], no[1], condition):
         if any(n.type in IMPURE for n in walk(value)):
             return None
     return f"{yes[0]} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
-
-
-def _one_type(unit: Unit, one: Node, other: Node) -> bool:
-    """A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as they were."""
-    kinds = [floating(unit, n) for n in (one, other)]
-    if kinds == ["int", "int"]:
-        return signed(unit, one) == signed(unit, other) or all(strip(n).type == "number_literal" for n in (one, other))
-    whole = [n for n, kind in zip((one, other), kinds, strict=True) if kind == "int"]
-    return all(strip(n).type in ("number_literal", "unary_expression") for n in whole) if "" not in kinds else True
 
 
 def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:

@@ -25,7 +25,6 @@ class SimdReduction(Recipe):
     """`#pragma omp simd reduction(...)`: permission to sum in another order, which -O3 alone does not give."""
 
     name = "simd_reduction"
-    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop in _innermost(unit):
@@ -40,12 +39,11 @@ class SimdLoop(Recipe):
     """`#pragma omp simd` on independent innermost loops, which spares the run-time alias checks."""
 
     name = "simd_loop"
-    apart = True
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop in _innermost(unit):
             found = _suited(unit, loop)
-            if found is not None and not found.reductions and not _edge_cases(unit, loop):
+            if found is not None and not found.reductions:
                 yield insert_pragma(unit, loop.node, f"#pragma omp simd{_private(found)}")
 
 
@@ -54,17 +52,6 @@ def is_short(unit: Unit, loop: Loop) -> bool:
     own = read(unit, loop.body).range(loop, {})
     lengths = [(upper - own.lower).value for upper in own.uppers] if own is not None else []
     return any(length is not None and length < SHORT for length in lengths)
-
-
-def _edge_cases(unit: Unit, loop: Loop) -> bool:
-    """A branch on the counter alone (a border): in lanes both sides would run everywhere, where the jump costs almost nothing."""
-    for node in walk(loop.body):
-        condition = node.child_by_field_name("condition") if node.type == "if_statement" else None
-        inner = list(walk(condition))
-        names = {unit.text(n) for n in inner if n.type == "identifier"}
-        if loop.variable in names and not any(n.type in ("subscript_expression", "pointer_expression", "call_expression") for n in inner):
-            return True
-    return False
 
 
 def _private(found: Independence) -> str:
@@ -100,11 +87,9 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
 
 
 def _innermost(unit: Unit) -> Iterator[Loop]:
-    for function in unit.reachable:
-        body = function.child_by_field_name("body")
-        for loop in unit.loops(body) if body is not None else []:
-            if is_innermost(unit, loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
-                yield loop
+    for loop in unit.reached:
+        if is_innermost(unit, loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
+            yield loop
 
 
 def _suited(unit: Unit, loop: Loop) -> Independence | None:

@@ -10,8 +10,8 @@ from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.nests import is_innermost
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from agents.models.playbook.recipes.edits import counter_type, nested, uncollapsed
-from tools.languages.cpp_source import Edit, pragma_before
+from agents.models.playbook.recipes.edits import counter_type, nested, placed
+from tools.languages.cpp_source import Edit
 
 
 class Tile(Recipe):
@@ -21,20 +21,17 @@ class Tile(Recipe):
     knobs = {"TILE": ("32", "16", "64")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for function in unit.reachable:
-            body = function.child_by_field_name("body")
-            for outer in unit.loops(body) if body is not None else []:
-                inner = nested(unit, outer)
-                if any(f"_{word}" in unit.text(outer.node) for word in ("block", "end")):
-                    continue
-                if inner is None or outer.step is not None or inner.step is not None or not is_innermost(unit, inner):
-                    continue
-                both = independence(unit, outer), independence(unit, inner)
-                if all(found and not found.reductions and not found.private for found in both) and crossed(outer, inner, both[1].accesses):
-                    yield self._edits(unit, outer, inner, self.value(knobs, "TILE"), stores_along(outer, both[1].accesses))
+        for outer in unit.reached:
+            inner = nested(unit, outer)
+            if any(f"_{word}" in unit.text(outer.node) for word in ("block", "end")):
+                continue
+            if inner is None or outer.step is not None or inner.step is not None or not is_innermost(unit, inner):
+                continue
+            both = independence(unit, outer), independence(unit, inner)
+            if all(found and not found.reductions and not found.private for found in both) and crossed(outer, inner, both[1].accesses):
+                yield self._edits(unit, outer, inner, self.value(knobs, "TILE"), stores_along(outer, both[1].accesses))
 
     def _edits(self, unit: Unit, outer: Loop, inner: Loop, size: str, swap: bool) -> list[Edit]:
-        indent = unit.indent(outer.node)
         constant = self.constant(unit, "TILE")
         i, j = outer.variable, inner.variable
         ti, tj = counter_type(outer), counter_type(inner)
@@ -52,17 +49,7 @@ class Tile(Recipe):
             f"      {fast} {body}",
             "  }",
         ]
-        first = pragma_before(outer.node) or outer.node
-        declaration = f"constexpr int {constant} = {size};"
-        text = f"\n{indent}".join(lines)
-        if outer.node.parent is not None and outer.node.parent.type == "compound_statement":
-            return [
-                *uncollapsed(unit, outer),
-                Edit(first.start_byte, first.start_byte, f"{declaration}\n{indent}"),
-                Edit(outer.node.start_byte, outer.node.end_byte, text),
-            ]
-        block = f"{{\n{indent}{declaration}\n{indent}{text}\n{indent}}}"
-        return [*uncollapsed(unit, outer), Edit(outer.node.start_byte, outer.node.end_byte, block)]
+        return placed(unit, outer, [f"constexpr int {constant} = {size};"], "\n".join(lines))
 
 
 def crossed(outer: Loop, inner: Loop, accesses: Sequence[Access]) -> bool:

@@ -28,25 +28,23 @@ class UnrollAccumulators(Recipe):
     knobs = {"LANES": ("32", "64", "16", "8")}
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
-        for function in unit.reachable:
-            body = function.child_by_field_name("body")
-            for loop in unit.loops(body) if body is not None else []:
-                if (
-                    not is_innermost(unit, loop)
-                    or loop.step is not None
-                    or loop.inclusive
-                    or unit.text(loop.lower) not in ("0", "1")
-                    or "kw_" in unit.text(loop.upper)
-                ):
-                    continue
-                inner = statements(loop.body)
-                reduction = as_reduction(unit, inner[0]) if len(inner) == 1 else None
-                pragma = pragma_before(loop.node)
-                if reduction is None or (pragma is not None and not unit.text(pragma).startswith("#pragma omp simd")):
-                    continue
-                found = independence(unit, loop)
-                if found and [r.name for r in found.reductions] == [reduction.name] and found.accesses and near(loop, found.accesses):
-                    yield self._edits(unit, loop, reduction, self.value(knobs, "LANES"))
+        for loop in unit.reached:
+            if (
+                not is_innermost(unit, loop)
+                or loop.step is not None
+                or loop.inclusive
+                or unit.text(loop.lower) not in ("0", "1")
+                or "kw_" in unit.text(loop.upper)
+            ):
+                continue
+            inner = statements(loop.body)
+            reduction = as_reduction(unit, inner[0]) if len(inner) == 1 else None
+            pragma = pragma_before(loop.node)
+            if reduction is None or (pragma is not None and not unit.text(pragma).startswith("#pragma omp simd")):
+                continue
+            found = independence(unit, loop)
+            if found and [r.name for r in found.reductions] == [reduction.name] and found.accesses and near(loop, found.accesses):
+                yield self._edits(unit, loop, reduction, self.value(knobs, "LANES"))
 
     def _edits(self, unit: Unit, loop: Loop, reduction: Reduction, lanes: str) -> list[Edit]:
         name = next(n for n in walk(loop.body) if n.type == "identifier" and unit.text(n) == reduction.name)

@@ -55,10 +55,9 @@ def _factors(unit: Unit, loop: Loop, outer: Loop, values: Mapping[str, Node], de
 
 
 def _inside(unit: Unit, region: Node, outer: Loop, values: Mapping[str, Node], depth: int) -> list[str]:
-    paths: list[list[str]] = []
     inner = unit.loops(region)
     nearest = [one for one in inner if not any(contains(other.body, one.node) for other in inner)]
-    paths += [_factors(unit, one, outer, values, depth) for one in nearest]
+    paths = [_factors(unit, one, outer, values, depth) for one in nearest]
     for call in walk(region):
         function = unit.functions.get(unit.callee(call) or "") if call.type == "call_expression" and depth < MAX_HELPERS else None
         body = function.child_by_field_name("body") if function is not None else None

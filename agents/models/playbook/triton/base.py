@@ -121,3 +121,7 @@ def last_argument(module: Module, call: ast.Call) -> int:
     """Byte behind the last argument of a call; 0 where there is none."""
     ends = [module.span(a)[1] for a in call.args] + [module.span(k)[1] for k in call.keywords]
     return max(ends, default=0)
+
+
+def is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)

@@ -172,11 +172,7 @@ def _load(walk: _Walk, statement: ast.stmt, call: ast.Call) -> None:
         _keep(walk, earlier)
     text = earlier.variable
     if earlier.stored:
-        text = (
-            f"{text}.to({walk.module.text(pointer)}.dtype.element_ty)"
-            if isinstance(pointer, ast.Name)
-            else (f"{text}.to(({walk.module.text(pointer)}).dtype.element_ty)")
-        )
+        text = f"{text}.to(({walk.module.text(pointer)}).dtype.element_ty)"
     other, before = argument(call, "other", 2), None if earlier.stored else argument(earlier.call, "other", 2)
     if other is not None and mask is not None and (before is None or ast.dump(other) != ast.dump(before)):
         module = dotted(call.func).rpartition(".")[0]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from agents.models.playbook.triton.base import TritonRecipe, head, last_argument, launches_of, triton_name
+from agents.models.playbook.triton.base import TritonRecipe, head, is_number, last_argument, launches_of, triton_name
 from agents.models.playbook.triton.rows import row_loops
 from tools.languages.triton_source import Edit, Launch, Module, called, dotted
 
@@ -39,12 +39,12 @@ class LaunchKnobs(TritonRecipe):
         for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
             value = launch.options.get(option)
             if value is None and not (
-                option == "num_stages" and "num_warps" in launch.options and not _is_number(launch.options["num_warps"])
+                option == "num_stages" and "num_warps" in launch.options and not is_number(launch.options["num_warps"])
             ):
                 added += f", {option}={self.named(knob)}"
-            elif value is not None and _is_number(value):
+            elif value is not None and is_number(value):
                 given.append(Edit(*module.span(value), self.named(knob)))
-        if added and ("num_warps" not in launch.options or _is_number(launch.options["num_warps"])):
+        if added and ("num_warps" not in launch.options or is_number(launch.options["num_warps"])):
             end = last_argument(module, launch.node)
             given += [Edit(end, end, added)] if end else []
         return [*given, *self._width(module, launch)]
@@ -55,13 +55,9 @@ class LaunchKnobs(TritonRecipe):
         if rows is None or triton is None:
             return []
         value, extent = launch.arguments.get(rows.block), launch.arguments.get(rows.extent)
-        if value is None or extent is None or not (_is_number(value) or isinstance(value, ast.Name)) or _in_grid(launch, rows.block, value):
+        if value is None or extent is None or not (is_number(value) or isinstance(value, ast.Name)) or _in_grid(launch, rows.block, value):
             return []
         return [Edit(*module.span(value), f"min({self.named('BLOCK')}, {triton}.next_power_of_2({module.text(extent)}))")]
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
 def _in_grid(launch: Launch, block: str, value: ast.expr) -> bool:

@@ -81,20 +81,12 @@ def _launchable(module: Module, launch: Launch, rows: RowLoops) -> bool:
     if isinstance(launch.grid, ast.Name) and launch.function is not None and _lambda_named(launch.function, launch.grid.id):
         return False
     names = [value.id for value in launch.arguments.values() if isinstance(value, ast.Name)]
-    return len(names) == len(set(names)) or _scalars_only(names, rows, launch)
+    return len(names) == len(set(names))
 
 
 def _lambda_named(function: ast.FunctionDef, name: str) -> bool:
     given = [n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and any(dotted(t) == name for t in n.targets)]
     return any(not isinstance(value, ast.Tuple | ast.List) or any(isinstance(n, ast.Lambda) for n in ast.walk(value)) for value in given)
-
-
-def _scalars_only(names: list[str], rows: RowLoops, launch: Launch) -> bool:
-    """Whether names that are given twice are no pointers: none of their parameters is loaded from or stored to."""
-    twice = {name for name in names if names.count(name) > 1}
-    pointers = {n.id for c in ast.walk(rows.kernel.node) if called(c) in ("load", "store") for n in ast.walk(c) if isinstance(n, ast.Name)}
-    parameters = {p for p, value in launch.arguments.items() if isinstance(value, ast.Name) and value.id in twice}
-    return not (parameters & pointers - {rows.extent})
 
 
 def _copy(module: Module, rows: RowLoops) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agents.models.playbook.triton.base import TritonRecipe, head, last_argument, launches_of
+from agents.models.playbook.triton.base import TritonRecipe, head, is_number, last_argument, launches_of
 from agents.models.playbook.triton.rows import argument
 from tools.languages.triton_source import Edit, Kernel, Launch, Module, called, dotted
 
@@ -53,7 +53,7 @@ class Tiles(TritonRecipe):
         edits: list[Edit] = []
         for parameter, constant in names.items():
             value = launch.arguments.get(parameter)
-            if value is None or not (isinstance(value, ast.Name) or _is_number(value)):
+            if value is None or not (isinstance(value, ast.Name) or is_number(value)):
                 return None
             edits.append(Edit(*module.span(value), constant))
         grid = self._grid(module, launch, names)
@@ -164,7 +164,3 @@ def _divides(kernel: Kernel, parameter: str, names: Mapping[str, str]) -> str | 
                         pending += [defined[inner.id]] if inner.id in defined else []
             found |= seen & set(names)
     return found.pop() if len(found) == 1 else None
-
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
