@@ -10,7 +10,7 @@ import pytest
 from agents import coder
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.draft_faults import faults, faults_of
-from tests.agents.models.playbook import foreign, triton_foreign
+from tests.agents.models.playbook import triton_foreign
 from tests.agents.scripted import agent
 from tests.contracts.conftest import task
 from tests.contracts.test_models import PLAN, TASK
@@ -169,10 +169,7 @@ def test_faults_say_which_draft() -> None:
 
 
 def honest() -> Iterator[tuple[str, str, str]]:
-    for module, language in ((foreign, "cpp"), (triton_foreign, "triton")):
-        yield from (
-            (f"{module.__name__}.{k}", v.source, language) for k, v in vars(module).items() if isinstance(getattr(v, "source", None), str)
-        )
+    yield from ((name, given.source, "triton") for name, given in triton_foreign.KERNELS.items())
     yield from ((name, text, "triton") for name, text in screen_honest.FILES.items())
     for path in sorted(
         [*(ROOT / "configs").rglob("kernel.*"), *(ROOT / "tests").rglob("*.cpp"), *(ROOT / "tests/tools/fixtures").rglob("*.cu")]

@@ -41,19 +41,10 @@ RECIPES = {
     "vector-exp": "vector_exp",
     "fuse-passes": "fuse_passes",
     "loop-interchange": "interchange",
-    "hoist-invariants": "hoist_invariants",
     "restrict-pointers": "restrict_pointers",
     "branch-to-select": "branch_to_select",
     "unroll-accumulators": "unroll_accumulators",
     "tile-loops": "tile",
-    "register-tile-product": "register_tile",
-    "split-borders": "split_borders",
-    "split-at-diagonal": "split_at",
-    "unswitch-loops": "unswitch_loops",
-    "simd-scan": "simd_scan",
-    "argmax-two-passes": "split_argmax",
-    "private-histogram": "private_histogram",
-    "float-literals": "float_literals",
 }
 PLAIN = """
 extern "C" void solve(const float* x, float* y, int n) {

@@ -12,8 +12,9 @@ from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.draft_faults import faults_of
 from agents.handlers.base import applying, hints, mended, opened
 from agents.handlers.definitions import definitions
-from tests.agents.models.playbook import foreign, triton_foreign
+from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.calling import build, compare
+from tests.agents.models.playbook.kernels import KERNELS, source
 from tests.agents.scripted import agent
 from tests.contracts.test_models import PLAN, TASK
 
@@ -93,9 +94,9 @@ def same(draft: str, folder: Path) -> bool:
     ("source", "language", "named"),
     [
         (LAYERED, "cpp", ("prose", "several", "namespaces", "templates")),
-        (foreign.SOFTMAX_INT.source, "cpp", ()),
-        (foreign.SOFTMAX_ROWS.source, "cpp", ()),
-        ("namespace {\nint a() { return 1; }\nint b() { return 2; }\n}\n" + foreign.SOFTMAX_INT.source, "cpp", ("several",)),
+        (source("softmax_int"), "cpp", ()),
+        (source("softmax_rows"), "cpp", ()),
+        ("namespace {\nint a() { return 1; }\nint b() { return 2; }\n}\n" + source("softmax_int"), "cpp", ("several",)),
         (TRITON, "triton", ()),
         (TWO, "triton", ("several",)),
         ('"""One.\n\nTwo.\nThree.\nFour.\n"""\n' + TRITON.split('"""', 2)[2], "triton", ("prose",)),
@@ -111,9 +112,8 @@ def test_what_applies(source: str, language: str, named: tuple[str, ...]) -> Non
 def test_a_whole_draft_is_left_as_it_is() -> None:
     changed = LAYERED.replace("s += x[i]", "s = s + x[i]")
     assert after(changed) == changed
-    for name, given in vars(foreign).items():
-        if isinstance(source := getattr(given, "source", None), str):
-            assert after(source.replace("{", "{ ", 1), source) == source.replace("{", "{ ", 1), name
+    for name in KERNELS:
+        assert after(source(name).replace("{", "{ ", 1), source(name)) == source(name).replace("{", "{ ", 1), name
 
 
 def test_a_lost_licence_stands_at_the_top_again() -> None:
@@ -121,8 +121,8 @@ def test_a_lost_licence_stands_at_the_top_again() -> None:
     assert after(bare).startswith(HEAD.rstrip()) and after(bare).endswith(WRAPPER)
     own = "/* Copyright 2026 The Authors, MIT licence */\n" + bare
     assert after(own) == own, "written in another way it is there"
-    text = "// A softmax.\n// Row by row.\n// In three passes.\n// Slow.\n// Not for use.\n" + foreign.SOFTMAX_INT.source
-    assert after(foreign.SOFTMAX_INT.source + "// mine\n", text).startswith("\n#include"), "a description is the author's to drop"
+    text = "// A softmax.\n// Row by row.\n// In three passes.\n// Slow.\n// Not for use.\n" + source("softmax_int")
+    assert after(source("softmax_int") + "// mine\n", text).startswith("#include"), "a description is the author's to drop"
 
 
 def test_a_lost_wrapper_and_instantiation_are_put_back(tmp_path: Path) -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import foreign
-import triton_foreign
 
 from agents.artifacts import (
     Analysis,
@@ -34,6 +27,8 @@ from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
+from tests.agents.models.playbook import triton_foreign
+from tests.agents.models.playbook.kernels import source as kernel
 from tools.artifacts import Argument, Finding, Quantity, Task, Workload
 from tools.errors import SettingsError
 from tools.hardware import Headroom
@@ -51,7 +46,7 @@ TASK = Task(
         Argument(name="N", role="scalar", dtype="int32"),
     ),
     reference="import torch\ndef reference(x): return torch.softmax(x, -1)",
-    baseline=foreign.SOFTMAX_INT.source,
+    baseline=kernel("softmax_int"),
     workloads=(Workload(name="w", dims={"M": 64, "N": 64}),),
 )
 FINDINGS = (
@@ -128,14 +123,14 @@ def test_analyst_ranks_by_severity_then_room_and_gives_no_figures() -> None:
 
 
 def test_plan_cites_pages_respects_budgets_and_applies(pages: tuple[Page, ...]) -> None:
-    plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    plan = ask("planner", planner_brief(pages, kernel("softmax_int")), Plan)
     assert isinstance(plan, Plan)
     assert len(plan.methods) == 3
     assert {"openmp-parallel-outer", "vector-exp"} < {m.method for m in plan.methods}
     assert [m.axis for m in plan.methods].count("compute") <= 2
     assert all(m.hypothesis.citations[0].startswith("<gpu-wiki>/methods/") for m in plan.methods)
     assert all(m.hypothesis.expected for m in plan.methods)
-    single = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, methods=1), Plan)
+    single = ask("planner", planner_brief(pages, kernel("softmax_int"), methods=1), Plan)
     assert isinstance(single, Plan)
     assert len(single.methods) == 1
 
@@ -144,7 +139,7 @@ def test_failed_sets_are_not_planned_again_until_nothing_is_left(pages: tuple[Pa
     tried: list[Tried] = []
     seen: set[frozenset[str]] = set()
     for iteration in range(1, 200):
-        plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, tuple(tried)), Plan)
+        plan = ask("planner", planner_brief(pages, kernel("softmax_int"), tuple(tried)), Plan)
         assert isinstance(plan, Plan)
         if not plan.methods:
             assert plan.reason
@@ -157,7 +152,7 @@ def test_failed_sets_are_not_planned_again_until_nothing_is_left(pages: tuple[Pa
 
 
 def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) -> None:
-    source, tried = foreign.SOFTMAX_ROWS.source, []
+    source, tried = kernel("softmax_rows"), []
     for iteration in range(1, 12):
         plan = ask("planner", planner_brief(pages, source, tuple(tried)), Plan)
         assert isinstance(plan, Plan)
@@ -179,7 +174,7 @@ def test_accepting_every_draft_ends_with_an_empty_plan(pages: tuple[Page, ...]) 
 
 
 def test_drafts_differ_and_name_what_they_hold(pages: tuple[Page, ...]) -> None:
-    source = foreign.SOFTMAX_INT.source
+    source = kernel("softmax_int")
     plan = ask("planner", planner_brief(pages, source), Plan)
     assert isinstance(plan, Plan)
     drafts = ask("coder", coder_brief(plan, pages, source), Drafts)
@@ -193,7 +188,7 @@ def test_drafts_differ_and_name_what_they_hold(pages: tuple[Page, ...]) -> None:
 
 
 def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
-    source = foreign.SOFTMAX_INT.source
+    source = kernel("softmax_int")
     plan = ask("planner", planner_brief(pages, source), Plan)
     assert isinstance(plan, Plan)
     drafts = ask("coder", coder_brief(plan, pages, source, without="vector-exp", champion_knobs={"SCHEDULE": "dynamic"}), Drafts)
@@ -205,12 +200,20 @@ def test_ablation_leaves_one_method_out(pages: tuple[Page, ...]) -> None:
 
 
 def test_methods_without_a_place_are_skipped_with_a_reason(pages: tuple[Page, ...]) -> None:
-    plan = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    plan = ask("planner", planner_brief(pages, kernel("softmax_int")), Plan)
     assert isinstance(plan, Plan)
-    drafts = ask("coder", coder_brief(plan, pages, foreign.PREFIX_SUM.source), Drafts)
+    drafts = ask("coder", coder_brief(plan, pages, kernel("prefix_sum")), Drafts)
     assert isinstance(drafts, Drafts)
     assert drafts.drafts == ()
     assert set(drafts.skipped) == {m.method for m in plan.methods}
+    assert all("a language model can: models:" in why for why in drafts.skipped.values())
+
+
+def test_a_kernel_that_hides_its_loops_is_left_to_models_in_one_sentence(pages: tuple[Page, ...]) -> None:
+    pages = tuple(page for page in pages if page.head.recipe != "restrict_pointers")
+    plan = ask("planner", planner_brief(pages, kernel("swiglu_lambda")), Plan)
+    assert isinstance(plan, Plan)
+    assert plan.methods == () and "lambdas" in plan.reason and "a language model can: models:" in plan.reason
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
 def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages: tuple[Page, ...]) -> None:
     """After an accept with TILE=16 nothing new applies: each other setting is drafted once, then the planner gives up."""
     mine = tuple(p for p in pages if p.head.id == "tile-loops")
-    source = recipe("tile").edit(foreign.TRANSPOSE.source, {"TILE": "16"})
+    source = recipe("tile").edit(kernel("transpose"), {"TILE": "16"})
     tried: list[Tried] = [Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")]
     drafted: list[str] = []
     for iteration in range(2, 9):
@@ -265,11 +268,11 @@ def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: 
 
 
 def test_what_gained_nothing_waits_behind_what_was_never_tried(pages: tuple[Page, ...]) -> None:
-    first = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source), Plan)
+    first = ask("planner", planner_brief(pages, kernel("softmax_int")), Plan)
     assert isinstance(first, Plan)
     planned = tuple(m.method for m in first.methods)
     failed = (Tried(iteration=1, methods=planned[:1], knobs={}, verdict="inconclusive", reason="", planned=planned),)
-    second = ask("planner", planner_brief(pages, foreign.SOFTMAX_INT.source, failed), Plan)
+    second = ask("planner", planner_brief(pages, kernel("softmax_int"), failed), Plan)
     assert isinstance(second, Plan)
     assert second.methods
     assert not {m.method for m in second.methods} & set(planned)

@@ -9,14 +9,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from calling import FLAGS, build
+from agents.models.playbook.recipes.vector_math import FUNCTIONS as TEXTS
+from tests.agents.models.playbook.calling import FLAGS, build
 
-from agents.models.playbook import vector_functions
-from agents.models.playbook.recipe import recipe
-from agents.models.playbook.recipes.vector_math import MAKERS
-
-FUNCTIONS = sorted(one for one in [("exp", "float"), *MAKERS] if one[0] != "pick")
+FUNCTIONS = sorted(one for one in TEXTS if one[0] != "pick")
 SWEEP = """
 import ctypes, json, sys
 import numpy as np
@@ -86,21 +82,15 @@ for (long i = 0; i < n; i++) y[i] = {function}(x[i]); }}
 
 
 def test_accuracy_and_special_values(tmp_path: Path) -> None:
-    source = (
-        vector_functions.pick("float") + vector_functions.pick("double") + vector_functions.exp_float("6") + vector_functions.exp_double()
-    )
-    source += vector_functions.log_float() + vector_functions.tanh_float()
+    source = "".join(TEXTS.values())
     for degree in "567":
-        source += vector_functions.exp_float(degree).replace("kw_exp", f"kw_exp{degree}") + loop(
-            f"run_exp{degree}", "float", f"kw_exp{degree}"
-        )
-    source += loop("run_log", "float", "kw_log") + loop("run_tanh", "float", "kw_tanh") + loop("run_dexp", "double", "kw_exp")
-    for (name, kind), make in MAKERS.items():
-        prefix = "d" if kind == "double" else ""
-        if (prefix + name) not in ("pick", "dpick", "dexp", "log", "tanh", "log2", "log10"):
-            source += make()
-            source += loop(f"run_{prefix}{name}", kind, f"kw_{name}").replace("(x[i])", "(x[i], 2.7f)" if name == "pow" else "(x[i])")
-    source += loop("run_cube", "float", "kw_pow").replace("(x[i])", "(x[i], 3.0f)")
+        text = TEXTS["exp", "float"].replace("kw_exp", f"kw_exp{degree}").replace("DEGREE_1 = 6", f"DEGREE_1 = {degree}")
+        source += text.replace("DEGREE_1", f"DEGREE_{degree}") + loop(f"run_exp{degree}", "float", f"kw_exp{degree}")
+    for name, kind in FUNCTIONS:
+        if name not in ("log2", "log10") and not name.startswith("pow"):
+            source += loop(f"run_{'d' if kind == 'double' else ''}{name}", kind, f"kw_{name}")
+    for entry, exponent in (("run_pow", "2.7f"), ("run_cube", "3.0f")):
+        source += loop(entry, "float", "kw_pow").replace("(x[i])", f"(x[i], {exponent})")
     library = build(source, tmp_path, "functions")
     done = subprocess.run([sys.executable, "-c", SWEEP, str(library)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-1500:]
@@ -114,20 +104,9 @@ def test_accuracy_and_special_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "kind"), FUNCTIONS, ids=["-".join(one) for one in FUNCTIONS])
 def test_loops_over_the_functions_are_vectorised(name: str, kind: str, tmp_path: Path) -> None:
     """Compilers differ: one goes round a branch of a select where another computes both."""
-    source = vector_functions.exp_float("6") + "".join(make() for make in MAKERS.values()) + loop("solve", kind, f"kw_{name}")
+    source = "".join(TEXTS.values()) + loop("solve", kind, f"kw_{name}")
     source = source.replace("(x[i])", "(x[i], 2.7f)") if name == "pow" else source
     (tmp_path / "one.cpp").write_text(source)
     command = ["g++", *FLAGS, "-fopt-info-vec-optimized", "one.cpp", "-o", "one.so"]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stderr
     assert "loop vectorized" in told, told
-
-
-def test_products_of_complex_numbers_are_vector_code(tmp_path: Path) -> None:
-    source = """#include <complex>
-extern "C" void solve(const std::complex<double>* a, std::complex<double>* b, int n) {
-  for (int i = 0; i < n; ++i) b[i] = b[i] * a[i];
-}
-"""
-    before, after = (build(text, tmp_path, name) for name, text in (("a", source), ("b", recipe("vector_exp").edit(source, {}))))
-    called = [subprocess.run(["nm", str(one)], capture_output=True, text=True, check=True).stdout for one in (before, after)]
-    assert ["__muldc3" in one for one in called] == [True, False]

@@ -1,0 +1,13 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+static void bump(int& k, int by) { k += by; }
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+  int k = 0;
+  bump(k, 1);
+  for (int i = 0; i + 1 < n; ++i) y[i + k] = y[i] * 0.5f + x[i];
+}

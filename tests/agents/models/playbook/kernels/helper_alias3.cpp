@@ -1,0 +1,15 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+static void step(float* a, const float* b, int m, int n) {
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) a[i * n + j] += 0.5f * b[i * n + j];
+}
+static void twice(float* u, float* v, int m, int n) { step(u, v, m, n); step(u, v, m, n); }
+extern "C" void solve(const float* x, float* y, int m, int n) {
+  for (int j = 0; j < m * n; ++j) y[j] = x[j];
+  twice(y + n, y, m - 1, n);
+}

@@ -1,0 +1,10 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+extern "C" void solve(const float* x, float* y, int n) {
+  auto exp = [&](float v) { float s = v; s += 1.0f; return s * v; };
+  for (int i = 0; i < n; ++i) y[i] = exp(x[i]);
+}

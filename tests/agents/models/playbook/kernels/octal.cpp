@@ -1,0 +1,9 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i + 010] * 2.0f;
+}

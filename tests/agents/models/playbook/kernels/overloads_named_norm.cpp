@@ -1,0 +1,12 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+static float norm(float* p, float x) { p[0] = p[0] * 0.5f + x; return p[0]; }
+static float norm(float x) { return x * x; }
+extern "C" void solve(const float* x, float* y, float* last, int n) {
+  last[0] = 0.0f;
+  for (int i = 0; i < n; ++i) y[i] = norm(last, x[i]) + norm(x[i]);
+}

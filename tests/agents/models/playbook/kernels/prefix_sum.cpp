@@ -1,0 +1,4 @@
+extern "C" void solve(const float* x, float* y, int n) {
+  y[0] = x[0];
+  for (int i = 1; i < n; i++) y[i] = y[i-1] + x[i];
+}

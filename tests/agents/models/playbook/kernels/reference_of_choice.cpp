@@ -1,0 +1,11 @@
+#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <vector>
+#include <cstdint>
+
+struct View { const float* d; const float* e; int n; const float& at(int i) const { return i & 1 ? d[i] : e[n - 1 - i]; } };
+extern "C" void solve(const float* x, float* y, int n) {
+  const View v{x, x, n};
+  for (int i = 0; i < n; ++i) y[i] = 2.0f * v.at(i) + 1.0f;
+}

@@ -1,0 +1,7 @@
+#include <vector>
+extern "C" void solve(const float* x, const float* y, float* z, int n) {
+  std::vector<float> w(n);
+  for (int i = 0; i < n; i++) w[i] = 3 * x[i];
+  for (int i = 0; i < n; i++) w[i] += y[i];
+  for (int i = 0; i < n; i++) z[i] = w[i] * w[i];
+}
