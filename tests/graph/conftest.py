@@ -63,6 +63,14 @@ def graph(*argv: str, home: Path | None = None, cwd: Path = ROOT) -> subprocess.
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a run made anew is in the slow lane."""
+    for item in items:
+        if "finished" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """A config file of a quick run whose workspaces lie in the test's own folder."""
@@ -94,7 +102,7 @@ def unpacked(packed: Path, folder: Path) -> Path:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of the quickstart for tests that only look: v1 and v2 were accepted, v3 was not."""
     (packed,) = RECORDED.glob("softmax-quickstart-*.tar.xz")
-    return unpacked(packed, tmp_path_factory.mktemp("recorded"))
+    return unpacked(packed, tmp_path_factory.mktemp("recorded") / "workspaces")
 
 
 @pytest.fixture
@@ -105,7 +113,7 @@ def copied(recorded: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One quick run for all tests that only look; those that change something take `copied`.
+    """One quick run for all tests of what a run writes; those of what is read of it take `recorded`, or `copied` to change something.
 
     It accepted a version: while others keep the machine busy noise may hide every gain, and then another run is made.
     """

@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from graph.nodes.propose import tried
 from graph.older import told
 from graph.report import final
 from graph.report.summary import stored_state, versions
+from knowledge_base.__main__ import main as ask
 from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import completeness
@@ -70,7 +70,7 @@ def accepted(root: Path) -> int:
 # ---------------------------------------------------------------- what is said
 
 
-def test_json_is_one_object_at_the_end(finished: FinishedRun) -> None:
+def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(finished.stdout.splitlines()[-1])
     assert set(found) == KEYS
     assert found["status"] == "finished" and found["workspace"] == str(finished.root)
@@ -83,6 +83,7 @@ def test_json_is_one_object_at_the_end(finished: FinishedRun) -> None:
     assert found["objective"] == "total_time" and isinstance(found["disturbed"], bool)
     assert set(found["disturbed_verdicts"]) <= set(found["verdicts"])
     assert found["commits"] == git(finished.root, "rev-list", "--reverse", "HEAD").split()
+    assert json.loads(succeeded(capsys, "show", str(finished.root), "--json")) == found
 
 
 def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
@@ -102,14 +103,6 @@ def test_quiet_prints_the_object_alone(copied: Path, capsys: pytest.CaptureFixtu
     said = succeeded(capsys, "resume", str(copied), "--quiet", "--json")
     assert set(json.loads(said)) == KEYS
     assert succeeded(capsys, "resume", str(copied), "--quiet") == ""
-
-
-def test_show(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = succeeded(capsys, "show", str(finished.root)).splitlines()
-    assert lines[0] in finished.stdout.splitlines()
-    assert lines[-1].startswith("spent: no language model was paid; wall time ") and lines[-1].endswith("; caps: wall_s 3600 s")
-    assert [line.split()[0] for line in lines[1:-1]] == [f"v{memory.iteration}" for memory in versions(finished.root)]
-    assert succeeded(capsys, "show", str(finished.root), "--json").strip() == finished.stdout.splitlines()[-1]
 
 
 def test_every_verdict_names_the_version_that_it_was_compared_with(finished: FinishedRun) -> None:
@@ -184,10 +177,12 @@ def envelope(root: Path) -> str:
 @pytest.mark.parametrize(
     ("older", "words"),
     [
-        *((result, (verb,)) for verb in ("show", "report", "resume")),
-        *((task, words) for words in (("resume",), ("report",), ("restart", "v1"))),
-        *((memory, (verb, "v1")) for verb in ("mask", "unmask")),
-        *((envelope, (verb,)) for verb in ("show", "report", "resume")),
+        (result, ("show",)),
+        (result, ("resume",)),
+        (task, ("report",)),
+        (task, ("restart", "v1")),
+        (memory, ("mask", "v1")),
+        (envelope, ("show",)),
     ],
 )
 def test_what_another_version_wrote_is_named(
@@ -201,7 +196,7 @@ def test_what_another_version_wrote_is_named(
 def test_a_memory_that_was_cut_short_is_named(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = copied / "memory" / "v0.json"
     path.write_bytes(path.read_bytes()[:40])
-    assert "memory/v0.json cannot be read, it is cut short or damaged; restore it from git" in refused(capsys, "report", str(copied))
+    assert "memory/v0.json cannot be read" in refused(capsys, "report", str(copied))
     with pytest.raises(ValidationError) as raised:
         FinalBenchmark.model_validate({})
     assert told(raised.value, copied) is None, "another error, which it must not hide"
@@ -240,21 +235,12 @@ def test_a_benchmark_below_what_the_verdicts_say_is_said_to_be(copied: Path) -> 
 # ---------------------------------------------------------------- what lies in the workspace
 
 
-def test_layout(finished: FinishedRun, tmp_path: Path) -> None:
+def test_the_workspace_is_whole_and_what_is_hidden_is_nobody_elses(finished: FinishedRun, tmp_path: Path) -> None:
     root = finished.root
     readme = (root / "README.md").read_text()
     assert all(f"## {title}" in readme for title in ("Hardware Spec", "Roofline", "Stop Conditions"))
-    for name in (
-        "env_check.md",
-        "baseline_report.md",
-        "report.md",
-        "report.html",
-        "benchmark.md",
-        "settings.yaml",
-        "task/reference.py",
-        "task/task.json",
-    ):
-        assert (root / name).read_text().strip(), name
+    written = ("env_check.md", "baseline_report.md", "report.md", "report.html", "benchmark.md", "task/reference.py", "task/task.json")
+    assert all((root / name).read_text().strip() for name in written)
     assert (root / "task" / "kernel.cpp").read_text() == (TASK / "kernel.cpp").read_text()
     assert Repository(root).is_clean()
     (tmp_path / "usual").touch()
@@ -264,47 +250,36 @@ def test_layout(finished: FinishedRun, tmp_path: Path) -> None:
     assert not [name for name in git(root, "ls-files").split() if name.startswith(".kernelwright/")]
     assert {"checkpoint.sqlite", "events.jsonl", "lock", "secret"} <= {path.name for path in (root / ".kernelwright").iterdir()}
     assert (root / ".kernelwright" / "secret").stat().st_mode & 0o077 == 0
-
-
-def test_the_versions_are_complete(finished: FinishedRun) -> None:
-    root = finished.root
     memories = versions(root)
     assert [memory.iteration for memory in memories] == list(range(len(memories))) and len(memories) >= 2
     for memory in memories:
-        assert completeness.audit(root, memory.iteration, closed=True) == ()
-        assert not memory.masked
+        assert completeness.audit(root, memory.iteration, closed=True) == () and not memory.masked
     assert (root / "current_iteration.txt").read_text() == f"{memories[-1].iteration}\n"
-    records = Records(root)
-    head = records.find(next(r.key for r in records if r.kind == "candidate" and r.payload["files"]["kernel.cpp"] == kernel(root)))
-    assert head is not None and head.payload["methods"] == list(memories[accepted(root)].methods)
+    best = next(r for r in Records(root) if r.kind == "candidate" and r.payload["files"]["kernel.cpp"] == kernel(root))
+    assert best.payload["methods"] == list(memories[accepted(root)].methods)
 
 
 def kernel(root: Path) -> str:
     return (root / "kernel.cpp").read_text()
 
 
-def test_the_kernel_can_be_tried_by_hand(finished: FinishedRun) -> None:
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=finished.root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split()[4].rstrip(",")) < 1e-4
-    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=finished.root, capture_output=True, text=True)
+def test_the_kernel_can_be_tried_by_hand_and_a_wrong_one_is_found(finished: FinishedRun, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(finished.root, tmp_path / "copy", symlinks=True))
+    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and float(done.stdout.split()[4].rstrip(",")) < 1e-4, done.stderr
+    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_kernel.py"], cwd=root, capture_output=True, text=True)
     assert tested.returncode == 0, tested.stdout
-
-
-def test_trying_by_hand_finds_a_wrong_kernel(copied: Path) -> None:
-    (copied / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
-    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=copied, capture_output=True, text=True, check=False)
+    (root / "kernel.cpp").write_text((TASK / "kernel.cpp").read_text().replace("/ total;", "/ total + 0.1f;"))
+    done = subprocess.run([sys.executable, "test_kernel.py"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.strip().endswith("is wrong")
 
 
-def test_a_workspace_is_found_by_its_name(
-    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(finished.root.parents[1])
-    assert main(["show", finished.root.name]) == 0 and capsys.readouterr().out.startswith("finished")
+def test_a_workspace_is_found_by_its_name(recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(recorded.parents[1])
+    assert main(["show", recorded.name]) == 0 and capsys.readouterr().out.startswith("finished")
 
 
-def test_every_record_that_is_named_exists(finished: FinishedRun) -> None:
+def test_every_record_and_citation_that_is_named_exists(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     known = {record.id for record in Records(finished.root)}
     pages = [finished.root / "report.md", finished.root / "benchmark.md", *finished.root.glob("versions/*/*.md")]
     for page in pages:
@@ -312,6 +287,8 @@ def test_every_record_that_is_named_exists(finished: FinishedRun) -> None:
         identities = {identity for found in named for identity in re.findall(r"[0-9a-f]{16}", found)}
         assert identities <= known, page
         assert identities, f"{page} names no evidence"
+    assert ask(["lint", "--workspace", str(finished.root)]) == 0
+    assert int(capsys.readouterr().out.split()[-4]) > 10
 
 
 def test_nothing_hidden_was_ever_committed(finished: FinishedRun) -> None:
@@ -437,77 +414,6 @@ def test_unknown_versions_are_named(copied: Path, version: str, capsys: pytest.C
     for verb in ("mask", "unmask", "restart"):
         said = refused(capsys, verb, str(copied), version)
         assert repr(version) in said and "v0, v1" in said
-
-
-@pytest.mark.slow
-def test_restart_begins_with_an_old_version(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(succeeded(capsys, "restart", str(finished.root), "v1", "--quiet", "--json"))
-    root = Path(found["workspace"])
-    assert root != finished.root and found["status"] == "finished"
-    first = found["commits"][0]
-    assert git(root, "show", f"{first}:kernel.cpp") == git(finished.root, "show", f"{version_commit(finished.root, 'v1')}:kernel.cpp")
-    assert f"{finished.root.name} v1" in (root / "README.md").read_text()
-    settings = yaml.safe_load((root / "settings.yaml").read_text())
-    assert settings["linked_to"] == f"{finished.root.name} v1"
-
-
-def version_commit(root: Path, version: str) -> str:
-    found = Repository(root).find_commit("Version", version)
-    assert found is not None
-    return found
-
-
-# ---------------------------------------------------------------- stopped early
-
-
-@pytest.mark.slow
-def test_a_spent_budget_ends_in_order(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "budget": {"wall_s": 1}}))
-    assert main(["run", str(config), "--quiet", "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
-    root = Path(found["workspace"])
-    assert found["status"] == "finished" and found["stop_reason"] == "budget" and found["verdicts"] == {}
-    assert "budget" in (root / "report.md").read_text()
-    # Nothing was accepted: no kernel is faster than itself.
-    assert (found["speedup"], found["ci"]) == (1.0, None) and found["best_s"] == found["baseline_s"] > 0
-    record = next(record for record in Records(root) if record.kind == "benchmark")
-    assert set(record.payload["candidates"]) == {"baseline"}
-    said = succeeded(capsys, "show", str(root)).splitlines()[0]
-    assert "no version was accepted" in said and "->" not in said
-    assert "**No version was accepted**" in (root / "report.md").read_text()
-    assert "the baseline against torch eager: " in (root / "report.md").read_text()
-    table = (root / "benchmark.md").read_text()
-    assert "| baseline | small |" in table and "| eager | small |" in table and "| best |" not in table
-    assert completeness.audit(root, 0, closed=True) == () and Repository(root).is_clean()
-
-
-def wait_until_alone(folder: Path) -> None:
-    """No process may run a file under the folder or work there."""
-    end = time.monotonic() + 10
-    while left := [command for place, command in processes() if str(folder) in command or place.startswith(str(folder))]:
-        assert time.monotonic() < end, left
-        time.sleep(0.1)
-
-
-def processes() -> list[tuple[str, str]]:
-    """(working folder, command line) of every other process."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            place = str((path / "cwd").readlink())
-        except OSError:
-            continue
-        if words[0] and int(path.name) != os.getpid():
-            found.append((place, b" ".join(words).decode(errors="replace").strip()))
-    return found
-
-
-def test_the_citations_of_a_run_hold(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    from knowledge_base.__main__ import main as ask
-
-    assert ask(["lint", "--workspace", str(finished.root)]) == 0
-    assert int(capsys.readouterr().out.split()[-4]) > 10
 
 
 def test_an_interrupt_is_named_after_its_first() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -21,7 +22,6 @@ from graph.live import Live, view
 from graph.metering import Metered
 from tests.graph.conftest import ROOT
 from tests.graph.terminal import Terminal
-from tests.graph.test_cli import wait_until_alone
 from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
@@ -240,6 +240,14 @@ def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path)
         assert ended == [KeyboardInterrupt]
         with pytest.raises(KeyboardInterrupt):
             executor.run(job)
+
+
+def wait_until_alone(folder: Path) -> None:
+    """No other process may work under the folder."""
+    end = time.monotonic() + 10
+    while left := [place for place in Path("/proc").glob("[0-9]*/cwd") if os.path.realpath(place).startswith(str(folder))]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
 
 
 class AtTerminal:

@@ -12,7 +12,6 @@ import lzma
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing as closed
 from pathlib import Path
@@ -26,7 +25,7 @@ from graph.build import build
 from graph.nodes import closing
 from graph.services import open_agents
 from graph.verify import accepted, read, verify
-from tests.graph.conftest import RECORDED, unpacked
+from tests.graph.conftest import RECORDED, graph, unpacked
 from tools import gate
 from tools.policy import Policy
 from tools.repository import Repository
@@ -66,8 +65,7 @@ def test_a_report_made_again_has_the_same_words_and_figures(workspace: Path) -> 
 def gates(root: Path, services: Any) -> Iterator[dict[str, Any]]:
     """The state before each call of the gate, from the checkpoints."""
     with closed(sqlite3.connect(root / ".kernelwright" / "checkpoint.sqlite", check_same_thread=False)) as connection:
-        graph = build(services.settings, SqliteSaver(connection))
-        history = list(graph.get_state_history({"configurable": {"thread_id": "run"}}))
+        history = list(build(services.settings, SqliteSaver(connection)).get_state_history({"configurable": {"thread_id": "run"}}))
     yield from (dict(snapshot.values) for snapshot in reversed(history) if snapshot.next == ("gate",))
 
 
@@ -108,18 +106,18 @@ def test_no_claim_is_refuted_when_it_is_measured_again(workspace: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_old_version_can_be_the_start_of_a_new_run(workspace: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "graph", "restart", str(workspace), "v1", "--json", "--budget", "wall_s=40"],
-        capture_output=True,
-        text=True,
-        cwd=FIXTURES.parents[1],
-    )
-    last = json.loads(done.stdout.splitlines()[-1])
+def test_an_old_version_can_be_the_start_of_a_new_run(recorded: Path) -> None:
+    done = graph("restart", str(recorded), "v1", "--json", "--budget", "wall_s=40")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode in {0, 3}, found["status"]) == (True, "finished"), done.stderr
+    root = Path(found["workspace"])
     try:
-        assert (done.returncode in {0, 3}, last["status"]) == (True, "finished"), done.stderr
+        old = Repository(recorded).find_commit("Version", "v1")
+        assert git(root, "show", f"{found['commits'][0]}:kernel.cpp") == git(recorded, "show", f"{old}:kernel.cpp")
+        assert f"{recorded.name} v1" in (root / "README.md").read_text()
+        assert f"linked_to: {recorded.name} v1\n" in (root / "settings.yaml").read_text()
     finally:
-        shutil.rmtree(last["workspace"], ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
 
 
 CASES = [json.loads(line) for line in lzma.decompress((FIXTURES / "verdicts.jsonl.xz").read_bytes()).splitlines()]
