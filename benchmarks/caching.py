@@ -21,7 +21,8 @@ from agents.models.prices import Price
 from agents.toolbox import Toolbox
 from benchmarks.scenario import Asked
 from tests.agents.models.anthropic_rules import Body
-from tests.agents.models.anthropic_server import Server, Step
+from tests.agents.models.anthropic_server import Server
+from tests.agents.models.scripted_server import Step
 from tools.records import Records
 
 READ, WRITE_5M, WRITE_1H = 0.1, 1.25, 2.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import Answer, Queries, Query, RetrieverBrief, Review
-from agents.base import CALLS, ENOUGH, MANY, REPAIRS, open_model
+from agents.base import CALLS, ENOUGH, MANY, REPAIRS, Agent, open_model
 from agents.models.base import Answered, Called, Tool, ToolCall, ToolResult, Unfit
 from agents.toolbox import Toolbox
-from tests.agents.scripted import agent, called
+from tests.agents.scripted import Line, Scripted, agent, called
 from tests.contracts.conftest import task
 from tools.errors import HarnessError, ProviderError, SettingsError
 from tools.languages.cpp import Cpp
@@ -58,12 +58,12 @@ def echo(text: str, turn: int = 1) -> Called:
     return called(("echo", {"text": text}), turn=turn)
 
 
-def hand(text: str, turn: int = 1) -> Called:
-    return called(("hand", {"text": text}), turn=turn)
+def asking(root: Path, *lines: Line) -> tuple[Agent, Scripted]:
+    return agent("knowledge_retriever", root, lines, tools=True)
 
 
 def test_what_is_called_is_done_and_told_before_the_answer(tmp_path: Path) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path, [called(("echo", {"text": "a"}), ("echo", {"text": "b"})), ANSWER], tools=True)
+    asked, model = asking(tmp_path, called(("echo", {"text": "a"}), ("echo", {"text": "b"})), ANSWER)
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     first, second = model.asked
     assert first.tools == second.tools == (ECHO,) and first.turns == ()
@@ -72,55 +72,40 @@ def test_what_is_called_is_done_and_told_before_the_answer(tmp_path: Path) -> No
     assert [(result.id, result.text) for result in turn.results] == [("1.0", "a"), ("1.1", "b")]
 
 
-def test_what_cannot_be_taken_for_an_answer_is_asked_again_once(tmp_path: Path) -> None:
+def test_what_cannot_be_taken_for_an_answer_is_asked_again_once_and_anew_when_the_run_is_resumed(tmp_path: Path) -> None:
     unfit = Unfit(faults=("queries: a list is wanted",), said="no list")
-    asked, model = agent("knowledge_retriever", tmp_path / "a", [unfit, ANSWER])
-    assert asked.ask(BRIEF, Queries) == ANSWER
-    assert model.asked[1].refused == unfit.faults and model.asked[1].turns[0].said == "no list"
-    asked, model = agent("knowledge_retriever", tmp_path / "b", [unfit] * (REPAIRS + 1))
-    with pytest.raises(ProviderError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"):
-        asked.ask(BRIEF, Queries)
-    assert len(model.asked) == REPAIRS + 1
-
-
-def test_a_run_that_ended_for_want_of_an_answer_asks_anew_when_it_is_resumed(tmp_path: Path) -> None:
-    unfit = Unfit(faults=("queries: a list is wanted",), said="no list")
-    for lines in ([unfit, unfit], [unfit]):
-        asked, model = agent("knowledge_retriever", tmp_path, lines)
-        with pytest.raises(ProviderError, match="no usable Queries"):
+    for lines in ([unfit] * (REPAIRS + 1), [unfit]):
+        asked, model = asking(tmp_path, *lines)
+        with pytest.raises(ProviderError, match=r"models\.knowledge_retriever: no usable Queries was given.*a list is wanted"):
             asked.ask(BRIEF, Queries)
-        assert not model.lines
-    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER])
+        assert not model.lines and model.asked[-1].refused == unfit.faults and model.asked[-1].turns[0].said == "no list"
+    asked, model = asking(tmp_path, ANSWER)
     assert asked.ask(BRIEF, Queries) == ANSWER and model.asked[0].refused == unfit.faults
-    asked, model = agent("knowledge_retriever", tmp_path, [])
-    assert asked.ask(BRIEF, Queries) == ANSWER, "and what was answered then is on record"
+    assert asking(tmp_path)[0].ask(BRIEF, Queries) == ANSWER, "and what was answered then is on record"
 
 
 def test_tools_are_bounded_in_rounds(tmp_path: Path) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path / "a", [echo(str(n), n) for n in range(9)], tools=True)
+    asked, model = asking(tmp_path / "a", *(echo(str(n), n) for n in range(9)))
     with pytest.raises(ProviderError, match="no usable Queries"):
         asked.ask(BRIEF, Queries, toolbox=Echo(rounds=2))
     assert len(model.asked) == 2 + 1 + REPAIRS, "two rounds, one too many, and what it was told then"
     last = model.asked[-1].turns[-1]
     assert last.refused == (ENOUGH,) and all(result.failed for result in last.results)
-    asked, model = agent("knowledge_retriever", tmp_path / "b", [echo("a"), echo("b", 2), ANSWER], tools=True)
+    asked, _ = asking(tmp_path / "b", echo("a"), echo("b", 2), ANSWER)
     assert asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)) == ANSWER
 
 
 def test_the_calls_of_one_reply_are_bounded(tmp_path: Path) -> None:
-    greedy = called(*(("echo", {"text": str(number)}) for number in range(CALLS + 3)))
-    asked, model = agent("knowledge_retriever", tmp_path, [greedy, ANSWER], tools=True)
-    toolbox = Echo()
-    assert asked.ask(BRIEF, Queries, toolbox=toolbox) == ANSWER
+    asked, model = asking(tmp_path, called(*(("echo", {"text": str(number)}) for number in range(CALLS + 3))), ANSWER)
+    assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     results = model.asked[1].turns[0].results
     assert len(results) == CALLS + 3, "each call has its result, or a provider refuses the conversation"
     assert [result.text for result in results if result.failed] == [MANY] * 3
 
 
 def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) -> None:
-    asked, _ = agent("knowledge_retriever", tmp_path, [Review()])
     with pytest.raises(ProviderError, match="answered with Review where Queries is owed"):
-        asked.ask(BRIEF, Queries)
+        asking(tmp_path, Review())[0].ask(BRIEF, Queries)
 
 
 @pytest.mark.parametrize(
@@ -133,23 +118,22 @@ def test_an_answer_of_another_type_is_a_failure_of_the_provider(tmp_path: Path) 
     ids=["prose", "answer", "one round too many"],
 )
 def test_what_was_handed_in_joins_however_the_model_ends(tmp_path: Path, last: Answer | Unfit | Called, texts: list[str]) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path, [hand("a"), last], tools=True)
+    asked, model = asking(tmp_path, called(("hand", {"text": "a"})), last)
     assert [query.text for query in asked.ask(BRIEF, Queries, toolbox=Echo(rounds=1)).queries] == texts
     assert len(model.asked) == 2
 
 
 def test_a_reply_is_not_bought_again_after_a_machine_failed_between(tmp_path: Path) -> None:
-    asked, model = agent("knowledge_retriever", tmp_path, [echo("a")], tools=True)
+    asked, model = asking(tmp_path, echo("a"))
     with pytest.raises(HarnessError):
         asked.ask(BRIEF, Queries, toolbox=Echo(broken=True))
     assert len(model.asked) == 1
-    asked, model = agent("knowledge_retriever", tmp_path, [ANSWER], tools=True)
+    asked, model = asking(tmp_path, ANSWER)
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     assert len(model.asked) == 1 and model.asked[0].turns[0].said == "turn 1", "the first exchange came from the records"
     # Everything is there now, also for a machine whose tools say it in other words.
-    asked, model = agent("knowledge_retriever", tmp_path, [], tools=True)
+    asked, _ = asking(tmp_path)
     assert asked.ask(BRIEF, Queries, toolbox=Echo(prefix="elsewhere: ")) == ANSWER
-    assert model.asked == []
 
 
 DYING = """
@@ -194,8 +178,7 @@ def test_a_reply_is_not_bought_again_after_the_process_was_killed(tmp_path: Path
 
 def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
     half = "a\ud800b"
-    lines = [called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half)]
-    asked, model = agent("knowledge_retriever", tmp_path, lines, tools=True)
+    asked, model = asking(tmp_path, called(("echo", {"text": half, "more": [half]})), Answered(answer=ANSWER, said=half))
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     assert model.asked[1].turns[0].results[0].text == "a?b"
 
@@ -203,9 +186,7 @@ def test_half_a_character_does_not_lose_a_paid_reply(tmp_path: Path) -> None:
 def test_what_looks_like_a_key_in_a_reply_does_not_keep_the_run_from_its_commits(tmp_path: Path) -> None:
     """The gate refuses to commit such a record, and a resumed run would find it again for ever."""
     key = "AKIA" + "Q7" * 8
-    asked, _ = agent(
-        "knowledge_retriever", tmp_path, [called(("echo", {"text": key})), Answered(answer=ANSWER, said=f"use {key}")], tools=True
-    )
+    asked, _ = asking(tmp_path, called(("echo", {"text": key})), Answered(answer=ANSWER, said=f"use {key}"))
     assert asked.ask(BRIEF, Queries, toolbox=Echo()) == ANSWER
     kept = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert any("use <secret>" in text for text in kept) and not any(key in text for text in kept)

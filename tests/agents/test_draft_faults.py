@@ -82,17 +82,12 @@ def test_code_left_out_in_the_middle_is_refused(comment: str) -> None:
 
 @pytest.mark.parametrize("comment", [*HONEST, *AT_THE_END[:2]])
 def test_an_honest_comment_is_left_alone(comment: str) -> None:
-    """Before the code that it announces, and beside a statement."""
-    assert found(CPP.format(f"// {comment}", "", "")) == ()
-    assert found(CPP.format(f"y[1] = x[1];  // {comment}", "", "")) == ()
-    assert found(PYTHON.format(f"# {comment}", "", ""), "triton") == ()
-    assert found(PYTHON.format(f"n += 1  # {comment}", "", ""), "triton") == ()
-
-
-@pytest.mark.parametrize("comment", [one for one in HONEST if "implement" not in one])
-def test_an_honest_comment_may_end_a_block(comment: str) -> None:
-    assert found(CPP.format("", f"// {comment}", "")) == ()
-    assert found(CPP.format("", f"/* {comment}\n   * more of it */", "")) == ()
+    """Before the code that it announces, and beside a statement; at a block's end, where it promises nothing."""
+    for form, mark, language in ((CPP, "//", "cpp"), (PYTHON, "#", "triton")):
+        assert found(form.format(f"{mark} {comment}", "", ""), language) == ()
+        assert found(form.format(f"n += 1;  {mark} {comment}", "", ""), language) == ()
+    if comment in HONEST and "implement" not in comment:
+        assert found(CPP.format("", f"// {comment}", "")) == found(CPP.format("", f"/* {comment}\n   * more of it */", "")) == ()
 
 
 HONEST_CPP = [
@@ -120,16 +115,15 @@ def test_an_ellipsis_that_the_language_has_is_no_code_left_out(form: str, text: 
     assert found(form.format("", "", text), "cpp" if form is CPP else "triton") == ()
 
 
-@pytest.mark.parametrize("text", ["static void f() { ... }", "...", "static void f() { int i; ...; }"])
-def test_an_ellipsis_for_cpp_code(text: str) -> None:
-    assert [f for f in found(CPP.format("", "", text)) if "left out" in f]
-
-
 @pytest.mark.parametrize(
-    "text", ["def f(x):\n    '''Text.'''\n    ...", "...", "def f(x):\n    raise NotImplementedError", "if x y\n    ..."]
+    ("form", "text"),
+    [
+        *((CPP, text) for text in ("static void f() { ... }", "...", "static void f() { int i; ...; }")),
+        *((PYTHON, text) for text in ("...", "def f(x):\n    '''Text.'''\n    ...", "def f(x):\n    raise NotImplementedError")),
+    ],
 )
-def test_an_ellipsis_for_python_code(text: str) -> None:
-    assert [f for f in found(PYTHON.format("", "", text), "triton") if "left out" in f]
+def test_an_ellipsis_for_code_is_refused(form: str, text: str) -> None:
+    assert [f for f in found(form.format("", "", text), "cpp" if form is CPP else "triton") if "left out" in f]
 
 
 def test_marks_of_fences_and_diffs() -> None:

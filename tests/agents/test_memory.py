@@ -49,32 +49,24 @@ def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:
     assert all(f"method-{n}" in "\n".join(item.levels[-1] for item in shortest.items) for n in range(1, 41))
 
 
-def test_earlier_runs_name_their_record() -> None:
-    attempt = Attempt(
-        operator="softmax", language="cpp", architecture="x86_64", dtype="float32", shape_class="2^25B", bottleneck="memory",
-        methods=("a",), result="failure", verdict="reject_perf", effect=GAIN, evidence="0123456789abcdef", iteration=1, note="not faster",
-    )  # fmt: skip
-    won = attempt.model_copy(update={"verdict": "accept", "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"})
-    told = of_earlier((attempt, won), None)
-    assert [item.levels[0] for item in told.items] == [
-        "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",
+EARLIER = Attempt(
+    operator="softmax", language="cpp", architecture="x86_64", dtype="float32", shape_class="2^25B", bottleneck="memory",
+    methods=("a",), result="failure", verdict="reject_perf", effect=GAIN, evidence="0123456789abcdef", iteration=1, note="not faster",
+)  # fmt: skip
+
+
+def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_knobs() -> None:
+    won = {"verdict": "accept", "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"}
+    known = {"methods": ("c",), "evidence": "r1", "effect": None, "knobs": {"TILE": "8"}, "before": mark("source")}
+    here = EARLIER.model_copy(update={**won, **known})
+    told = of_earlier((EARLIER, EARLIER.model_copy(update={**won, "before": mark("other")}), here), None, "source")
+    assert sorted(item.levels[0] for item in told.items) == [
         "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",
+        "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",
+        "resolved: c: accept; last record r1 (on this baseline, TILE=8, limited by memory, float32, 2^25B)",
     ]
 
 
 def test_a_miss_is_told_with_what_was_predicted_and_what_came() -> None:
     one = tried(1, "accept", "a").model_copy(update={"scored": 2, "hits": 1, "missed": ("a: time 0.15 predicted, 0.063 observed",)})
     assert "1 of 2 predictions held (a: time 0.15 predicted, 0.063 observed)" in lines([one])[0]
-
-
-def test_what_came_of_this_very_baseline_is_told_apart_and_with_its_knobs() -> None:
-    base = Attempt(
-        operator="softmax", language="cpp", architecture="x86_64", dtype="float32", shape_class="2^25B", bottleneck="memory",
-        methods=("a",), result="success", verdict="accept", evidence="r1", knobs={"TILE": "8"}, before=mark("source"),
-    )  # fmt: skip
-    other = base.model_copy(update={"methods": ("b",), "before": mark("other"), "knobs": {}})
-    said = [item.levels[0] for item in of_earlier((base, other), None, "source").items]
-    assert said == [
-        "resolved: a: accept; last record r1 (on this baseline, TILE=8, limited by memory, float32, 2^25B)",
-        "resolved: b: accept; last record r1 (limited by memory, float32, 2^25B)",
-    ]

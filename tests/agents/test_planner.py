@@ -64,10 +64,16 @@ def planned(
     )
 
 
+def answered(root: Path, given: PlannerBrief, *proposed: Plan) -> tuple[Plan, tuple[str, ...]]:
+    """The plan that comes of what a model proposes in turn, the last also when it is asked again; and what it was told before that."""
+    asked, model = agent("planner", root, [*proposed, *proposed[-1:] * REPAIRS])
+    made = planner.plan(asked, given)
+    return made, model.asked[1].refused if len(model.asked) > 1 else ()
+
+
 def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
     sound = Plan(methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),), variants=2)
-    asked, model = agent("planner", tmp_path, [sound])
-    assert planner.plan(asked, brief()) == sound and len(model.asked) == 1
+    assert answered(tmp_path, brief(), sound) == (sound, ())
 
 
 @pytest.mark.parametrize(
@@ -87,83 +93,62 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
 )
 def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(tmp_path: Path, method: PlannedMethod, why: str) -> None:
     insisting = Plan(methods=(method,), variants=2, reason="Trust me.")
-    asked, model = agent("planner", tmp_path / "a", [insisting] * (REPAIRS + 1))
-    struck = planner.plan(asked, brief())
-    assert len(model.asked) == REPAIRS + 1 and struck.methods == ()
-    assert any(why in fault and fault.startswith(f"methods.0 ({method.method})") for fault in model.asked[1].refused)
+    struck, told = answered(tmp_path / "a", brief(), insisting)
+    assert struck.methods == () and any(why in fault and fault.startswith(f"methods.0 ({method.method})") for fault in told)
     assert struck.reason.startswith(f"Trust me.; {method.method} struck out: ") and why in struck.reason
     mended = Plan(methods=(planned(),), variants=2)
-    asked, _ = agent("planner", tmp_path / "b", [insisting, mended])
-    assert planner.plan(asked, brief()) == mended
+    assert answered(tmp_path / "b", brief(), insisting, mended)[0] == mended
 
 
 def test_the_budget_of_an_axis_and_of_an_iteration_holds(tmp_path: Path) -> None:
     other = pages("occupancy")[0]
-    third = planned(method=other.head.id, axis="occupancy")
-    both = Plan(methods=(planned(), planned(method=SECOND.head.id), third), variants=2)
-    asked, model = agent("planner", tmp_path / "axis", [both] * 2)
-    kept = planner.plan(asked, brief((FIRST, SECOND, other), room=1)).methods
-    assert [item.method for item in kept] == [FIRST.head.id, other.head.id]
-    assert any("the compute axis has a budget of 1" in fault for fault in model.asked[1].refused)
-    asked, model = agent("planner", tmp_path / "all", [both] * 2)
-    kept = planner.plan(asked, brief((FIRST, SECOND, other))).methods
-    assert [item.method for item in kept] == [FIRST.head.id, SECOND.head.id]
-    assert any("more than 2 methods" in fault for fault in model.asked[1].refused)
-    asked, _ = agent("planner", tmp_path / "twice", [Plan(methods=(planned(), planned()), variants=2)] * 2)
-    assert len(planner.plan(asked, brief()).methods) == 1
+    ids = [page.head.id for page in (FIRST, SECOND, other)]
+    three = Plan(methods=(planned(), planned(method=ids[1]), planned(method=ids[2], axis="occupancy")), variants=2)
+    for room, kept, why in ((1, [ids[0], ids[2]], "the compute axis has a budget of 1"), (2, ids[:2], "more than 2 methods")):
+        made, told = answered(tmp_path / str(room), brief((FIRST, SECOND, other), room=room), three)
+        assert [item.method for item in made.methods] == kept and any(why in fault for fault in told)
+    assert len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), variants=2))[0].methods) == 1
 
 
 def test_a_lower_priority_needs_a_word_about_the_higher(tmp_path: Path) -> None:
     lower = Plan(methods=(planned(method=SECOND.head.id),), variants=2, reason="I like it.")
     both = brief((FIRST, SECOND))
-    asked, model = agent("planner", tmp_path / "a", [lower] * 2)
-    assert planner.plan(asked, both).methods == ()
-    assert f"{FIRST.head.id} come before it on the compute axis" in model.asked[1].refused[0]
+    made, told = answered(tmp_path / "a", both, lower)
+    assert made.methods == () and f"{FIRST.head.id} come before it on the compute axis" in told[0]
     said = lower.model_copy(update={"reason": f"{FIRST.head.id}: it stands in the source already."})
-    asked, _ = agent("planner", tmp_path / "b", [said])
-    assert planner.plan(asked, both) == said
+    assert answered(tmp_path / "b", both, said) == (said, ())
     tried = (Tried(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
-    asked, _ = agent("planner", tmp_path / "c", [lower])
-    assert planner.plan(asked, brief((FIRST, SECOND), tried=tried)) == lower
+    assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), lower) == (lower, ())
 
 
-def test_a_figure_in_the_reason_loses_the_reason_alone(tmp_path: Path) -> None:
+def test_a_reason_at_fault_is_lost_alone(tmp_path: Path) -> None:
     reason = f"{FIRST.head.id}: it stands in the source already, and the device has 99 SMs."
     said = Plan(methods=(planned(method=SECOND.head.id),), variants=2, reason=reason)
-    asked, model = agent("planner", tmp_path, [said] * 2)
-    kept = planner.plan(asked, brief((FIRST, SECOND)))
-    assert "99 SMs" in model.asked[1].refused[0]
-    assert [item.method for item in kept.methods] == [SECOND.head.id] and kept.reason == planner.sourced.LEFT_OUT
+    kept, told = answered(tmp_path / "a", brief((FIRST, SECOND)), said)
+    assert "99 SMs" in told[0] and [item.method for item in kept.methods] == [SECOND.head.id]
+    assert kept.reason == planner.sourced.LEFT_OUT
+    kept, told = answered(tmp_path / "b", brief(), Plan(methods=(planned(),), variants=2, reason="See <gpu-wiki>/methods/invented.md:7."))
+    assert "invented" not in kept.reason and kept.methods
+    assert told == ("reason: <gpu-wiki>/methods/invented.md:7 is no line of the wiki that you were given",)
 
 
 def test_a_plan_of_which_nothing_stands_is_no_word_that_nothing_is_left(tmp_path: Path) -> None:
-    asked, _ = agent("planner", tmp_path / "a", [Plan(methods=(planned(method="invented"),), variants=2)] * 2)
-    struck = planner.plan(asked, brief())
+    struck, _ = answered(tmp_path / "a", brief(), Plan(methods=(planned(method="invented"),), variants=2))
     assert struck.methods == () and struck.variants == 2
-    asked, _ = agent("planner", tmp_path / "b", [Plan(methods=(), variants=2, reason="Nothing applies.")])
-    assert planner.plan(asked, brief()).variants == 0
+    assert answered(tmp_path / "b", brief(), Plan(methods=(), variants=2, reason="Nothing applies."))[0].variants == 0
 
 
 def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
     good = f"<gpu-wiki>/{PASSAGE.path}:{PASSAGE.last_line}"
     mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), variants=2)
-    asked, model = agent("planner", tmp_path, [mixed] * 2)
-    (kept,) = planner.plan(asked, brief(passages=(PASSAGE,))).methods
-    assert kept.hypothesis.citations == (good, RECORD)
-    assert any("is no record and no line of the wiki that you were given" in fault for fault in model.asked[1].refused)
+    kept, told = answered(tmp_path, brief(passages=(PASSAGE,)), mixed)
+    assert kept.methods[0].hypothesis.citations == (good, RECORD)
+    assert any("is no record and no line of the wiki that you were given" in fault for fault in told)
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(1000, 3), (-4, 1), (2, 2)])
 def test_no_more_variants_are_made_than_the_run_wants(tmp_path: Path, wanted: int, given: int) -> None:
-    asked, _ = agent("planner", tmp_path, [Plan(methods=(planned(),), variants=wanted)])
-    assert planner.plan(asked, brief()).variants == given
-
-
-def test_a_reason_cannot_cite_what_was_not_given(tmp_path: Path) -> None:
-    invented = Plan(methods=(planned(),), variants=2, reason="See <gpu-wiki>/methods/invented.md:7.")
-    asked, model = agent("planner", tmp_path, [invented] * 2)
-    assert "invented" not in planner.plan(asked, brief()).reason
-    assert model.asked[1].refused == ("reason: <gpu-wiki>/methods/invented.md:7 is no line of the wiki that you were given",)
+    assert answered(tmp_path, brief(), Plan(methods=(planned(),), variants=wanted))[0].variants == given
 
 
 @pytest.mark.parametrize("factor", ["NaN", "Infinity", "1e999"])

@@ -34,9 +34,9 @@ from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
 from agents.models.playbook.model import answer
 from agents.prompting import blocks
 from knowledge_base.wiki import Wiki
-from tests.agents.models import openai_server, scripted
+from tests.agents.models import anthropic_server, openai_server, scripted
 from tests.agents.models.anthropic_rules import conform
-from tests.agents.models.anthropic_server import Server, Step
+from tests.agents.models.scripted_server import Step
 from tests.contracts.conftest import task
 from tools.artifacts import Finding
 from tools.errors import PendingError, SettingsError
@@ -102,9 +102,9 @@ def canned(properties: Collection[str]) -> str:
 def anthropic_served() -> Iterator[dict[str, object]]:
     def answered(body: dict[str, Any]) -> Step:
         owed = body["messages"][0]["content"][-1]["text"].rpartition("## Owed now")[2]
-        return Step(text=canned(next(kind for _, kind in ASKED.values() if kind.__name__ in owed).model_fields))
+        return Step(canned(next(kind for _, kind in ASKED.values() if kind.__name__ in owed).model_fields))
 
-    with Server(answer=answered) as server:
+    with anthropic_server.Server(answer=answered) as server:
         yield {"model": "claude-opus-5-5", "base_url": server.url}
 
 
@@ -114,9 +114,9 @@ def anthropic_constrained() -> Iterator[dict[str, object]]:
 
     def answered(body: dict[str, Any]) -> Step:
         schema = body["output_config"]["format"]["schema"]
-        return Step(text=json.dumps(conform(json.loads(canned(schema["properties"])), schema)))
+        return Step(json.dumps(conform(json.loads(canned(schema["properties"])), schema)))
 
-    with Server(answer=answered) as server:
+    with anthropic_server.Server(answer=answered) as server:
         yield {"model": "claude-opus-5-5", "base_url": server.url, "structured": "json_schema"}
 
 
@@ -124,12 +124,12 @@ def anthropic_constrained() -> Iterator[dict[str, object]]:
 def openai_served() -> Iterator[dict[str, object]]:
     """Drafts are asked for as fenced code, everything else by its schema."""
 
-    def answered(body: dict[str, Any]) -> openai_server.Says:
+    def answered(body: dict[str, Any]) -> Step:
         form = body.get("response_format")
         properties = form["json_schema"]["schema"]["properties"] if form else Drafts.model_fields
-        return openai_server.Says(canned(properties))
+        return Step(canned(properties))
 
-    with openai_server.serving(answer=answered) as server:
+    with openai_server.Server(answer=answered) as server:
         yield {"model": "m", "base_url": server.url}
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.agents.models import scripted
-from tests.agents.models.anthropic_server import Server, Step
+from tests.agents.models.anthropic_server import Server
+from tests.agents.models.scripted_server import Step
 from tests.graph.conftest import configured, graph
 
 KEY = "an0pAqu3-k3y-0f-n0-kn0wn-k1nd"
@@ -36,7 +37,7 @@ def test_a_paid_run_leaves_its_key_in_no_file(tmp_path: Path, monkeypatch: pytes
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert 0 < summary["usd"] < 2 and summary["tokens"] > 10_000
-    assert len(server.headers) >= 4 and all(KEY in str(headers) for headers in server.headers)
+    assert len(server.asked) >= 4 and all(KEY in str(one.headers) for one in server.asked)
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(kept) > 50 and not [path for path in kept if KEY.encode() in path.read_bytes()]
     assert KEY not in done.stdout + done.stderr

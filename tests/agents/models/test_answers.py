@@ -16,9 +16,13 @@ VETO = Review(veto=True, quote="{ x[i] }", reason='It says "no".')
 CODE = 'extern "C" void solve(float* x, int n) {\n  x[0] = \'"\';  // {"drafts": []}\n}\n'
 
 
-def read(text: str, owed: str = "Review") -> artifacts.Answer | tuple[str, ...]:
+def request(owed: str) -> Request:
     role, brief = next((role, brief) for role, (brief, kind) in ASKED.items() if kind.__name__ == owed)
-    reply = answers.read(text, Request(role=role, brief=brief, answer=owed), said="said", usage=Usage(output=3))
+    return Request(role=role, brief=brief, answer=owed)
+
+
+def read(text: str, owed: str = "Review") -> artifacts.Answer | tuple[str, ...]:
+    reply = answers.read(text, request(owed), said="said", usage=Usage(output=3))
     assert reply.said == "said" and reply.usage.output == 3
     if isinstance(reply, Unfit):
         assert reply.faults and all("\n" not in fault for fault in reply.faults)
@@ -62,8 +66,6 @@ def test_a_title_before_the_header_is_prose() -> None:
         ('So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
         ('{"veto": true, "reason": "x"', "the JSON ends in the middle"),
         ('{"veto": yes}', "line 1, column 10: this is no JSON"),
-        ("{}", "no JSON object Review is in the answer"),
-        ("I have no objection.", "no JSON object Review is in the answer"),
         ("void f() { g(); }", "no JSON object Review is in the answer"),
         ('{"veto": true} or {"veto": false}', "2 different JSON objects each fit Review; give one"),
         ('{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
@@ -75,13 +77,10 @@ def test_what_is_no_answer_is_said_with_its_place(text: str, said: str) -> None:
     assert isinstance(faults, tuple) and said in faults[0], faults
 
 
-def test_an_object_without_bottom_is_refused_and_no_error() -> None:
-    assert isinstance(read('{"a": ' * 3000 + "1" + "}" * 3000), tuple)
-
-
-def test_what_stands_in_code_is_no_answer() -> None:
+def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
     code = '```cpp\n// {"veto": false}\n```\n'
     assert read(f"{code}{WRITTEN}") == VETO and isinstance(read(code), tuple)
+    assert isinstance(read('{"a": ' * 3000 + "1" + "}" * 3000), tuple)
 
 
 def test_each_missing_field_is_named() -> None:
@@ -142,17 +141,6 @@ def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
 # ------------------------------------------------------------ how to answer
 
 
-def told(schema: object) -> object:
-    """What a schema says to a reader: not titles, defaults, and that objects are closed."""
-    if isinstance(schema, list):
-        return [told(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    idle = [name for name in ("title", "default") if name in schema and "type" in schema]
-    idle += ["additionalProperties"] if schema.get("additionalProperties") is False else []
-    return {name: told(each) for name, each in schema.items() if name not in idle}
-
-
 @pytest.mark.parametrize("owed", ["Plan", "Drafts", "Analysis", "Queries", "Review"])
 @pytest.mark.parametrize("structured", [True, False])
 def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, structured: bool) -> None:
@@ -160,7 +148,7 @@ def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, st
     assert ("```" in text) == (owed == "Drafts" and not structured)
     written = text.partition(f"JSON schema of {owed}:\n\n")[2].partition("\n")[0]
     assert bool(written) == (structured or owed != "Drafts")
-    assert not written or told(json.loads(written)) == told(answers.schema(_request(owed)))
+    assert not written or json.loads(written)["properties"].keys() == answers.schema(request(owed))["properties"].keys()
     assert "schema" not in answers.how_to_answer(owed, True, shown=False).lower()
     assert ("unchanged" in text) == (owed == "Drafts"), "what code must be is told to who writes code"
 
@@ -170,11 +158,6 @@ def test_the_example_of_the_instruction_can_be_read() -> None:
     example = "\n".join(line.removeprefix("    ") for line in text.splitlines() if line.startswith("    "))
     found = fenced.drafts(example)
     assert isinstance(found, Drafts) and found.drafts[0].knobs == {"TILE": "64", "UNROLL": "4"}
-
-
-def _request(owed: str) -> Request:
-    role, brief = next((role, brief) for role, (brief, kind) in ASKED.items() if kind.__name__ == owed)
-    return Request(role=role, brief=brief, answer=owed)
 
 
 def test_a_continuation_repeats_nothing() -> None:
@@ -194,8 +177,8 @@ def test_one_instruction_serves_several_types() -> None:
 
 def test_the_form_stands_behind_the_block_that_names_it_else_behind_what_is_stable() -> None:
     stable, run, now = (Block(scope=scope, text=f"{scope}.") for scope in ("stable", "run", "iteration"))
-    for first, second, place in ((stable, run, 1), (stable, run.model_copy(update={"answers": ("Plan", "Queries")}), 1)):
-        prompt = answers.explained(_request("Plan").model_copy(update={"prompt": (first, second, now)}), True)
-        assert ["## How to answer" in block.text for block in prompt].index(True) == place
+    for second in (run, run.model_copy(update={"answers": ("Plan", "Queries")})):
+        prompt = answers.explained(request("Plan").model_copy(update={"prompt": (stable, second, now)}), True)
+        assert ["## How to answer" in block.text for block in prompt].index(True) == 1
         assert "".join(block.text for block in prompt).count("## How to answer") == 1
         assert prompt[-1] == now and [block.scope for block in prompt if block.text.startswith("run")] == ["run"]

@@ -6,22 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn, Usage
+from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn
 from tests.agents.models.anthropic_rules import Cache
-from tests.agents.models.anthropic_server import Server, Step
-from tests.agents.models.test_anthropic import REVIEW, TOOLS, opened, request
+from tests.agents.models.anthropic_server import Server
+from tests.agents.models.scripted_server import Step
+from tests.agents.models.test_anthropic import SAID, TOOLS, opened, read_in_all, request
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server(answer=lambda body: Step(text=REVIEW.model_dump_json())) as running:
+    with Server(SAID) as running:
         yield running
-
-
-def share(*usages: Usage) -> float:
-    """Of all that was read, what came from the cache."""
-    read = sum(usage.cache_read for usage in usages)
-    return read / (read + sum(usage.input + usage.cache_write + usage.cache_write_1h for usage in usages))
 
 
 def test_marks_stand_where_blocks_end_and_at_the_last_turn(server: Server) -> None:
@@ -49,7 +44,6 @@ def test_a_schema_that_the_server_enforces_costs_what_roles_share(server: Server
     """It is part of the cache's key."""
     read = []
     for structured in ("none", "json_schema"):
-        server.answer = lambda body: Step(text='{"queries": []}' if "Queries" in str(body) else REVIEW.model_dump_json())
         server.cache = Cache()
         for answer in ("Review", "Queries"):
             asked = request(answer=answer)
@@ -61,31 +55,19 @@ def test_a_schema_that_the_server_enforces_costs_what_roles_share(server: Server
     assert read[0] > 1000 and read[1] == 0
 
 
-def test_tools_are_marked_where_nothing_else_is_stable(server: Server) -> None:
-    whole = request(tools=TOOLS)
-    opened(server).ask(whole.model_copy(update={"prompt": ()}))
-    assert server.bodies[0]["tools"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
-
-
-def test_the_next_iteration_reads_all_but_its_own(server: Server) -> None:
-    model = opened(server)
-    first, second = (model.ask(request(iteration=str(number))).usage for number in (1, 2))
+def test_the_next_iteration_reads_all_but_its_own_and_the_next_run_what_is_stable(server: Server) -> None:
+    model, whole = opened(server), request()
+    other = whole.prompt[1].model_copy(update={"text": "Another task. " * 300})
+    another_run = whole.model_copy(update={"prompt": (whole.prompt[0], other, whole.prompt[2])})
+    first, second, run = (model.ask(asked).usage for asked in (request(iteration="1"), request(iteration="2"), another_run))
     assert first.cache_read == 0 and second.cache_read == first.cache_write_1h > 1000
     assert second.cache_write_1h == 0 and second.cache_write == 0 and second.input > 500
-
-
-def test_the_next_run_reads_what_is_stable(server: Server) -> None:
-    model = opened(server)
-    whole = request()
-    model.ask(whole)
-    other = whole.prompt[1].model_copy(update={"text": "Another task. " * 300})
-    usage = model.ask(whole.model_copy(update={"prompt": (whole.prompt[0], other, whole.prompt[2])})).usage
-    assert usage.cache_read > 512 and usage.cache_write_1h > 512
+    assert run.cache_read > 512 and run.cache_write_1h > 512
 
 
 def test_each_round_of_tools_reads_the_rounds_before(server: Server) -> None:
     model, turns = opened(server), tuple[Turn, ...]()
-    server.answer = lambda body: Step(thinking="Hm.", calls=(("compile", {"source": "x" * 2000}),) * 3)
+    server.script = [Step(thinking="Hm.", calls=(("compile", {"source": "x" * 2000}),) * 3)]
     usages = []
     for _ in range(5):
         reply = model.ask(request(*turns, tools=TOOLS))
@@ -103,7 +85,8 @@ def test_over_six_iterations_most_is_read_from_the_cache(server: Server, ttl: st
     model, usages = opened(server, cache_ttl=ttl), []
     for number in range(6):
         server.cache.now = number * 600.0
-        iteration = request(iteration=str(number)).prompt[2].model_copy(update={"text": f"Iteration {number}. " * 60})
         asked = request()
+        iteration = asked.prompt[2].model_copy(update={"text": f"Iteration {number}. " * 60})
         usages.append(model.ask(asked.model_copy(update={"prompt": (*asked.prompt[:2], iteration)})).usage)
-    assert share(*usages[1:]) > 0.8 if ttl == "1h" else share(*usages) == 0
+    read = sum(usage.cache_read for usage in usages[1:])
+    assert read > 0.8 * sum(map(read_in_all, usages[1:])) if ttl == "1h" else read == 0

@@ -12,20 +12,16 @@ import pytest
 
 from agents.models.anthropic import Anthropic
 from agents.models.base import Answered
-from tests.agents.models.anthropic_server import TOKEN_OF_GOOGLE, Server, Step
-from tests.agents.models.test_anthropic import REVIEW, request
+from tests.agents.models.anthropic_server import TOKEN_OF_GOOGLE, Server
+from tests.agents.models.test_anthropic import REVIEW, SAID, request
 from tools.errors import SettingsError
-
-HERE = "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({}, "models.model: is missing"),
-        ({"model": "m", "max_tokens": 0}, "models.max_tokens: must be greater than or equal to 1"),
         ({"model": "m", "effort": "huge"}, "models.effort: must be 'low', 'medium', 'high', 'xhigh' or 'max'"),
-        ({"model": "m", "maxtokens": 3}, "models.maxtokens: unknown key; did you mean 'max_tokens'?"),
         ({"model": "m", "base_url": "localhost:8000"}, "models.base_url: must be an address"),
         ({"model": "m", "platform": "azure"}, "models.platform: must be 'anthropic', 'bedrock' or 'vertex'"),
         ({"model": "m", "region": "eu-central-1"}, "models.region: belongs to platform bedrock or vertex"),
@@ -63,14 +59,14 @@ def test_bedrock_answers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own paths and its own binary event stream, at a server on this machine."""
     pytest.importorskip("boto3")
     monkeypatch.setenv("MINE", "bedrock-key")
-    with Server(Step(text=REVIEW.model_dump_json())) as server:
+    with Server(SAID) as server:
         model = Anthropic(
             {"model": "anthropic.m", "platform": "bedrock", "region": "eu-central-1", "api_key_env": "MINE", "base_url": server.url}
         )
         assert model.bound(request()).cache_write_1h > 0, "without a count of tokens, by characters"
         reply = model.ask(request())
     assert isinstance(reply, Answered) and reply.answer == REVIEW and reply.usage.cache_write_1h > 0
-    assert server.headers[0]["authorization"] == "Bearer bedrock-key"
+    assert server.asked[0].headers["authorization"] == "Bearer bedrock-key"
 
 
 def test_vertex_answers_with_a_token_of_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +76,7 @@ def test_vertex_answers_with_a_token_of_google(tmp_path: Path, monkeypatch: pyte
 
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     made = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(*form).decode()
-    with Server(Step(text=REVIEW.model_dump_json())) as server:
+    with Server(SAID) as server:
         account = {"type": "service_account", "project_id": "mine", "private_key": made, "private_key_id": "1"}
         account |= {"client_email": "me@mine.iam.gserviceaccount.com", "token_uri": f"{server.url}/token"}
         (tmp_path / "account.json").write_text(json.dumps(account))
@@ -88,7 +84,7 @@ def test_vertex_answers_with_a_token_of_google(tmp_path: Path, monkeypatch: pyte
         model = Anthropic({"model": "m", "platform": "vertex", "region": "europe-west1", "base_url": server.url})
         reply = model.ask(request())
     assert isinstance(reply, Answered) and reply.answer == REVIEW
-    assert server.headers[0]["authorization"] == f"Bearer {TOKEN_OF_GOOGLE}"
+    assert server.asked[0].headers["authorization"] == f"Bearer {TOKEN_OF_GOOGLE}"
 
 
 @pytest.mark.parametrize("platform", ["bedrock", "vertex"])

@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import GatekeeperBrief, Review
-from agents.base import Agent, open_model
+from agents.base import open_model
 from agents.models.base import Answered, Block, Model, Request
-from agents.models.ledger import exchanges
 from tests.contracts.test_models import DIFF, TASK
 from tools.errors import ProviderError, SettingsError
-from tools.records import Records
 
 REQUEST = Request(
     role="gatekeeper",
@@ -79,15 +77,6 @@ def test_without_a_workspace_nothing_is_left(tmp_path: Path, monkeypatch: pytest
     assert str(left) in said and (left / "stdout.txt").read_text() == "no\n"
 
 
-def test_an_agent_asks_its_program_again(tmp_path: Path) -> None:
-    """The second time the program sees what was wrong with the first."""
-    source = f"import sys; told = 'not accepted' in sys.stdin.read(); print({ANSWER!r} if told else 'I need a moment.')"
-    records = Records(tmp_path)
-    agent = Agent("gatekeeper", program(tmp_path, source), records, lambda kind, details: None)
-    assert agent.ask(GatekeeperBrief(task=TASK, diff=DIFF), Review) == Review()
-    assert sorted(record.payload["turn"] for record in exchanges(records)) == [0, 1]
-
-
 def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
     said = failure(program(tmp_path, "import sys; print('warming up\\nno credit left\\n\\n', file=sys.stderr); sys.exit(3)"))
     assert "exit code 3: no credit left;" in said and str(folder(tmp_path)) in said
@@ -97,12 +86,17 @@ def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
     assert "answered nothing" in failure(program(tmp_path, "print(' ')"))
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def gone(named: Path) -> bool:
+    """Whether the process whose id a file holds is not there, or a zombie, after the time that the kernel takes to end it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{named.read_text()}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 CHILD = """
@@ -125,12 +119,7 @@ def test_nothing_that_it_started_lives_on(tmp_path: Path, how: str) -> None:
             program(tmp_path, source).ask(REQUEST)
     else:
         assert isinstance(program(tmp_path, CHILD + f"print({ANSWER!r})").ask(REQUEST), Answered)
-    pid = int((folder(tmp_path) / "child").read_text())
-    # The kernel ends a killed process in its own time.
-    deadline = time.monotonic() + 30
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(pid)
+    assert gone(folder(tmp_path) / "child")
 
 
 def test_its_time_out_is_cut_to_what_is_left_of_the_run(tmp_path: Path) -> None:
@@ -160,11 +149,7 @@ program(Path(sys.argv[1]), source).ask(REQUEST)
 def test_a_killed_run_leaves_no_program_behind_that_goes_on_spending(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ASKS, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    pid = int((folder(tmp_path) / "started").read_text())
-    deadline = time.monotonic() + 30
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(pid)
+    assert gone(folder(tmp_path) / "started")
 
 
 def test_the_last_words_are_told_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +158,9 @@ def test_the_last_words_are_told_without_keys(tmp_path: Path, monkeypatch: pytes
     assert "not with <secret>" in said and "an0pAqu3" not in said
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_output_is_bounded(tmp_path: Path, ends: bool) -> None:
-    source = "import sys\nfor _ in range(5): sys.stdout.write('x' * (1 << 20))\n" + (
-        "" if ends else "while True: sys.stdout.write('x' * (1 << 16))"
-    )
+@pytest.mark.parametrize("repeated", ["for _ in range(80)", "while True"])
+def test_output_is_bounded(tmp_path: Path, repeated: str) -> None:
+    source = f"import sys\n{repeated}: sys.stdout.write('x' * (1 << 16))"
     assert "wrote more than 4 MiB to stdout.txt" in failure(program(tmp_path, source))
     assert (folder(tmp_path) / "stdout.txt").stat().st_size < 1 << 30
 
@@ -195,16 +178,11 @@ def test_the_environment_is_what_is_listed(tmp_path: Path, monkeypatch: pytest.M
     ("options", "told"),
     [
         ({}, "models.gatekeeper.argv: is missing"),
-        ({"argv": []}, "models.gatekeeper.argv: must name a program"),
-        ({"argv": [sys.executable, "a\0b"]}, "models.gatekeeper.argv: must name a program and its arguments"),
+        ({"argv": []}, "models.gatekeeper.argv: must name a program and its arguments"),
         ({"argv": [sys.executable], "env": ["MY_KEY=hush"]}, "models.gatekeeper.env: must be a list of NAMES"),
         ({"argv": ["no-such-agent"]}, "no program 'no-such-agent'"),
         ({"argv": [sys.executable, "pyproject.toml"]}, f"write '{Path('pyproject.toml').resolve()}'"),
-        (
-            {"argv": [sys.executable], "env": ["NOT_SET_ANYWHERE"]},
-            "models.gatekeeper.env: the environment variable NOT_SET_ANYWHERE is not set",
-        ),
-        ({"arg": [sys.executable]}, "models.gatekeeper.arg: unknown key; did you mean 'argv'?"),
+        ({"argv": [sys.executable], "env": ["NOT_SET"]}, "models.gatekeeper.env: the environment variable NOT_SET is not set"),
     ],
 )
 def test_options_that_cannot_work_are_refused_when_opened(options: dict[str, object], told: str, monkeypatch: pytest.MonkeyPatch) -> None:

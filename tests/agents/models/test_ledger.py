@@ -7,8 +7,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -162,16 +164,13 @@ def dollar(usage: Usage) -> float:
 
 
 def agent(
-    tmp_path: Path, caps: Caps, role: RoleName = "coder", bound: int = 100, took: int = 100, options: dict[str, Any] | None = None
+    root: Path, caps: Caps, kind: type[Scripted] = Scripted, model: str = "made-up", took: Usage | None = None
 ) -> tuple[Agent, Ledger]:
-    records = Records(tmp_path)
-    ledger = Ledger(records, caps, PRICES)
-    model = Scripted({"model": "made-up"} if options is None else options)
-    name = model.name
-    model.step = Step(
-        role=role, iteration=0, bound=Usage(model=name, input=bound), took=Usage(model=name, input=took, seconds=2.0), ends="answers"
-    )
-    return Agent(role, model, records, lambda kind, details: None, ledger), ledger
+    """A coder whose exchanges take 100 tokens and two seconds."""
+    ledger = Ledger(Records(root), caps, PRICES)
+    asked, usage = kind({"model": model}), Usage(model=model, input=100)
+    asked.step = Step(role="coder", iteration=0, bound=usage, took=took or usage.model_copy(update={"seconds": 2.0}), ends="answers")
+    return Agent("coder", asked, ledger.records, lambda kind, details: None, ledger), ledger
 
 
 def ask(one: Agent, diff: str) -> None:
@@ -202,10 +201,8 @@ def test_an_exchange_that_could_pass_a_cap_is_not_begun(tmp_path: Path, caps: Ca
 
 
 def test_the_wall_time_of_a_role_is_that_of_its_exchanges(tmp_path: Path) -> None:
-    coder, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}))
+    coder, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=5)}), took=Usage(model="made-up", input=1, seconds=3))
     planner = Agent("planner", coder.model, coder.records, coder.emit, ledger)
-    assert isinstance(coder.model, Scripted)
-    coder.model.step = coder.model.step.model_copy(update={"took": Usage(model="made-up", input=1, seconds=3)})
     ask(coder, "a")
     assert ledger.left("coder").seconds == 2 and ledger.left("planner").seconds == math.inf
     ask(coder, "b")
@@ -216,49 +213,39 @@ def test_the_wall_time_of_a_role_is_that_of_its_exchanges(tmp_path: Path) -> Non
     assert Ledger(Records(tmp_path), ledger.caps).left("coder").seconds == -1
 
 
-def test_a_failure_with_the_time_up_is_the_caps(tmp_path: Path) -> None:
-    """Of a provider that fails in its time nothing else is said than before; what either took is booked."""
+class Late(Scripted):
+    """Fails when a short time is up."""
 
-    class Late(Scripted):
-        def ask(self, request: Request) -> Answered:
-            assert request.ends is not None
-            time.sleep(max(0.0, request.ends - time.monotonic()))
-            raise ProviderError("models.coder: no answer")
+    def ask(self, request: Request) -> Answered:
+        assert request.ends is not None
+        time.sleep(min(0.1, request.left_s))
+        raise ProviderError("models.coder: no answer")
 
-    one, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=0.05)}))
-    late = Late({})
-    late.step = one.model.step  # type: ignore[attr-defined]
-    with pytest.raises(BudgetError, match=r"^budget\.per_role\.coder\.wall_s: "):
-        ask(Agent("coder", late, one.records, one.emit, ledger), "a")
+
+@pytest.mark.parametrize(("wall_s", "error", "told"), [(0.05, BudgetError, r"^budget\..*wall_s: "), (1000, ProviderError, "no answer")])
+def test_a_failure_with_the_time_up_is_the_caps_and_booked(tmp_path: Path, wall_s: float, error: type[Exception], told: str) -> None:
+    """Of a provider that fails in its time nothing else is said than before."""
+    late, ledger = agent(tmp_path, Caps(per_role={"coder": Cap(wall_s=wall_s)}), Late)
+    with pytest.raises(error, match=told):
+        ask(late, "a")
     assert ledger.spent("coder").seconds > 0
-    again, other = agent(tmp_path / "other", Caps(per_role={"coder": Cap(wall_s=1000)}))
-    again.model.step = late.step.model_copy(update={"ends": "fails"})  # type: ignore[attr-defined]
-    with pytest.raises(ProviderError, match="out of order"):
-        ask(again, "a")
-    assert other.spent("coder").seconds > 0
 
 
 def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
     """Ten at once, room for three: three are let in while none has settled."""
-    records = Records(tmp_path)
-    ledger = Ledger(records, Caps(tokens=350), PRICES)
     go, admitted, refused = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
-    let_in: list[int] = []
 
     class Slow(Scripted):
         def ask(self, request: Request) -> Answered:
-            let_in.append(1)
             admitted.release()
             assert go.wait(60)
             return super().ask(request)
 
-    model = Slow({"model": "made-up"})
-    usage = Usage(model="made-up", input=100)
-    model.step = Step(role="coder", iteration=0, bound=usage, took=usage, ends="answers")
+    one, ledger = agent(tmp_path, Caps(tokens=350), Slow)
 
     def work(number: int) -> None:
         try:
-            ask(Agent("coder", model, records, lambda kind, details: None, ledger), str(number))
+            ask(Agent("coder", one.model, one.records, one.emit, ledger), str(number))
         except BudgetError:
             refused.release()
 
@@ -269,7 +256,7 @@ def test_threads_cannot_spend_the_same_dollar_twice(tmp_path: Path) -> None:
     go.set()
     for thread in threads:
         thread.join(60)
-    assert len(let_in) == 3 and ledger.spent().tokens == 300
+    assert not admitted.acquire(blocking=False) and ledger.spent().tokens == 300
 
 
 # ---------------------------------------------------------------- prices
@@ -291,12 +278,12 @@ def test_published_prices_are_dated_and_in_order() -> None:
     assert table
     for model, price in table.items():
         assert price.source and price.date, model
-        assert price.cache_read is not None and price.cache_write is not None and price.cache_write_1h is not None, model
-        assert 0 < price.cache_read < price.input < price.cache_write < price.cache_write_1h < price.output, model
+        rates = (0, price.cache_read, price.input, price.cache_write, price.cache_write_1h, price.output)
+        assert all(low < high for low, high in pairwise(rates)), model
 
 
 def test_an_unknown_model_has_tokens_and_no_dollars(tmp_path: Path) -> None:
-    one, ledger = agent(tmp_path, Caps(), options={"model": "nobody-knows"})
+    one, ledger = agent(tmp_path, Caps(), model="nobody-knows")
     ask(one, "a")
     spent = ledger.spent()
     assert spent.tokens == 100 and spent.cost() == "cost unknown: no price for model nobody-knows; add it under prices:"
@@ -313,43 +300,30 @@ class Unseen(Scripted):
 
 
 def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
-    one, ledger = agent(tmp_path, Caps())
-    unseen = Unseen({})
-    unseen.step = one.model.step.model_copy(update={"took": Usage(model="some-agent")})  # type: ignore[attr-defined]
-    ask(Agent("coder", unseen, one.records, one.emit, ledger), "a")
+    unseen, ledger = agent(tmp_path, Caps(), Unseen, took=Usage(model="some-agent"))
+    ask(unseen, "a")
     spent = ledger.spent()
     assert spent.cost() == "cost unknown: Unseen does not say what it takes" and spent.paid and spent.unseen == 1
     assert str(spent) == f"tokens unknown, {spent.cost()}" and spent.count(spent.input) == "N/A"
-    ask(one, "b")
+    unseen.model = agent(tmp_path, Caps())[0].model
+    ask(unseen, "b")
     both = ledger.spent()
     assert str(both).startswith(f"{both.tokens:,} tokens and more, ") and both.count(both.output) == f"{both.output:,} and more"
 
 
 @pytest.mark.parametrize(
-    ("caps", "model", "said"),
+    ("caps", "model", "told"),
     [
-        (
-            Caps(usd=1),
-            Scripted({"model": "nobody-knows"}),
-            "budget.usd: .*'nobody-knows' of models.coder has no price; add it under prices:",
-        ),
+        (Caps(usd=1), Scripted({"model": "nobody-knows"}), "budget.usd: .*'nobody-knows' of models.coder has no price; add it"),
         (Caps(per_role={"coder": Cap(usd=1)}), Scripted({}), "budget.per_role.coder.usd: .*models.coder names no model"),
         (Caps(usd=1), Unseen({}), "budget.usd: .*nobody sees what models.coder takes"),
+        (Caps(usd=1), open_model("coder", {"provider": "playbook"}), ""),
+        (Caps(usd=1), Scripted({"model": "made-up-20260101"}), ""),
+        (Caps(per_role={"planner": Cap(tokens=1, usd=1)}), Unseen({}), ""),
     ],
 )
-def test_what_is_not_known_cannot_be_capped(tmp_path: Path, caps: Caps, model: Model, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
-
-
-def test_what_can_be_kept_is_let_through(tmp_path: Path) -> None:
-    free = open_model("coder", {"provider": "playbook"})
-    for caps, model in (
-        (Caps(usd=1), free),
-        (Caps(usd=1), Scripted({"model": "made-up-20260101"})),
-        (Caps(per_role={"planner": Cap(tokens=1)}), Unseen({})),
-        (Caps(per_role={"planner": Cap(usd=1)}), Unseen({})),
-    ):
+def test_what_is_not_known_cannot_be_capped_and_what_is_can(tmp_path: Path, caps: Caps, model: Model, told: str) -> None:
+    with pytest.raises(SettingsError, match=told) if told else nullcontext():
         Ledger(Records(tmp_path), caps, PRICES).check("coder", model)
 
 

@@ -6,7 +6,6 @@ sent what the provider sends for such a REQUEST, with more words where the conte
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from agents.artifacts import GatekeeperBrief, Review
 from agents.base import open_model
 from agents.models.base import Answered, Block, Model, Request, Usage
 from tests.agents.models import anthropic_server
-from tests.agents.models.openai_server import Replays, Server, serving
+from tests.agents.models.openai_server import Server
+from tests.agents.models.scripted_server import Step
 from tests.contracts.test_models import DIFF, TASK
 from tools.errors import OverloadedError, ProviderError, SettingsError
 
@@ -27,8 +27,8 @@ REQUEST = Request(
 )
 
 
-def llama_cpp(name: str) -> Replays:
-    return Replays(Path(__file__).parent / "llama_cpp" / f"{name}.http")
+def llama_cpp(name: str) -> Step:
+    return Step(file=Path(__file__).parent / "llama_cpp" / f"{name}.http")
 
 
 def model(server: Server, **options: object) -> Model:
@@ -39,16 +39,16 @@ def model(server: Server, **options: object) -> Model:
 
 def test_an_answer_by_its_grammar() -> None:
     """Tabs and line breaks between the tokens and all, with its own count of what it took and what it had in its cache."""
-    with serving(llama_cpp("review")) as server:
+    with Server(llama_cpp("review")) as server:
         reply = model(server).ask(REQUEST)
-        form = server.asked[0].body["response_format"]["json_schema"]["schema"]
+        form = server.bodies[0]["response_format"]["json_schema"]["schema"]
     assert isinstance(reply, Answered) and reply.answer == Review(veto=False, quote="veto.threo", reason="false")
     assert (reply.usage.input, reply.usage.cache_read, reply.usage.output) == (139, 0, 56)
     assert form["required"] == ["veto", "quote", "reason"], "where all may be left out, this model answers `{  }`"
 
 
 def test_a_prompt_beyond_its_context() -> None:
-    with serving(llama_cpp("too_long")) as server, pytest.raises(ProviderError) as caught:
+    with Server(llama_cpp("too_long")) as server, pytest.raises(ProviderError) as caught:
         model(server).ask(REQUEST)
     assert len(server.asked) == 1, "that is no fault of the form"
     assert "(request (3139 tokens) exceeds the available context size (512 tokens)" in str(caught.value)
@@ -58,7 +58,7 @@ def test_a_prompt_beyond_its_context() -> None:
 def test_a_context_that_fills_while_it_writes_is_told_and_paid_for() -> None:
     """It ends the answer as one that met max_tokens, and refuses to go on."""
     with (
-        serving(llama_cpp("context_full"), llama_cpp("too_long")) as server,
+        Server(llama_cpp("context_full"), llama_cpp("too_long")) as server,
         pytest.raises(ProviderError, match="larger context") as caught,
     ):
         model(server).ask(REQUEST)
@@ -68,17 +68,15 @@ def test_a_context_that_fills_while_it_writes_is_told_and_paid_for() -> None:
 
 
 def test_a_server_that_still_loads_its_model() -> None:
-    with serving(llama_cpp("loading")) as server, pytest.raises(OverloadedError, match="Loading model"):
+    with Server(llama_cpp("loading")) as server, pytest.raises(OverloadedError, match="Loading model"):
         model(server).ask(REQUEST)
-    with serving(llama_cpp("loading"), llama_cpp("review")) as server:
+    with Server(llama_cpp("loading"), llama_cpp("review")) as server:
         assert isinstance(model(server, max_retries=1).ask(REQUEST), Answered)
 
 
 def test_its_messages_api_has_no_room_either() -> None:
     """It speaks Anthropic's format, too; that the prompt is too long for it is no fault of an option."""
-    status, _, body = llama_cpp("messages_too_long").read()
-    step = anthropic_server.Step(status=status, message=json.loads(body)["error"]["message"])
-    with anthropic_server.Server(step) as server:
+    with anthropic_server.Server(llama_cpp("messages_too_long")) as server:
         asked = open_model("gatekeeper", {"provider": "anthropic", "model": "smollm2", "base_url": server.url, "max_retries": 0})
         with pytest.raises(ProviderError, match=r"931 tokens\) exceeds .*; give it a larger context") as caught:
             asked.ask(REQUEST)

@@ -52,28 +52,21 @@ def test_it_asks_once_and_takes_the_answer(model: Model, tmp_path: Path) -> None
     assert isinstance(reply, Answered) and reply.answer == Review() and file.exists()
 
 
-@pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_answer_is_none(model: Model, text: str) -> None:
+@pytest.mark.parametrize(("text", "told"), [("", "is empty"), (" \n", "is empty"), ('{"veto": fal', "no whole answer yet")])
+def test_an_empty_or_half_written_answer_is_left_alone(model: Model, text: str, told: str) -> None:
     file, _ = waits(model)
     file.write_text(text)
-    os.utime(file, (0, 0))
+    if not text.strip():
+        os.utime(file, (0, 0))
     again, said = waits(model)
-    assert again == file and "is empty" in said and file.exists()
-
-
-def test_a_half_written_answer_is_left_alone(model: Model) -> None:
-    file, _ = waits(model)
-    file.write_text('{"veto": fal')
-    again, said = waits(model)
-    assert again == file and "no whole answer yet" in said and file.read_text() == '{"veto": fal'
-    assert not list(file.parent.glob("*.refused.md"))
+    assert again == file and told in said and file.read_text() == text and not list(file.parent.glob("*.refused.md"))
     file.write_text('{"veto": false}')
     assert isinstance(model.ask(REQUEST), Answered)
 
 
 def test_answers_that_do_not_fit_come_back_with_the_reason(model: Model) -> None:
     file, _ = waits(model)
-    written = ['{"veto": "perhaps"}', "no", '{"vote": true}']
+    written = ['{"veto": "perhaps"}', "no"]
     for text in written:
         file.write_text(text)
         os.utime(file, (0, 0))
@@ -82,7 +75,7 @@ def test_answers_that_do_not_fit_come_back_with_the_reason(model: Model) -> None
         assert again == file and not file.exists() and refused.name in said
         assert refused.read_text().count("\n- ") >= 1
         assert refused.name in waits(model)[1], "asked again before another answer is there"
-    kept = [file.with_name(file.name.replace(".answer", f".answer.{n}")).read_text() for n in (1, 2, 3)]
+    kept = [file.with_name(file.name.replace(".answer", f".answer.{n}")).read_text() for n in (1, 2)]
     assert kept == written
     file.write_text('{"veto": false}')
     assert isinstance(model.ask(REQUEST), Answered) and not refused.exists()
@@ -93,15 +86,14 @@ def test_an_answer_refused_for_what_it_says_is_asked_for_again_with_the_reason(t
     assert isinstance(brief, AnalystBrief)
     model = open_model("profiler_analyst", {"provider": "manual"}, tmp_path)
     agent = Agent("profiler_analyst", model, Records(tmp_path), lambda kind, details: None)
-    guess = Analysis(ranking=("scalar_math_call",), text="The memory gives 900 GB/s here.")
-    for number, text in enumerate((guess.model_dump_json(), guess.model_copy(update={"text": "expf is called."}).model_dump_json()), 1):
+    for number, text in enumerate(("The memory gives 900 GB/s here.", "expf is called."), 1):
         with pytest.raises(PendingError) as caught:
             analyse(agent, brief)
         file = caught.value.file
         assert file.name.startswith(f"{number:03d}-")
         prompt = file.with_name(file.name.replace("answer", "prompt")).read_text()
         assert ("not accepted" in prompt and "'900 GB/s' stands without a source" in prompt) == (number == 2)
-        file.write_text(text)
+        file.write_text(Analysis(ranking=("scalar_math_call",), text=text).model_dump_json())
     assert analyse(agent, brief).text == "expf is called."
     assert len(list((tmp_path / "manual").glob("*.answer.md"))) == 2
 
@@ -110,7 +102,6 @@ def test_the_folder_can_be_chosen(tmp_path: Path) -> None:
     model = open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "a" / "desk")}, tmp_path)
     assert waits(model)[0].parent == tmp_path / "a" / "desk"
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match=r"models\.gatekeeper\.folder: .*/file is no folder"):
-        open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "file")})
-    with pytest.raises(SettingsError, match=r"file/below is no folder that can be written to"):
-        open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / "file" / "below")})
+    for folder in ("file", "file/below"):
+        with pytest.raises(SettingsError, match=rf"models\.gatekeeper\.folder: .*{folder} is no folder"):
+            open_model("gatekeeper", {"provider": "manual", "folder": str(tmp_path / folder)})
