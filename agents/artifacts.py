@@ -8,8 +8,8 @@ from pydantic import Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage, Signal
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
-from tools.hardware import Headroom, Spec
-from tools.protocol import Trace
+from tools.executors.protocol import Trace
+from tools.roofline.hardware import Headroom, Spec
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
 

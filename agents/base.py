@@ -22,8 +22,8 @@ from agents.prompting import blocks
 from agents.toolbox import Toolbox
 from tools.artifacts import Record
 from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError
-from tools.records import Records, key
 from tools.registry import load
+from tools.store.records import Records, key
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
 REPAIRS = 1

@@ -13,7 +13,7 @@ from agents.handlers.base import Handler, mended, opened
 from agents.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
-from tools.protocol import Trace
+from tools.executors.protocol import Trace
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:

@@ -17,7 +17,7 @@ from agents.models.base import Tool, ToolCall, ToolResult
 from agents.toolbox import Toolbox
 from agents.workbench import LOG, Workbench, told
 from knowledge_base.specs import gap, resolve
-from tools import mechanism
+from tools.analysis import signatures
 from tools.artifacts import Artifact, Candidate, Failed
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
 
@@ -197,7 +197,7 @@ class CoderTools(Toolbox):
         if failed is not None:
             raise _Refused(_shown("why the draft failed", told(asked.name, failed)))
         listing = self.bench.assembly(made)
-        lines = (mechanism.entry(listing) or listing).splitlines()
+        lines = (signatures.entry(listing) or listing).splitlines()
         first = max(asked.from_line, 1)
         shown = lines[first - 1 : first - 1 + LINES]
         if not shown:

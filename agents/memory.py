@@ -17,7 +17,7 @@ from knowledge_base import standing
 from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.standing import ORDER, Status
 from tools.artifacts import Interval
-from tools.figures import limiter
+from tools.cli.formatting import limiter
 
 
 class Told(NamedTuple):

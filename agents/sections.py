@@ -13,7 +13,7 @@ from agents.fitting import Item
 from knowledge_base.artifacts import Page, Signal
 from knowledge_base.wiki import section
 from tools.artifacts import Finding, Quantity
-from tools.hardware import Headroom, Spec
+from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
 """Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened first."""

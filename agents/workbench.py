@@ -13,9 +13,9 @@ from agents.fencing import cut
 from agents.handlers.base import Handler, opened
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
-from tools import evidence
 from tools.artifacts import Candidate, Failed, Interval, Measurement, Unmeasured
-from tools.judge import Judge
+from tools.judge import evidence
+from tools.judge.judge import Judge
 
 CONFIDENCE = 0.95
 LOG = 3600

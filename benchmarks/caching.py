@@ -23,7 +23,7 @@ from benchmarks.scenario import Asked
 from tests.agents.models.anthropic_rules import Body
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.scripted_server import Step
-from tools.records import Records
+from tools.store.records import Records
 
 READ, WRITE_5M, WRITE_1H = 0.1, 1.25, 2.0
 """Prices of a token read from and written to the cache, of one that is neither (Anthropic's documentation on prompt caching)."""

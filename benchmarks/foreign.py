@@ -28,14 +28,14 @@ from graph.report.summary import Summary, stored_state, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
 from graph.workspace import peek
-from tools import evidence
 from tools.artifacts import Candidate, Interval
 from tools.environment import Environment
 from tools.executors.base import pick
-from tools.judge import Judge
-from tools.policy import Policy
-from tools.records import Records, key
-from tools.task import Loaded
+from tools.gate.policy import Policy
+from tools.judge import evidence
+from tools.judge.judge import Judge
+from tools.store.records import Records, key
+from tools.tasks.loader import Loaded
 
 ROOT = Path(__file__).parent.parent
 KERNELS = Path(__file__).parent / "foreign"

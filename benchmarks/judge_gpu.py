@@ -23,15 +23,16 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 
 import bench  # noqa: E402
 
-from tools import evidence, gate  # noqa: E402
 from tools.artifacts import Argument, Candidate, Dims, Passed, Task, Verdict, Workload  # noqa: E402
 from tools.executors.base import Executor, pick  # noqa: E402
 from tools.executors.local import Local  # noqa: E402
-from tools.judge import Judge  # noqa: E402
+from tools.gate import gate  # noqa: E402
+from tools.gate.policy import Policy  # noqa: E402
+from tools.judge import evidence  # noqa: E402
+from tools.judge.judge import Judge  # noqa: E402
 from tools.languages.base import LANGUAGES, Language  # noqa: E402
-from tools.policy import Policy  # noqa: E402
-from tools.records import Records  # noqa: E402
 from tools.registry import load  # noqa: E402
+from tools.store.records import Records  # noqa: E402
 
 POLICY = Policy(min_effect=0.01, hidden_workloads=0)
 WIDE: Dims = {"M": 4096, "N": 4096}

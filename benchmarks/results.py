@@ -14,10 +14,10 @@ import numpy as np
 from graph.report.render import ratio, seconds
 from graph.report.summary import Summary, stored_state, summarise
 from graph.workspace import peek
-from tools import evidence
 from tools.artifacts import Interval, Record
-from tools.records import Records, key
-from tools.task import Loaded
+from tools.judge import evidence
+from tools.store.records import Records, key
+from tools.tasks.loader import Loaded
 
 WHOLE = "all, weighted"
 

@@ -31,9 +31,9 @@ from knowledge_base import specs
 from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
-from tools import rules
+from tools.analysis import rules
 from tools.artifacts import Argument, Candidate, Finding, Interval, Profile, Quantity, Remark, Task, Workload, digest
-from tools.hardware import Headroom, Spec
+from tools.roofline.hardware import Headroom, Spec
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "tasks"
 FOLDERS: dict[str, tuple[str, str]] = {"cpp": ("softmax", "kernel.cpp"), "triton": ("triton-softmax", "kernel.py")}

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from graph import events
 from graph.services import open_executor, open_language
-from tools import task as tasks
 from tools.artifacts import Candidate
-from tools.judge import Judge
-from tools.policy import Policy
-from tools.records import Records
+from tools.gate.policy import Policy
+from tools.judge.judge import Judge
+from tools.store.records import Records
+from tools.tasks import loader as tasks
 
 ROOT = Path(__file__).parent.parent
 Row = tuple[str, str, str]

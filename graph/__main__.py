@@ -41,7 +41,7 @@ FAILURES = {
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from tools.spelling import Parser
+    from tools.cli.suggestions import Parser
 
     top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -93,7 +93,7 @@ def command() -> NoReturn:
     foreign = foreign_packages()
     if foreign:
         sys.exit(_failed(_only_json(sys.argv[1:]), "refused", foreign, None))
-    from tools.interrupts import process
+    from tools.cli.signals import process
 
     process(main)
 
@@ -106,8 +106,8 @@ def _only_json(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
     as_json = _only_json(sys.argv[1:] if argv is None else argv)
+    from tools.cli.suggestions import Misread
     from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
-    from tools.spelling import Misread
 
     try:
         arguments = parser().parse_args(argv)

@@ -7,9 +7,9 @@ from typing import Literal
 from agents.artifacts import Analysis, PlannedMethod
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
-from tools.figures import limiter
-from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
-from tools.interpreter import Interpreted
+from tools.cli.formatting import limiter
+from tools.languages.triton_interpreter import Interpreted
+from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 
 
 class Reached(Artifact):
@@ -172,7 +172,7 @@ class ContestantTime(Artifact):
     contestant: str
     workload: str
     seconds: float | None
-    """The baseline's median; for the others what their paired ratios make of it (`tools.ranking`). None: not available."""
+    """The baseline's median; for the others what their paired ratios make of it (`tools.gate.ranking`). None: not available."""
     against_best: Interval | None
     """contestant / best: above 1 the best kernel is faster. None: it is the best kernel itself."""
     note: str = ""

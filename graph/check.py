@@ -18,9 +18,9 @@ from graph.settings import Settings
 from graph.unmeasured import lacking_of, refuse_wrong
 from tools.artifacts import Argument, Artifact
 from tools.executors.base import lacking
-from tools.interpreter import Interpreted
-from tools.protocol import SeenWorkload
-from tools.records import Records
+from tools.executors.protocol import SeenWorkload
+from tools.languages.triton_interpreter import Interpreted
+from tools.store.records import Records
 
 
 class Checked(Artifact):
@@ -71,7 +71,7 @@ def check(settings: Settings) -> Checked:
     Raises SettingsError for whatever `run` would refuse before its first measurement.
     """
     from knowledge_base.wiki import Wiki
-    from tools.building import compiled
+    from tools.judge.build import compiled
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:
         records = Records(Path(folder))

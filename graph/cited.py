@@ -10,11 +10,11 @@ from knowledge_base import specs
 from knowledge_base.citations import holds
 from knowledge_base.names import products
 from knowledge_base.wiki import Wiki
-from tools import roofline
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
 from tools.executors.base import Device
-from tools.hardware import Citation, Spec, UnknownSpec
+from tools.roofline import roofline
+from tools.roofline.hardware import Citation, Spec, UnknownSpec
 
 WANTED = ("memory_bandwidth", "peak_fp32")
 """Metrics that every run asks the wiki for (E2), besides the last cache before device memory."""

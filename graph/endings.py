@@ -15,7 +15,7 @@ from graph.report.summary import stored_state
 from graph.services import Services
 from graph.workspace import Workspace
 from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError, StorageError, WorkspaceError
-from tools.records import disk_full, without_room
+from tools.store.records import disk_full, without_room
 
 
 def checkpoint(workspace: Workspace) -> Path:

@@ -23,8 +23,8 @@ from agents.prompting import blocks
 from graph.settings import Settings
 from knowledge_base.wiki import Wiki
 from tools.artifacts import Artifact, Task
-from tools.hardware import Headroom
-from tools.roofline import budget
+from tools.roofline.hardware import Headroom
+from tools.roofline.roofline import budget
 
 METHODS, PASSAGES = 12, 14
 """Of a dossier: as many as the quickstart's first iteration finds."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from graph.caps import NOBODY, Sent
 from graph.clock import TICK_S
 from tools.artifacts import Artifact, Interval
-from tools.records import unwritable
+from tools.store.records import unwritable
 
 UNSAID = ""
 """Device of jobs whose log, the oldest, names none."""

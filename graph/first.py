@@ -6,11 +6,11 @@ from agents import coder
 from agents.base import Agent
 from agents.workbench import told
 from graph.services import Services
-from tools import evidence
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
+from tools.judge import evidence
 from tools.languages.base import Language
-from tools.task import Loaded
+from tools.tasks.loader import Loaded
 
 
 def written(loaded: Loaded, services: Services) -> Loaded:

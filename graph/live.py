@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from graph.board import Dashboard, Gap, Row
 from graph.console import UNSEEN, line
 from graph.events import Event
-from tools.figures import percent, ratio
+from tools.cli.formatting import percent, ratio
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

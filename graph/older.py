@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from tools.artifacts import Artifact
 from tools.errors import StorageError, WorkspaceError
-from tools.records import Records, strange
+from tools.store.records import Records, strange
 
 
 def told(error: ValueError, root: Path) -> WorkspaceError | None:

@@ -8,7 +8,7 @@ from graph.services import Services
 from tools import completeness
 from tools.artifacts import Candidate
 from tools.errors import WorkspaceError
-from tools.records import key
+from tools.store.records import key
 
 
 def reconcile(services: Services) -> None:

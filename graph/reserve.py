@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graph.settings import Settings
-from tools import evidence
 from tools.artifacts import Artifact, Record
 from tools.executors.base import DeviceKind
+from tools.judge import evidence
 
 SITTING_S = 0.1
 """Of one contestant in one round, beside its calls: its process, its slots, what is checked."""

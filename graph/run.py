@@ -21,12 +21,12 @@ from graph.services import Ask, Services, open_agents, open_executor, open_index
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import Workspace
-from tools import rules
+from tools.analysis import rules
 from tools.artifacts import Record
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
-from tools.records import Blobs, key
-from tools.task import Loaded
+from tools.store.records import Blobs, key
+from tools.tasks.loader import Loaded
 
 NODES_PER_ITERATION = 10
 """Supersteps of one iteration, repair rounds included, for LangGraph's recursion limit."""
@@ -80,7 +80,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
     """Put the task on record: as "loaded" while its v0 is to be written or its variants are to be compared, as "task" for good."""
-    from tools import task as tasks
+    from tools.tasks import loader as tasks
 
     if name == "task":
         tasks.freeze(loaded.task, workspace.task_folder)
@@ -90,10 +90,10 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
 def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
     """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
     from graph import first
-    from tools import tuning
+    from tools.tasks import autotune
 
     with kept(services.workspace), stoppable(services):
-        loaded = first.written(loaded, services) if loaded.task.baseline is None else tuning.tuned(loaded, services.judge)
+        loaded = first.written(loaded, services) if loaded.task.baseline is None else autotune.tuned(loaded, services.judge)
         services = assemble(services.settings, services.workspace, loaded, services.executor, events, services.ask)
         _keep(services.workspace, "task", loaded)
     return services
@@ -107,7 +107,7 @@ def _executor(settings: Settings, workspace: Workspace, events: Events) -> Meter
 
 def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
     """The task that the settings name, probed. SettingsError for a kernel that no candidate made from it could get past the screen."""
-    from tools import task as tasks
+    from tools.tasks import loader as tasks
 
     if settings.task is not None:
         loaded = tasks.load_folder(Path(settings.task), executor, blobs)
@@ -119,7 +119,7 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
 
 def _screened(loaded: Loaded, origin: str) -> Loaded:
     """`loaded`, when its kernel keeps the rules of candidates: what they take over from it would be held against every one of them."""
-    from tools.screen import screen
+    from tools.screen.screen import screen
 
     task = loaded.task
     refused = screen(task.baseline, task.language, tensors=task.tensors) if task.baseline else ()
@@ -170,7 +170,7 @@ def opened(path: Path, observers: Sequence[Observer] = (), *, reading: bool = Fa
 def _reopened(
     path: Path, observers: Sequence[Observer], ask: Ask | None, *, reading: bool = False
 ) -> Iterator[tuple[Services, Loaded, Events]]:
-    from tools import task as tasks
+    from tools.tasks import loader as tasks
 
     workspace = workspaces.reopen(path)
     try:
@@ -206,7 +206,7 @@ def assemble(
     from knowledge_base.index import Index
     from knowledge_base.wiki import Wiki
     from tools.environment import Environment, inspect
-    from tools.judge import Judge
+    from tools.judge.judge import Judge
 
     language = open_language(loaded.task.language)
     records = workspace.records

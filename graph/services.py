@@ -24,18 +24,18 @@ from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import Experience
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
-from tools import ceilings
+from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
 from tools.errors import BudgetError, StorageError
 from tools.executors.base import EXECUTORS, Device, Executor, pick
-from tools.hardware import Roof
-from tools.judge import Judge
+from tools.executors.protocol import SeenWorkload
+from tools.judge.judge import Judge
 from tools.languages.base import LANGUAGES, Language
 from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
-from tools.protocol import SeenWorkload
-from tools.records import Blobs, Records, key
 from tools.registry import load
-from tools.rules import Rule
+from tools.roofline import microbenchmarks
+from tools.roofline.hardware import Roof
+from tools.store.records import Blobs, Records, key
 
 Ask = Callable[[str], str | None]
 """A question -> the line that was typed; None when the input ended."""
@@ -152,21 +152,21 @@ class Services:
     @property
     def roofs(self) -> tuple[Roof, ...]:
         """The best roofs measured on this device; measured once, the records answer from then on."""
-        return ceilings.highest(self._roofs, self.records)
+        return microbenchmarks.highest(self._roofs, self.records)
 
     @property
     def _roofs(self) -> tuple[Roof, ...]:
-        return ceilings.measure(self.language, self.executor, self.records, environment=self.environment)
+        return microbenchmarks.measure(self.language, self.executor, self.records, environment=self.environment)
 
     @property
     def all_roofs(self) -> tuple[Roof, ...]:
         """Those of every measurement on this device, so that one may bear out another."""
-        return ceilings.every(self._roofs, self.records)
+        return microbenchmarks.every(self._roofs, self.records)
 
     def roofs_again(self, jobs: Capped) -> tuple[Roof, ...]:
         """Measured once more, on the account of `jobs`; BudgetError where the caps leave no time for it."""
-        attempt = len(ceilings.attempts(self._roofs, self.records)) + 1
-        return ceilings.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
+        attempt = len(microbenchmarks.attempts(self._roofs, self.records)) + 1
+        return microbenchmarks.measure(self.language, jobs, self.records, environment=self.environment, attempt=attempt)
 
     @property
     def device(self) -> Device:

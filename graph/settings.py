@@ -11,11 +11,11 @@ from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
 from agents.models.prices import Price
 from graph.caps import SENDERS
-from tools.contract import Sources
+from tools.cli.suggestions import meant
+from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.contracts.inference import Sources
 from tools.errors import SettingsError
-from tools.policy import Policy as JudgePolicy
-from tools.spelling import meant
-from tools.validation import no_yaml, read_yaml, sentences
+from tools.gate.policy import Policy as JudgePolicy
 
 
 class Section(BaseModel):

@@ -12,7 +12,7 @@ from graph.services import Ask
 from knowledge_base.names import Metrics
 from knowledge_base.specs import gap as registered
 from tools.errors import SettingsError
-from tools.hardware import UnknownSpec
+from tools.roofline.hardware import UnknownSpec
 
 PLACEHOLDER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%].*)?")
 ATTEMPTS = 3

@@ -11,18 +11,18 @@ from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
-from tools import roofline
 from tools.artifacts import Candidate, Profile, Task
-from tools.building import compiled
-from tools.contract import Sources
+from tools.contracts.inference import Sources
 from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
-from tools.hardware import Spec, UnknownSpec
-from tools.interpreter import Interpreted
+from tools.executors.protocol import SeenWorkload
+from tools.judge.build import compiled
 from tools.languages.base import Language
-from tools.protocol import SeenWorkload
-from tools.records import Blobs
-from tools.task import Loaded
+from tools.languages.triton_interpreter import Interpreted
+from tools.roofline import roofline
+from tools.roofline.hardware import Spec, UnknownSpec
+from tools.store.records import Blobs
+from tools.tasks.loader import Loaded
 
 
 def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None) -> NotMeasured:

@@ -21,12 +21,12 @@ from graph.settings import Settings, parse
 from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
-from tools.hardware import Roof
-from tools.policy import Policy
-from tools.protocol import PROTOCOL
-from tools.records import Records, key
-from tools.repository import Commit, Repository
-from tools.task import Loaded
+from tools.executors.protocol import PROTOCOL
+from tools.gate.policy import Policy
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
+from tools.store.repository import Commit, Repository
+from tools.tasks.loader import Loaded
 
 FROZEN = ("task", "settings.yaml")
 """What no commit after v0 may touch."""
@@ -150,8 +150,9 @@ def _one(repository: Repository, commit: Commit) -> Verification:
 
 def read(copy: Repository, commit: Commit) -> Claim:
     """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
-    from tools import completeness, evidence
-    from tools import task as tasks
+    from tools import completeness
+    from tools.judge import evidence
+    from tools.tasks import loader as tasks
 
     first = copy.log()[-1]
     if first.trailers.get("Version") != "v0":
@@ -190,17 +191,17 @@ def read(copy: Repository, commit: Commit) -> Claim:
 
 def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> None:
     """Refuted, or StorageError, unless the contests that a verdict names confirm the gain."""
-    from tools import contests
+    from tools.gate import confirmation
 
     confirmed = [record for record in cited if record.kind == "confirmation"]
     if any(record.payload["candidates"] != kernels for record in confirmed):
         raise Refuted("the confirmation that the verdict names is of other kernels")
-    if any(contests.problem(record) for record in confirmed):
+    if any(confirmation.problem(record) for record in confirmed):
         raise Refuted("the candidate failed in the confirmation that the verdict names")
-    if contests.contradicted(confirmed, policy.objective, policy.confidence):
+    if confirmation.contradicted(confirmed, policy.objective, policy.confidence):
         raise Refuted("in the confirmation that the verdict names the candidate's own clock and the one outside contradict each other")
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
-    if contests.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+    if confirmation.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
 
 
@@ -224,8 +225,10 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
 
 
 def _look(claim: Claim, executor: Executor, records: Records) -> Look:
-    from tools import ceilings, evidence, gate, physics
-    from tools.judge import Judge
+    from tools.gate import gate
+    from tools.judge import evidence
+    from tools.judge.judge import Judge
+    from tools.roofline import lower_bounds, microbenchmarks
 
     language = open_language(claim.task.language)
     policy = claim.settings.judge
@@ -249,10 +252,10 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     attempts = itertools.count(1)
 
     def roofs() -> tuple[Roof, ...]:
-        return ceilings.measure(language, executor, records, attempt=next(attempts))
+        return microbenchmarks.measure(language, executor, records, attempt=next(attempts))
 
     needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
-    possible = physics.settled(trial, needs, device.last_level_cache, roofs(), roofs)
+    possible = lower_bounds.settled(trial, needs, device.last_level_cache, roofs(), roofs)
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,

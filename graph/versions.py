@@ -15,10 +15,10 @@ from graph.services import Ask, open_language
 from graph.settings import Settings, parse
 from graph.workspace import Workspace
 from knowledge_base.experience import Experience
+from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
-from tools.records import key
-from tools.task import Loaded
-from tools.validation import no_yaml, read_yaml
+from tools.store.records import key
+from tools.tasks.loader import Loaded
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:

@@ -16,8 +16,8 @@ from typing import IO
 from graph import clock
 from graph.settings import Settings, load, parse
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
-from tools.records import Records, write_atomically
-from tools.repository import Repository
+from tools.store.records import Records, write_atomically
+from tools.store.repository import Repository
 
 MINIMUM_FREE = 64 << 20
 """Bytes of free disk without which a run does not start."""

@@ -9,9 +9,9 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from tools.cli.signals import process
+from tools.cli.suggestions import Misread, Parser, refusal
 from tools.errors import InfrastructureError, SettingsError
-from tools.interrupts import process
-from tools.spelling import Misread, Parser, refusal
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

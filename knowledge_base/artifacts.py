@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval, Outcome, digest
-from tools.hardware import Citation
+from tools.roofline.hardware import Citation
 
 PageType = Literal["hardware", "method", "skill", "guide", "operator", "meta"]
 PassageKind = PageType | Literal["outcome", "reference"]
@@ -39,7 +39,7 @@ class FrontMatter(Artifact):
     """Methods: higher is tried first."""
     languages: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
-    """Ids of the rules (tools/rules.yaml) whose finding it answers."""
+    """Ids of the rules (tools/analysis/rules.yaml) whose finding it answers."""
     triggers: tuple[Trigger, ...] = ()
     signature: dict[str, str] = Field(default_factory=dict)
     """Architecture -> regular expression that the machine code shows when the method took effect."""

@@ -13,7 +13,7 @@ from knowledge_base.reference import PREFIX, Reference
 from knowledge_base.wiki import Problem, Wiki, lines_of
 from tools.artifacts import digest
 from tools.errors import SettingsError
-from tools.hardware import Citation
+from tools.roofline.hardware import Citation
 
 READ = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
 """Where a run writes citations down."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Artifact
-from tools.figures import limiter
+from tools.cli.formatting import limiter
 
 KINDS: dict[str, tuple[str, ...]] = {
     "row-wise": ("log_softmax", "softmax", "cross_entropy", "layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm", "norm"),

@@ -15,8 +15,8 @@ from knowledge_base.artifacts import Attempt, FrontMatter, Page, PageType, Passa
 from knowledge_base.experience import Experience
 from knowledge_base.wiki import Wiki, lines_of, passages_of, refusal, rows, yaml_loader
 from tools.artifacts import digest
-from tools.figures import limiter
-from tools.hardware import Citation
+from tools.cli.formatting import limiter
+from tools.roofline.hardware import Citation
 
 ASKED = Path(__file__).parent / "asked.yaml"
 EXPERIENCE = "<experience>"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from knowledge_base.artifacts import Passage
 from knowledge_base.verbs import Answer, Base, Verb
 from tools.artifacts import Artifact
+from tools.cli.suggestions import meant, offered
 from tools.errors import SettingsError
-from tools.hardware import Spec, UnknownSpec
-from tools.spelling import meant, offered
+from tools.roofline.hardware import Spec, UnknownSpec
 
 if TYPE_CHECKING:
     from knowledge_base.index import Index
@@ -114,13 +114,13 @@ class Pages(Verb):
 
     def answer(self, base: Base) -> Answer:
         """Skills first, then methods by priority."""
-        from tools import rules
+        from tools.analysis import rules
 
         known = {rule.id for rule in rules.load()}
         unknown = [name for name in self.rules if name not in known]
         if unknown:
             hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
-            raise SettingsError(f"{unknown[0]!r} is no rule of tools/rules.yaml; {hint}")
+            raise SettingsError(f"{unknown[0]!r} is no rule of tools/analysis/rules.yaml; {hint}")
         wiki = base.open().guide()
         if self.language and self.language not in wiki.languages():
             raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
@@ -180,7 +180,7 @@ class Lint(Verb):
         from knowledge_base import citations
         from knowledge_base.lint import lint
         from knowledge_base.wiki import Wiki
-        from tools import rules
+        from tools.analysis import rules
 
         if self.workspace is None:
             wiki = base.open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tools.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, Evidence
 
 
 class Figure(NamedTuple):

@@ -22,8 +22,8 @@ from knowledge_base.stores import facet
 from knowledge_base.vectors import FOLDER, Near, Vectors
 from knowledge_base.wiki import Wiki, home_folder
 from tools.artifacts import digest
-from tools.hardware import Citation
-from tools.spelling import offered
+from tools.cli.suggestions import offered
+from tools.roofline.hardware import Citation
 
 DEEP = 200
 """Entries of each list that are fused."""

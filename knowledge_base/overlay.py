@@ -18,13 +18,13 @@ from pydantic import ValidationError
 from knowledge_base import specs
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki, home_folder
-from tools import ceilings
 from tools.artifacts import Record
 from tools.environment import Environment
 from tools.errors import SettingsError, StorageError
 from tools.executors.base import Device
-from tools.hardware import Roof, RoofMetric, Spec
-from tools.records import Records, write_atomically
+from tools.roofline import microbenchmarks
+from tools.roofline.hardware import Roof, RoofMetric, Spec
+from tools.store.records import Records, write_atomically
 
 FOLDER = "overlay"
 NAMES: dict[RoofMetric, str] = {
@@ -144,7 +144,7 @@ def _device(record: Record, records: Records) -> Device:
 
 def _roofs(record: Record) -> tuple[Roof, ...]:
     try:
-        return ceilings.of(record)
+        return microbenchmarks.of(record)
     except ValidationError as error:
         raise SettingsError(f"{record.id}: holds no measurement of roofs that can be read; take one of this version's runs") from error
 

@@ -14,10 +14,10 @@ from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.conditions import Conditions, Likeness, likeness
 from knowledge_base.standing import status
 from knowledge_base.wiki import Wiki, rows
-from tools import rules
+from tools.analysis import rules
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval
+from tools.cli.suggestions import offered
 from tools.errors import SettingsError
-from tools.spelling import offered
 
 PLATFORMS = "platforms"
 """Id of the page that says which product has which architecture."""

@@ -15,7 +15,7 @@ from knowledge_base.entries import Entry
 from knowledge_base.wiki import lines_of, refusal
 from tools.artifacts import digest
 from tools.errors import SettingsError
-from tools.hardware import Citation
+from tools.roofline.hardware import Citation
 
 PREFIX = "<reference>"
 C_LIKE = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hip", ".hpp", ".inl"})

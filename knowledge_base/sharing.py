@@ -20,7 +20,7 @@ from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import Experience, read
 from tools.artifacts import Artifact, digest
 from tools.errors import InfrastructureError, SettingsError
-from tools.records import write_atomically
+from tools.store.records import write_atomically
 
 BRANCH = "kernelwright-experience"
 """Of a remote; nothing else there is looked at."""

@@ -15,7 +15,7 @@ from knowledge_base.artifacts import Page
 from knowledge_base.figures import Figure, Figures, Silence
 from knowledge_base.names import NUMBER, Metrics, Name, key, metrics
 from knowledge_base.wiki import Problem, Row, Wiki, citation, rows
-from tools.hardware import Evidence
+from tools.roofline.hardware import Evidence
 
 COLUMNS = ("metric", "value", "unit", "qualifier", "source")
 LIMITS = ("cc", *COLUMNS)

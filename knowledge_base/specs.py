@@ -14,7 +14,7 @@ from knowledge_base.names import VENDOR_WORDS, Metrics, Name, Products, key, met
 from knowledge_base.sheets import TIERS
 from knowledge_base.wiki import Wiki
 from tools.artifacts import digest
-from tools.hardware import Spec, UnknownSpec
+from tools.roofline.hardware import Spec, UnknownSpec
 
 MEANT = ("dense", "total", "opt-in", "")
 """Which qualifier is meant where none is asked for: the first of these that a metric has."""

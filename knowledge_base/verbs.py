@@ -19,8 +19,8 @@ from knowledge_base.recommend import Recommendation, conditions, recommend, targ
 from knowledge_base.standing import RESULTS, compacted
 from knowledge_base.wiki import Wiki
 from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
+from tools.cli.suggestions import meant, offered
 from tools.errors import SettingsError
-from tools.spelling import meant, offered
 
 
 class Base(Artifact):

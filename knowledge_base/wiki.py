@@ -22,7 +22,7 @@ from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Signa
 from knowledge_base.figures import Figures
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
-from tools.hardware import Citation
+from tools.roofline.hardware import Citation
 
 BUNDLED = Path(__file__).parent / "wiki"
 HOME = "KERNELWRIGHT_HOME"

@@ -23,7 +23,7 @@ from agents.models.ledger import Cap
 from agents.models.prices import LongPrompt, Price
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
 from tools.artifacts import field_docstrings
-from tools.policy import Policy
+from tools.gate.policy import Policy
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -201,10 +201,10 @@ def test_only_specs_makes_a_spec() -> None:
     [
         "Spec(metric='m')",
         "hardware.Spec(metric='m')",
-        "tools.hardware.Spec.model_validate(found)",
+        "tools.roofline.hardware.Spec.model_validate(found)",
         "Spec.model_validate_json(text)",
         "Spec.model_construct(**found)",
-        "from tools.hardware import Spec as S\nS(metric='m')",
+        "from tools.roofline.hardware import Spec as S\nS(metric='m')",
         "S = hardware.Spec\nS.model_validate(found)",
         "TypeAdapter(Spec).validate_python(found)",
     ],

@@ -11,11 +11,11 @@ import pytest
 
 from agents.models.playbook.recipe import RECIPES, recipe
 from benchmarks import foreign
-from tools import task as tasks
 from tools.executors.base import Executor
 from tools.executors.local import Local
-from tools.records import Blobs
-from tools.screen import screen
+from tools.screen.screen import screen
+from tools.store.records import Blobs
+from tools.tasks import loader as tasks
 
 
 @pytest.fixture(scope="module")

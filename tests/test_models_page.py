@@ -20,7 +20,7 @@ from graph.__main__ import parser
 from graph.settings import ROLES, Settings, load, parse
 from tests.agents.models.anthropic_server import Server
 from tests.readme import DOCS, OPTIONS, RECIPES, ROOT
-from tools.records import Records
+from tools.store.records import Records
 
 CONFIGS = sorted(RECIPES.glob("*.yaml"))
 COSTS = DOCS / "costs-and-budgets.md"

@@ -16,19 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.cli.signals import process
+from tools.cli.suggestions import Misread, Parser, refusal
 from tools.errors import InfrastructureError, SettingsError
-from tools.interrupts import process
-from tools.spelling import Misread, Parser, refusal
 
 if TYPE_CHECKING:
+    from tools.analysis.diagnosis import Roofline
     from tools.artifacts import Candidate, Profile, Record
-    from tools.diagnosis import Roofline
     from tools.executors.base import Executor
-    from tools.hardware import Roof
-    from tools.judge import Judge
+    from tools.judge.judge import Judge
     from tools.languages.base import Language
-    from tools.records import Records
-    from tools.task import Loaded
+    from tools.roofline.hardware import Roof
+    from tools.store.records import Records
+    from tools.tasks.loader import Loaded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,7 +91,7 @@ def _parser() -> Parser:
     bench.set_defaults(run=_bench)
 
     sass = _verb(verbs, "sass", "machine code of the kernel (SASS on an NVIDIA GPU, else the CPU's own), or whether a pattern is in it")
-    sass.add_argument("--pattern", help="regular expression, or @name of tools/signatures.yaml; prints the check as JSON")
+    sass.add_argument("--pattern", help="regular expression, or @name of tools/analysis/signatures.yaml; prints the check as JSON")
     sass.set_defaults(run=_sass)
     return parser
 
@@ -113,8 +113,8 @@ def _verb(verbs: argparse._SubParsersAction[Parser], name: str, text: str) -> Pa
 @contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[tuple[Executor, Records]]:
     from tools.executors.base import EXECUTORS, Executor
-    from tools.records import Records
     from tools.registry import load
+    from tools.store.records import Records
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(options.store or Path(folder))
@@ -126,7 +126,7 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[Executor, Records]]:
 
 
 def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -> Loaded:
-    from tools import task
+    from tools.tasks import loader
 
     if options.task is not None and options.folder is not None:
         raise SettingsError(f"--task {options.task} and {options.folder} are two task folders; give one")
@@ -139,10 +139,12 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
             raise SettingsError(
                 f"{given} goes with --kernel and --ref; the sizes of a task folder stand in its reference.py, as `workloads`"
             )
-        return task.load_folder(folder, executor, records.blobs)
+        return loader.load_folder(folder, executor, records.blobs)
     if options.kernel is None or options.ref is None:
         raise SettingsError("no task is given; name its folder, or use --kernel FILE with --ref FILE and --dims")
-    return task.load_files(options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size)
+    return loader.load_files(
+        options.kernel, options.ref, " ".join(options.dims), executor, records.blobs, pointer_elements=options.ptr_size
+    )
 
 
 @contextmanager
@@ -172,7 +174,7 @@ def _kernel(loaded: Loaded, language: Language) -> Candidate:
 
 def _file(path: Path, language: Language) -> Candidate:
     from tools.artifacts import Candidate
-    from tools.task import read_source
+    from tools.tasks.loader import read_source
 
     return Candidate(language=language.name, files={f"kernel{language.suffix}": read_source(path)})
 
@@ -180,8 +182,8 @@ def _file(path: Path, language: Language) -> Candidate:
 def _judge_of(loaded: Loaded, language: Language, executor: Executor, records: Records, *, measures: bool = True) -> Judge:
     """The judge of a task. One that only builds (`measures=False`) needs no device."""
     from tools.executors.base import pick
-    from tools.judge import Judge
-    from tools.policy import Policy
+    from tools.gate.policy import Policy
+    from tools.judge.judge import Judge
 
     device = pick(executor.devices(), language.device) if measures else None
     return Judge(
@@ -206,7 +208,7 @@ def _library(judge: Judge, kernel: Candidate) -> str:
 
 def _timed(loaded: Loaded, judge: Judge, kernel: Candidate) -> Record:
     """The kernel's own times (A/A), or SettingsError when it is wrong."""
-    from tools import evidence
+    from tools.judge import evidence
 
     calibration = judge.calibrate(kernel)
     failed = evidence.timing_failure(calibration)
@@ -216,9 +218,9 @@ def _timed(loaded: Loaded, judge: Judge, kernel: Candidate) -> Record:
 
 
 def _roofs(language: Language, executor: Executor, records: Records) -> tuple[Roof, ...]:
-    from tools import ceilings
+    from tools.roofline import microbenchmarks
 
-    return ceilings.measure(language, executor, records)
+    return microbenchmarks.measure(language, executor, records)
 
 
 # ---------------------------------------------------------------- verbs
@@ -241,7 +243,7 @@ def _ceilings(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from tools import evidence
+    from tools.judge import evidence
 
     with _task(options) as (executor, records, loaded, language):
         kernel, judge = _kernel(loaded, language), _judge_of(loaded, language, executor, records)
@@ -262,7 +264,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
-    from tools import rules
+    from tools.analysis import rules
     from tools.artifacts import Quantity
     from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
     from tools.registry import load
@@ -283,7 +285,7 @@ def _profile(options: argparse.Namespace) -> None:
 
 
 def _roofline(options: argparse.Namespace) -> None:
-    from tools import diagnosis
+    from tools.analysis import diagnosis
 
     with _opened(options) as (executor, records):
         placed = _placed(_loaded(options, executor, records), executor, records)
@@ -292,8 +294,9 @@ def _roofline(options: argparse.Namespace) -> None:
 
 def _placed(loaded: Loaded, executor: Executor, records: Records) -> Roofline:
     """The task's workloads under the roofs measured here; timed where there is a kernel."""
-    from tools import diagnosis, evidence
+    from tools.analysis import diagnosis
     from tools.executors.base import pick
+    from tools.judge import evidence
 
     language = _language(loaded.task.language)
     times: Mapping[str, float] = {}
@@ -306,7 +309,7 @@ def _placed(loaded: Loaded, executor: Executor, records: Records) -> Roofline:
 
 
 def _diagnose(options: argparse.Namespace) -> None:
-    from tools import diagnosis
+    from tools.analysis import diagnosis
     from tools.executors.base import pick
     from tools.profilers.base import DEFAULTS, PROFILERS, Profiler
     from tools.registry import load
@@ -332,7 +335,7 @@ def _diagnose(options: argparse.Namespace) -> None:
 def _kept(records: Records, seen: Profile, candidate: str, blobs: dict[str, str]) -> str:
     """The id of a profile's record."""
     from tools.artifacts import Record
-    from tools.records import key
+    from tools.store.records import key
 
     asked = key("profile", tool=seen.tool, candidate=candidate)
     record = records.find(asked) or Record(kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs)
@@ -349,7 +352,7 @@ def _judge(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from tools import contests
+    from tools.gate import confirmation
 
     with _task(options) as (executor, records, loaded, language):
         judge = _judge_of(loaded, language, executor, records)
@@ -357,17 +360,17 @@ def _bench(options: argparse.Namespace) -> None:
         for kernel in racers.values():
             _library(judge, kernel)
         record = judge.benchmark(racers, rounds=options.rounds)
-    problem = contests.problem(record)
+    problem = confirmation.problem(record)
     if problem:
         raise SettingsError(f"{loaded.task.name}: {problem}")
-    for workload, seconds in contests.seconds(record).items():
+    for workload, seconds in confirmation.seconds(record).items():
         print(f"{workload}: " + ", ".join(f"{name} {time:.4g} s" for name, time in seconds.items()))
     for name, reason in record.payload["result"]["unavailable"].items():
         print(f"{name}: N/A, {reason}")
 
 
 def _sass(options: argparse.Namespace) -> None:
-    from tools import mechanism
+    from tools.analysis import signatures
     from tools.executors.base import pick
 
     with _task(options) as (executor, records, loaded, language):
@@ -378,9 +381,9 @@ def _sass(options: argparse.Namespace) -> None:
         named = json.loads(records.blobs.text(listed["facts.json"])).get("target", "") if "facts.json" in listed else ""
         architecture = str(named) or pick(executor.devices(), language.device).architecture
     if options.pattern:
-        print(mechanism.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
+        print(signatures.check(text, architecture, {architecture: options.pattern}).model_dump_json(indent=1))
     else:
-        print(mechanism.entry(text))
+        print(signatures.entry(text))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the tools make and exchange: frozen pydantic models, one docstring under each field.
 
-Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in `tools.hardware`.
+Jobs and devices are declared at the seam that they cross (`tools.executors.base`), figures of the hardware in `tools.roofline.hardware`.
 Times are seconds, sizes bytes, rates per second, unless a field says otherwise. Nothing here computes.
 """
 
@@ -108,7 +108,7 @@ class Workload(Artifact):
 
 
 class NumericPolicy(Artifact):
-    """How exact an output must be; see `tools.judge` for the rule these feed."""
+    """How exact an output must be; see `tools.judge.judge` for the rule these feed."""
 
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
     floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_FLOORS))

@@ -16,7 +16,7 @@ from tools.errors import SettingsError
 from tools.executors.base import Device, Executor, Job, Limits
 from tools.languages.base import Language, Toolchain
 from tools.profilers import ncu
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 SANDBOX = Path(__file__).with_name("harness") / "sandbox.py"
 _PACKAGES = {

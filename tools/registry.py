@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tools.cli.suggestions import offered
 from tools.errors import KernelwrightError, SettingsError
-from tools.spelling import offered
 
 T = TypeVar("T")
 BROKEN = (

@@ -21,7 +21,7 @@ from agents.models.base import Model, Request, Usage
 from agents.models.prices import Price, cost, find
 from tools.artifacts import Artifact, Record
 from tools.errors import BudgetError, SettingsError
-from tools.records import Records, key
+from tools.store.records import Records, key
 
 BEGUN = "begun_exchange"
 

@@ -17,7 +17,7 @@ from agents.models import options as given
 from agents.models.base import Answered, Model, Request, Usage
 from tools.artifacts import digest
 from tools.errors import PendingError, SettingsError
-from tools.records import write_atomically
+from tools.store.records import write_atomically
 
 SETTLED_S = 2.0
 """An answer that cannot be read and is younger may be half written; it is not held against anybody."""

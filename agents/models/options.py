@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.models.keys import refuse_pasted
+from tools.cli.validation import sentences
 from tools.errors import SettingsError
-from tools.validation import sentences
 
 
 class Options(BaseModel):

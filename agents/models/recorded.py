@@ -23,7 +23,7 @@ from agents.models import redaction
 from agents.models.base import Answered, Called, Model, Reply, Request, Usage
 from tools.artifacts import Artifact, digest
 from tools.errors import ProviderError, SettingsError
-from tools.records import write_atomically
+from tools.store.records import write_atomically
 
 ID = re.compile(r"(?<![\w.])[0-9a-f]{16}\b")
 """No fraction of a number, which may have as many digits."""

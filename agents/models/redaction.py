@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from tools.repository import SECRETS
+from tools.store.repository import SECRETS
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """In the name of an environment variable: its value is taken out wherever it stands."""

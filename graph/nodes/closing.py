@@ -17,13 +17,16 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt, mark
 from knowledge_base.standing import RESULTS
-from tools import completeness, evidence, gate, physics
-from tools import task as tasks
+from tools import completeness
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
-from tools.records import key
-from tools.repository import having
-from tools.screen import screen
+from tools.gate import gate
+from tools.judge import evidence
+from tools.roofline import lower_bounds
+from tools.screen.screen import screen
+from tools.store.records import key
+from tools.store.repository import having
+from tools.tasks import loader as tasks
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     veto: gate.Veto | None = None
     confirmed: tuple[Record, ...] = ()
     unconfirmed = ""
-    possible = physics.Physics()
+    possible = lower_bounds.Physics()
     needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
     candidate = services.candidate(champion) if champion else None
     if candidate is not None:
@@ -82,7 +85,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     try:
         jobs = services.jobs_of("gatekeeper")
         cache, roofs = services.device.last_level_cache, services.all_roofs
-        possible = physics.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs))
+        possible = lower_bounds.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs))
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:

@@ -12,8 +12,8 @@ from graph.state import State
 from tools import completeness
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
-from tools.protocol import PROTOCOL
-from tools.repository import Commit, foreign, having
+from tools.executors.protocol import PROTOCOL
+from tools.store.repository import Commit, foreign, having
 
 STORES = ("records", "blobs")
 """Everything in them is evidence: blobs that no record names lie in the private folder."""

@@ -15,10 +15,11 @@ from graph.report.summary import version_of
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
-from tools import evidence, mechanism
+from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
-from tools.policy import possible_regression, regression, with_margins
+from tools.gate.policy import possible_regression, regression, with_margins
+from tools.judge import evidence
 
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured."""
@@ -120,7 +121,7 @@ def attribute(state: State, services: Services) -> State:
     outcomes = []
     for method in champion.methods:
         page = services.guide.page(method)
-        check = mechanism.check(assembly, services.architecture, page.head.signature if page else {})
+        check = signatures.check(assembly, services.architecture, page.head.signature if page else {})
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
             trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)

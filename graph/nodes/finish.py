@@ -12,10 +12,11 @@ from graph.report.render import gain
 from graph.report.summary import versions
 from graph.services import Services
 from graph.state import State
-from tools import completeness, contests, ranking
+from tools import completeness
 from tools.artifacts import Record, Task
 from tools.errors import WorkspaceError
-from tools.statistics import Objective
+from tools.gate import confirmation, ranking
+from tools.gate.statistics import Objective
 
 
 def finalise(state: State, services: Services) -> State:
@@ -51,7 +52,7 @@ def audit(services: Services) -> None:
 
 def standings(record: Record, services: Services) -> FinalBenchmark:
     """Each contestant against the best kernel, a workload at a time and over the objective."""
-    contest = contests.Contest.model_validate(record.payload)
+    contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
     return FinalBenchmark(
@@ -64,9 +65,9 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         overall={name: placing.against_best for name, placing in ranked.overall.items() if placing.against_best is not None},
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         objective_of=objective_of(services.settings.judge.objective, services.task),
-        device_s=contests.device_s(record),
+        device_s=confirmation.device_s(record),
         unavailable=contest.result.unavailable,
-        disturbed=contests.disturbed((record,)),
+        disturbed=confirmation.disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
     )

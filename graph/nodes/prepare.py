@@ -17,12 +17,14 @@ from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
 from knowledge_base.names import metrics
-from tools import evidence, physics, roofline, rules
+from tools.analysis import rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
 from tools.errors import BudgetError, HarnessError, SettingsError
-from tools.hardware import Headroom, Roof, Spec, Target, UnknownSpec
-from tools.records import key
+from tools.judge import evidence
+from tools.roofline import lower_bounds, roofline
+from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
+from tools.store.records import key
 
 ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 """Of the types wider than a byte."""
@@ -211,7 +213,7 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
 
 
 def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str:
-    """Measure the roofs again, `physics.AGAIN` times at most, while only their doubt keeps a kernel from being near enough to one.
+    """Measure the roofs again, `lower_bounds.AGAIN` times at most, while only their doubt keeps a kernel from being near enough to one.
 
     Returns the doubt that is left; empty where there is none, where the kernel is far from its roof anyway, and where the run ends for
     another reason. It stays until another kernel is accepted.
@@ -230,7 +232,7 @@ def _settle_roofs(state: State, services: Services, candidate: Candidate) -> str
         return ""
     # Nothing depends on these jobs: without time or luck for them the doubt stays, and the run goes on.
     jobs = services.jobs_of("profiler_analyst", tell=lambda _: None)
-    for _ in range(physics.AGAIN):
+    for _ in range(lower_bounds.AGAIN):
         try:
             services.roofs_again(jobs)
         except (BudgetError, HarnessError):

@@ -16,8 +16,8 @@ from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Failed, Record
-from tools.records import key
-from tools.roofline import budget
+from tools.roofline.roofline import budget
+from tools.store.records import key
 
 
 def retrieve_evidence(state: State, services: Services) -> State:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from agents.models.ledger import dollars
 from graph.artifacts import SIZE
 from tools.artifacts import Interval
-from tools.figures import percent as percent
-from tools.figures import ratio as ratio
-from tools.figures import seconds as seconds
-from tools.figures import si as si
+from tools.cli.formatting import percent as percent
+from tools.cli.formatting import ratio as ratio
+from tools.cli.formatting import seconds as seconds
+from tools.cli.formatting import si as si
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -12,10 +12,10 @@ from graph.artifacts import FinalBenchmark, Inspection, Judged, SpecSheet, Versi
 from graph.events import Event
 from graph.settings import Settings
 from graph.state import State
-from tools import roofline
 from tools.artifacts import Dims, Interval, Outcome, Passed, Task, Verdict
-from tools.hardware import Roof
-from tools.records import Records, key
+from tools.roofline import roofline
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Contestants of the final benchmark that no run made, in the order in which they are shown."""

@@ -14,12 +14,12 @@ from graph.artifacts import FinalBenchmark, Reached, VersionMemory
 from graph.report.render import gain, ratio, standing
 from graph.state import State
 from graph.workspace import Workspace
-from tools import contests
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
+from tools.gate import confirmation
 from tools.languages.base import LANGUAGES, Language
-from tools.records import Records, key
 from tools.registry import load
-from tools.task import Loaded
+from tools.store.records import Records, key
+from tools.tasks.loader import Loaded
 
 
 class Summary(Artifact):
@@ -111,7 +111,7 @@ class Summary(Artifact):
 
 def summarise(root: Path, state: State) -> Summary:
     """From the final state and the records of a workspace."""
-    from tools.repository import Repository
+    from tools.store.repository import Repository
 
     workspace = Workspace(root, None)
     awaited = workspace.awaited
@@ -155,7 +155,7 @@ def _disturbed(memory: VersionMemory, records: Records) -> bool:
     kept = [records.get(identity) for identity in memory.records]
     cited = [identity for record in kept if record.kind == "verdict" for identity in Verdict.model_validate(record.payload).records]
     confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
-    return bool(confirmed) and contests.disturbed(confirmed)
+    return bool(confirmed) and confirmation.disturbed(confirmed)
 
 
 def by_role(records: Records) -> dict[str, Spent]:

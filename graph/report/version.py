@@ -15,8 +15,10 @@ from graph import cited
 from graph.artifacts import Attribution, Inspection, Judged
 from graph.report.referred import analysis
 from graph.report.render import render
-from tools import ceilings, evidence, gate, roofline
 from tools.artifacts import Artifact, Candidate, Record
+from tools.gate import gate
+from tools.judge import evidence
+from tools.roofline import microbenchmarks, roofline
 
 if TYPE_CHECKING:
     from graph.services import Services
@@ -117,7 +119,7 @@ def render_baseline(
             seen=services.seen,
             sheet=sheet,
             sheet_record=state["specs"],
-            roofs=(*roofline.published(sheet.here), *ceilings.highest(sheet.roofs, services.records)),
+            roofs=(*roofline.published(sheet.here), *microbenchmarks.highest(sheet.roofs, services.records)),
             rooflines=found.rooflines,
             inspection=inspection.id,
             target=found.target,

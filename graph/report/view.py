@@ -28,11 +28,11 @@ from graph.report.summary import by_role, versions
 from graph.services import Services
 from graph.settings import Settings
 from graph.state import State
-from tools import ceilings
 from tools.artifacts import Record, Task, Verdict
-from tools.hardware import Roof
 from tools.languages.base import UNTUNED
-from tools.records import Records, key
+from tools.roofline import microbenchmarks
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
 
 OBJECTIVES = {"total_time": "objective: Σ weight × time a call", "geomean": "objective: weighted geometric mean of the times a call"}
 
@@ -113,7 +113,7 @@ def view(state: State, services: Services) -> View:
     models = by_role(records)
     spent = total(r for r in exchanges if r.payload["role"] in models)
     sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
-    sheet = sheet.model_copy(update={"roofs": ceilings.highest(sheet.roofs, records)})
+    sheet = sheet.model_copy(update={"roofs": microbenchmarks.highest(sheet.roofs, records)})
     wall_s = benchmark.wall_s if benchmark else services.wall_s()
     device_s = benchmark.spent_device_s if benchmark else services.device_s()
     log = event_log.read(services.workspace.private / "events.jsonl")

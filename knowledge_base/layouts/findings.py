@@ -10,7 +10,7 @@ from knowledge_base.figures import Figure, Figures, Silence
 from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.words import Metric, Words
 from tools.artifacts import digest
-from tools.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, Evidence
 
 NARROW = ("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor")
 SPARSED = frozenset({"tf32_tensor", *NARROW})

@@ -12,7 +12,7 @@ from knowledge_base.layouts.markdown import Section, Table
 from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.words import Words, key
-from tools.hardware import Evidence
+from tools.roofline.hardware import Evidence
 
 KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
 SCALARS = {"gb": "GB", "mb": "MB", "kb": "KB", "tb_s": "TB/s"}

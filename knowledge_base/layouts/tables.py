@@ -12,7 +12,7 @@ from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
 from knowledge_base.layouts.names import Name
 from knowledge_base.layouts.words import key
-from tools.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
 Convention = Literal["dense", "marked", "open", ""]

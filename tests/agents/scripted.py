@@ -10,7 +10,7 @@ from agents.artifacts import Answer, RoleName
 from agents.base import Agent
 from agents.models.base import Answered, Called, Model, Reply, Request, ToolCall, Unfit, Usage
 from tools.errors import KernelwrightError
-from tools.records import Records
+from tools.store.records import Records
 
 Line = Answer | Reply | KernelwrightError
 

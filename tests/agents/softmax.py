@@ -8,10 +8,10 @@ from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMeth
 from agents.workbench import Workbench
 from knowledge_base.index import Index
 from knowledge_base.wiki import Wiki
-from tests.tools.test_judge import NAIVE, POLICY, Counting, kernel, softmax
-from tools.judge import Judge
+from tests.tools.judge.test_judge import NAIVE, POLICY, Counting, kernel, softmax
+from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
-from tools.records import Records
+from tools.store.records import Records
 
 METHOD = "vector-exp"
 WIKI = Wiki.open()

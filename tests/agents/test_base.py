@@ -144,7 +144,7 @@ from agents.base import Agent
 from agents.models.base import Answered
 from tests.agents.scripted import Scripted
 from tests.agents.test_base import ANSWER, BRIEF, Echo, echo
-from tools.records import Records
+from tools.store.records import Records
 
 root, counter, dying = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "dying"
 

@@ -12,9 +12,9 @@ from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook.model import Playbook
 from tests.agents.scripted import agent, called
 from tests.agents.softmax import METHOD, bench, brief, judge
-from tests.tools.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
-from tools.judge import Judge
-from tools.records import Records
+from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
+from tools.judge.judge import Judge
+from tools.store.records import Records
 
 ALSO = FASTER.replace("1.0f / sum", "1.0f / (sum + 0.0f)")
 

@@ -13,10 +13,10 @@ from agents.models.base import Unfit
 from agents.prompting import blocks
 from tests.agents.scripted import Line, agent
 from tests.contracts.conftest import task
-from tests.tools.test_gate import FAILED, GOOD, POLICY, trial
-from tools import gate
+from tests.tools.gate.test_gate import FAILED, GOOD, POLICY, trial
 from tools.errors import BudgetError, OverloadedError, PendingError, ProviderError
-from tools.gate import Evidence, Veto
+from tools.gate import gate
+from tools.gate.gate import Evidence, Veto
 from tools.languages.cpp import Cpp
 
 DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4,2 +4,2 @@\n-  y[i] = x[i];\n+  y[i] = cache[i];\n   }\n"

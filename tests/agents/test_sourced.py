@@ -14,7 +14,7 @@ from knowledge_base import specs
 from knowledge_base.wiki import Wiki
 from tests.agents.scripted import agent
 from tools.artifacts import Argument, Finding, Task, Workload
-from tools.hardware import Headroom, Spec
+from tools.roofline.hardware import Headroom, Spec
 
 WIKI = Wiki.open()
 RECORD = "0123456789abcdef"

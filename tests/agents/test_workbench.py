@@ -18,13 +18,13 @@ from knowledge_base.wiki import Wiki
 from tests.agents.scripted import agent
 from tests.agents.softmax import METHOD, WIKI, bench, brief, judge
 from tests.agents.test_prompting import apart
-from tests.tools.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
-from tools import evidence
+from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
 from tools.artifacts import Passed
 from tools.errors import BudgetError, HarnessError, KernelwrightError, StorageError
 from tools.executors.base import Finished, Job
-from tools.judge import REHEARSAL, Judge
-from tools.records import Records
+from tools.judge import evidence
+from tools.judge.judge import REHEARSAL, Judge
+from tools.store.records import Records
 
 SHELL = NAIVE.replace("#include <cmath>", '#include <cmath>\n#include <cstdlib>\nstatic int s = system("true");')
 

@@ -15,8 +15,8 @@ from tools.errors import SettingsError
 from tools.executors.base import Executor
 from tools.executors.local import Local
 from tools.languages.base import LANGUAGES, Language
-from tools.records import Blobs
 from tools.registry import load
+from tools.store.records import Blobs
 
 KERNELS = Path(__file__).parent / "kernels"
 REFERENCE = """

@@ -13,8 +13,8 @@ import pytest
 from agents.models.redaction import SECRET_NAME
 from tools.errors import InfrastructureError, StorageError
 from tools.executors.base import EXECUTORS, Executor, Finished, Job, Limits, Needs
-from tools.records import Blobs
 from tools.registry import load
+from tools.store.records import Blobs
 
 
 @pytest.fixture(params=sorted(EXECUTORS))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.conftest import kernel, task
-from tools.assembly import parse, reachable
+from tools.analysis.assembly import parse, reachable
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished
 from tools.languages.base import LANGUAGES, Language
-from tools.records import Blobs
 from tools.registry import load
+from tools.store.records import Blobs
 
 
 @pytest.mark.parametrize("name", sorted(LANGUAGES))

@@ -40,8 +40,8 @@ from tests.agents.models.scripted_server import Step
 from tests.contracts.conftest import task
 from tools.artifacts import Finding
 from tools.errors import PendingError, SettingsError
-from tools.hardware import Headroom
 from tools.languages.cpp import Cpp
+from tools.roofline.hardware import Headroom
 
 TASK = task(Cpp())
 PAGES = tuple(page for page in Wiki.open().pages if page.head.type == "method" and "cpp" in page.head.languages)

@@ -10,8 +10,8 @@ from tests.contracts.conftest import kernel, task
 from tools.executors.base import Executor
 from tools.languages.base import Language
 from tools.profilers.base import PROFILERS, Profiler
-from tools.records import Blobs
 from tools.registry import load
+from tools.store.records import Blobs
 
 
 @pytest.fixture(params=sorted(PROFILERS))

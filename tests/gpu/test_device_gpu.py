@@ -13,19 +13,20 @@ import pytest
 
 from knowledge_base import specs
 from knowledge_base.wiki import Wiki
-from tools import ceilings, rules
+from tools.analysis import rules
 from tools.artifacts import Candidate
 from tools.environment import inspect
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
-from tools.hardware import Spec
 from tools.languages.base import LANGUAGES, Language
 from tools.profilers.ncu import Ncu
-from tools.records import Records
 from tools.registry import load
-from tools.task import load_folder
+from tools.roofline import microbenchmarks
+from tools.roofline.hardware import Spec
+from tools.store.records import Records
+from tools.tasks.loader import load_folder
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not Driver().devices(), reason="needs an NVIDIA GPU and its driver")]
 TASKS = Path(__file__).parents[2] / "configs" / "tasks"
@@ -84,12 +85,12 @@ def test_a_stranger_on_the_gpu_stops_what_is_timed(local: Local, gpu: Device) ->
 
 
 def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) -> None:
-    first = ceilings.measure(triton(), local, records)
-    assert first == ceilings.measure(triton(), local, records) and len(list(records)) == 1
+    first = microbenchmarks.measure(triton(), local, records)
+    assert first == microbenchmarks.measure(triton(), local, records) and len(list(records)) == 1
     value = {roof.metric: roof.value for roof in first}
     assert value["compute_float32"] < value["compute_float16"]
     assert value["memory_bandwidth"] < value["compute_float32"]
-    found = ceilings.CudaCeilings.model_validate(records.get(first[0].source).payload)
+    found = microbenchmarks.CudaCeilings.model_validate(records.get(first[0].source).payload)
     assert found.seconds < 10.0
     assert 0 < value["launch_latency"] < min(found.launch["event"])
 
@@ -98,7 +99,7 @@ def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(local: Lo
     cited = specs.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
     if not isinstance(cited, Spec):
         pytest.skip(f"the wiki does not know {gpu.name}")
-    measured = next(roof for roof in ceilings.measure(triton(), local, records) if roof.metric == "memory_bandwidth")
+    measured = next(roof for roof in microbenchmarks.measure(triton(), local, records) if roof.metric == "memory_bandwidth")
     assert cited.unit == "TB/s" and measured.value < cited.value * 1e12
 
 

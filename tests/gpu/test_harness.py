@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import contests
 from tools.artifacts import Record
-from tools.protocol import PROTOCOL, ContestResult
+from tools.executors.protocol import PROTOCOL, ContestResult
+from tools.gate import confirmation
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -260,11 +260,11 @@ def test_on_an_honest_gain_the_clocks_do_not_contradict_each_other(bench: gpu.Gp
     answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, rounds=12)
     assert answer["problem"] is None, answer
     result = ContestResult.model_validate_json(json.dumps(answer))
-    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
+    contest = confirmation.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=result)
     record = Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=contest.model_dump(mode="json"))
-    wall = contests.confirmation((record,), "total_time", 0.95)
-    assert wall.low > 1.0 and not contests.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
-    assert not contests.disturbed((record,)), answer["telemetry"]
+    wall = confirmation.confirmation((record,), "total_time", 0.95)
+    assert wall.low > 1.0 and not confirmation.contradicted((record,), "total_time", 0.95), (wall, answer["workloads"])
+    assert not confirmation.disturbed((record,)), answer["telemetry"]
 
 
 BUSY = "import torch\nx = torch.ones(1 << 26, device='cuda')\nprint('on', flush=True)\nwhile True:\n    x.add_(1)\n"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tools.repository import Commit
+from tools.store.repository import Commit
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,8 +21,8 @@ from graph.reserve import benchmark_s, sample_s
 from graph.settings import load
 from graph.workspace import peek
 from tools import completeness
-from tools.records import Records
-from tools.repository import Repository
+from tools.store.records import Records
+from tools.store.repository import Repository
 
 PRICED = "tests.graph.priced:Priced"
 MADE_UP = {"made-up": {"input": 10, "output": 50, "cache_read": 1}}

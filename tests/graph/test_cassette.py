@@ -17,8 +17,8 @@ from agents.models import recorded, redaction
 from graph.artifacts import Judged
 from tests.graph.conftest import ROOT, graph
 from tools.artifacts import Passed
-from tools.records import Records
-from tools.repository import Repository
+from tools.store.records import Records
+from tools.store.repository import Repository
 
 CASSETTE = Path(__file__).parent / "cassette"
 ANSWERS = CASSETTE / "answers.jsonl"

@@ -18,7 +18,7 @@ from tests.graph.conftest import SHORT, configured
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
 from tools.executors.base import Device, DeviceKind
-from tools.hardware import Spec, UnknownSpec
+from tools.roofline.hardware import Spec, UnknownSpec
 
 PAGE = "hardware/nvidia/h200-sxm5.md"
 

@@ -30,12 +30,12 @@ from knowledge_base.experience import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import completeness
 from tools.artifacts import Interval, Record
-from tools.cases import hidden_workloads
+from tools.contracts.workloads import hidden_workloads
 from tools.executors.base import Device
 from tools.executors.local import Local
-from tools.records import Records, key
-from tools.repository import Repository
-from tools.task import thaw
+from tools.store.records import Records, key
+from tools.store.repository import Repository
+from tools.tasks.loader import thaw
 
 KEYS = {"status", "stop_reason", "workspace", "baseline_s", "best_s", "speedup", "ci", "verdicts", "commits", "awaited"}
 KEYS |= {"objective", "disturbed", "disturbed_verdicts", "against", "budget_reached", "usd", "cost_unknown", "tokens", "device_s", "wall_s"}

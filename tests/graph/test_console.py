@@ -15,7 +15,7 @@ from graph.metering import Metered
 from graph.services import Services
 from graph.state import State
 from tools.executors.local import Local
-from tools.records import Blobs, Records
+from tools.store.records import Blobs, Records
 
 
 def event(kind: str, **details: str) -> Event:

@@ -14,7 +14,7 @@ import pytest
 
 from graph.__main__ import main
 from tests.graph.conftest import SHORT, TASK, configured
-from tools.records import Records
+from tools.store.records import Records
 
 REFERENCE = (TASK / "reference.py").read_text()
 

@@ -13,7 +13,7 @@ from graph.__main__ import main
 from tests.agents.models import scripted
 from tests.graph import conftest
 from tools.artifacts import Candidate
-from tools.records import Records
+from tools.store.records import Records
 
 
 class Refuses(Handler):
@@ -113,7 +113,7 @@ def test_its_hint_is_in_the_prompt_and_its_work_in_the_draft(tmp_path: Path) -> 
     ("verb", "handlers", "told"),
     [
         ("check", ["my_kernels_of_nobody:Mine"], "cannot be imported"),
-        ("run", ["tools.records:Records"], "not a Handler"),
+        ("run", ["tools.store.records:Records"], "not a Handler"),
         ("check", ["tests.graph.test_handlers:Refuses"], "failed in its construction (RuntimeError: no table)"),
         ("run", ["tests.graph.test_handlers:Refuses"], "failed in its construction (RuntimeError: no table)"),
         ("run", "tests.graph.test_handlers:Refuses", "list"),

@@ -15,8 +15,8 @@ from graph.verify import accepted, verify
 from graph.workspace import peek
 from knowledge_base.experience import Experience
 from tests.graph.conftest import TRIES, gain_of
-from tools.records import Records
-from tools.repository import Commit, Repository
+from tools.store.records import Records
+from tools.store.repository import Commit, Repository
 
 MANY = 200
 """Deaths after which something is wrong: the run is not getting on."""

@@ -26,7 +26,7 @@ from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
 from tools.executors.local import Local
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 RUN = read(Path(__file__).parent / "quickstart-events.jsonl")
 """Of `configs/quickstart.yaml` in C++, stopped with Ctrl-C and resumed on the way; those of records left out."""

@@ -22,7 +22,7 @@ from graph.metering import Capped, Metered
 from tools.errors import BudgetError, DeviceBusyError, DiskFullError, HarnessError
 from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, Usage
 from tools.executors.local import Local
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 FOREVER = ("sleep", "600")
 
@@ -150,7 +150,7 @@ from graph.clock import Clock
 from graph.metering import Capped, Metered
 from tools.executors.base import Job, Limits
 from tools.executors.local import Local
-from tools.records import Blobs
+from tools.store.records import Blobs
 folder = Path(sys.argv[1])
 clock = Clock(folder / "wall_s")
 log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))

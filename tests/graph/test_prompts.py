@@ -15,9 +15,9 @@ from agents.artifacts import CoderBrief, PlannerBrief
 from agents.models.base import Request
 from agents.prompting import blocks
 from tests.graph.conftest import QUICK, FinishedRun
-from tools.cases import hidden_workloads
-from tools.records import Records
-from tools.task import thaw
+from tools.contracts.workloads import hidden_workloads
+from tools.store.records import Records
+from tools.tasks.loader import thaw
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from graph.artifacts import Judged
 from tests.agents.models import scripted
 from tests.graph.conftest import ROOT, configured, graph
 from tools.artifacts import Passed
-from tools.records import Records
-from tools.repository import Repository
+from tools.store.records import Records
+from tools.store.repository import Repository
 
 PROGRAM = [sys.executable, scripted.__file__]
 SEARCH = {"iterations": 3, "variants": 1, "patience": 3}

@@ -26,9 +26,9 @@ from graph.nodes import closing
 from graph.services import open_agents
 from graph.verify import accepted, read, verify
 from tests.graph.conftest import RECORDED, graph, unpacked
-from tools import gate
-from tools.policy import Policy
-from tools.repository import Repository
+from tools.gate import gate
+from tools.gate.policy import Policy
+from tools.store.repository import Repository
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PACKED = sorted(RECORDED.glob("*.tar.xz"))

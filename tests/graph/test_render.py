@@ -9,7 +9,7 @@ from graph.nodes.finish import objective_of
 from graph.report import final
 from graph.report.render import gain, ratio
 from tools.artifacts import UNBOUNDED, Interval, Task, Workload
-from tools.statistics import Objective
+from tools.gate.statistics import Objective
 
 
 def test_a_factor_is_printed_with_its_interval() -> None:

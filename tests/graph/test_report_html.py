@@ -23,7 +23,7 @@ from graph.report.summary import stored_state, summarise
 from graph.report.view import View, retrospective_of, view
 from graph.workspace import peek
 from tools.artifacts import UNBOUNDED, Interval
-from tools.hardware import Headroom, Roof
+from tools.roofline.hardware import Headroom, Roof
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 HOSTILE = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>&lt;{{ 7 * 7 }}]]>"""

@@ -14,7 +14,7 @@ from graph.report.final import FILES, MARKDOWN
 from graph.report.summary import versions
 from graph.settings import load
 from tests.graph.conftest import QUICK
-from tools.repository import Repository
+from tools.store.repository import Repository
 
 
 def stop_before_the_gate(event: Event) -> None:

@@ -14,7 +14,7 @@ from graph.settings import load
 from tests.graph.conftest import QUICK
 from tests.graph.test_kill_and_resume import MEASURED, nothing_is_lost, repeated, workspace
 from tools.errors import InfrastructureError, WorkspaceError
-from tools.records import Records, key
+from tools.store.records import Records, key
 
 KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
   for (int i = 0; i < N; ++i) {

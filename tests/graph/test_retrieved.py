@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.artifacts import Dossier
 from knowledge_base.wiki import Wiki
 from tests.graph.conftest import FinishedRun
-from tools.records import Records
+from tools.store.records import Records
 
 
 def dossiers(finished: FinishedRun) -> dict[str, Dossier]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.graph.conftest import configured, graph
-from tools.records import Records
+from tools.store.records import Records
 
 
 @pytest.mark.slow

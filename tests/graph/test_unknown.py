@@ -21,7 +21,7 @@ from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
 from tests.graph.conftest import ROOT, SHORT, configured
 from tools.errors import SettingsError
-from tools.hardware import UnknownSpec
+from tools.roofline.hardware import UnknownSpec
 
 GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
 

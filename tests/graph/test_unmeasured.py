@@ -10,8 +10,8 @@ import yaml
 
 from graph.__main__ import main
 from tools.executors.local import Local
-from tools.interpreter import BFLOAT16
-from tools.records import Blobs
+from tools.languages.triton_interpreter import BFLOAT16
+from tools.store.records import Blobs
 
 pytest.importorskip("triton")
 KERNEL = """import triton

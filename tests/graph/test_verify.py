@@ -22,9 +22,9 @@ from graph.__main__ import main
 from graph.verify import BUSY, LOOKS, Claim, Look, Verification, accepted, compare, read, verify
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
-from tools.records import Records, key
-from tools.repository import Commit, Repository
-from tools.task import freeze, thaw
+from tools.store.records import Records, key
+from tools.store.repository import Commit, Repository
+from tools.tasks.loader import freeze, thaw
 
 Message = Callable[[str, Path], str]
 KERNEL = (TASK / "kernel.cpp").read_text()

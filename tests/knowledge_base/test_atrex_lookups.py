@@ -14,7 +14,7 @@ from knowledge_base.figures import Figure, Figures
 from knowledge_base.layouts import read
 from knowledge_base.specs import resolve, reverify
 from knowledge_base.wiki import Wiki
-from tools.hardware import Spec
+from tools.roofline.hardware import Spec
 
 ROOT = os.environ.get("KERNELWRIGHT_ATREX", "")
 with (Path(__file__).parent / "atrex_lookups.csv").open() as table:

@@ -13,8 +13,8 @@ from knowledge_base import specs
 from knowledge_base.__main__ import main
 from knowledge_base.wiki import BUNDLED, Wiki
 from tools.artifacts import Record, digest
-from tools.hardware import Citation, Spec
-from tools.records import Records
+from tools.roofline.hardware import Citation, Spec
+from tools.store.records import Records
 
 PAGE = "hardware/nvidia/h200-sxm5.md"
 

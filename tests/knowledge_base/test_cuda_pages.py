@@ -19,7 +19,7 @@ import pytest
 
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
-from tools import mechanism
+from tools.analysis import signatures
 
 PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "cuda" in page.head.languages]
 FENCED = re.compile(r"^```cuda compile([^\n]*)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
@@ -118,7 +118,7 @@ def test_the_block_compiles_and_shows_its_signature(page: Page, built: Mapping[s
     if not made.listings:
         pytest.skip("compiled, but there is no cuobjdump to look for the signature")
     for architecture in page.head.signature:
-        check = mechanism.check(made.listings[architecture], architecture, page.head.signature)
+        check = signatures.check(made.listings[architecture], architecture, page.head.signature)
         assert check.present, f"{page.path}: nothing on {architecture} matches {check.pattern}"
 
 
@@ -127,4 +127,4 @@ def test_the_signature_is_absent_from_a_plain_kernel(page: Page, built: Mapping[
     if not built["plain"].listings:
         pytest.skip("there is no cuobjdump to look for the signature")
     for architecture in page.head.signature:
-        assert mechanism.check(built["plain"].listings[architecture], architecture, page.head.signature).present is False
+        assert signatures.check(built["plain"].listings[architecture], architecture, page.head.signature).present is False

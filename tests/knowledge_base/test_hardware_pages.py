@@ -10,9 +10,9 @@ from knowledge_base import names, sheets
 from knowledge_base.artifacts import Page
 from knowledge_base.specs import figures_of, gap, resolve, reverify
 from knowledge_base.wiki import BUNDLED, Row, Wiki, rows
-from tools import rules
-from tools.hardware import Spec, UnknownSpec
+from tools.analysis import rules
 from tools.profilers import ncu
+from tools.roofline.hardware import Spec, UnknownSpec
 
 WIKI = Wiki.open()
 KNOWN = names.metrics(WIKI)

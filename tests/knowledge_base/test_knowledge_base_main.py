@@ -259,4 +259,7 @@ def test_pages_of_a_finding_skills_first(capsys: pytest.CaptureFixture[str]):
 
 def test_pages_of_no_rule_are_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]):
     assert main(["pages", "loop_not_vectorized"]) == 2
-    assert capsys.readouterr().err == "error: 'loop_not_vectorized' is no rule of tools/rules.yaml; did you mean 'loop_not_vectorised'?\n"
+    assert (
+        capsys.readouterr().err
+        == "error: 'loop_not_vectorized' is no rule of tools/analysis/rules.yaml; did you mean 'loop_not_vectorised'?\n"
+    )

@@ -7,7 +7,7 @@ from knowledge_base.figures import Figure
 from knowledge_base.lint import contradicting, lint
 from knowledge_base.names import metrics
 from knowledge_base.wiki import Wiki
-from tools.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation, Evidence
 
 GOOD = {
     "id": "x",

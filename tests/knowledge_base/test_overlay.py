@@ -18,8 +18,8 @@ from knowledge_base.wiki import Wiki, rows
 from tools.artifacts import Record
 from tools.environment import Environment
 from tools.executors.base import Device
-from tools.hardware import UnknownSpec
-from tools.records import Records
+from tools.roofline.hardware import UnknownSpec
+from tools.store.records import Records
 
 ROOFS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "tools/fixtures/roofs_h200.json").read_text())
 COLUMNS = ("metric", "value", "unit", "qualifier", "source", "evidence")

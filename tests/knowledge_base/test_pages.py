@@ -15,7 +15,7 @@ import pytest
 from knowledge_base.artifacts import Page
 from knowledge_base.lint import CODE, lint
 from knowledge_base.wiki import Wiki, rows
-from tools import mechanism, rules
+from tools.analysis import rules, signatures
 
 WIKI = Wiki.open()
 ALL_METHODS = [page for page in WIKI.pages if page.head.type == "method"]
@@ -68,7 +68,7 @@ def shows(library: Path, page: Page) -> bool | None:
     done = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", library.name], cwd=library.parent, capture_output=True, text=True, check=True
     )
-    return mechanism.check(done.stdout, platform.machine(), page.head.signature).present
+    return signatures.check(done.stdout, platform.machine(), page.head.signature).present
 
 
 def test_the_bundled_wiki_passes_its_lint():

@@ -11,7 +11,7 @@ from knowledge_base.sheets import COLUMNS, problems, product
 from knowledge_base.specs import gap, resolve, reverify
 from knowledge_base.wiki import Row, Wiki, rows
 from tools.artifacts import digest
-from tools.hardware import Citation, Spec, UnknownSpec
+from tools.roofline.hardware import Citation, Spec, UnknownSpec
 
 BUNDLED = Wiki.open()
 with Path(__file__).with_name("lookups.csv").open() as table:

@@ -14,12 +14,12 @@ import pytest
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
-from tools import mechanism
+from tools.analysis import signatures
 from tools.artifacts import Argument, DType, Task, Workload
 from tools.executors.local import Local
 from tools.languages.triton import Triton
-from tools.records import Blobs
-from tools.screen import screen
+from tools.screen.screen import screen
+from tools.store.records import Blobs
 
 pytest.importorskip("triton")
 PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "triton" in page.head.languages]
@@ -178,10 +178,10 @@ def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside:
     source = block(page)
     text = listing(source, page, beside)
     if page.head.signature:
-        assert mechanism.check(text, "sm_90", page.head.signature).present
+        assert signatures.check(text, "sm_90", page.head.signature).present
         plain = source
         for old, new in CASES[page.head.id].plain:
             assert old in plain
             plain = plain.replace(old, new)
         assert plain != source
-        assert mechanism.check(listing(plain, page, beside), "sm_90", page.head.signature).present is False
+        assert signatures.check(listing(plain, page, beside), "sm_90", page.head.signature).present is False

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from tests.tools.test_harness_device import module
-from tools import cases
 from tools.artifacts import Argument, Candidate, Task, Workload
+from tools.contracts import workloads
 from tools.errors import DeviceBusyError
 from tools.executors.base import Finished, Job
 from tools.executors.local import Local
-from tools.judge import Judge
+from tools.gate.policy import Policy
+from tools.judge.judge import Judge
 from tools.languages.triton import Triton
-from tools.policy import Policy
-from tools.records import Blobs, Records
+from tools.store.records import Blobs, Records
 
 pytest.importorskip("triton")
 ROOT = Path(__file__).resolve().parents[2]
@@ -404,7 +404,7 @@ def test_launches_find_what_was_built_at_the_dims_that_everybody_knows(beside: t
     left = Triton().compiled(finished)
     assert left is not None and "compiled 2 spec" in said and "not followed" not in said, said
     visible = [w.dims for w in TASK.workloads]
-    known = [*visible, *cases.derived_sizes(TASK).values()]
+    known = [*visible, *workloads.derived_sizes(TASK).values()]
     assert {"M": 100, "N": 1} in known and len(known) == 6
     assert missed(KERNEL, [*known, {"M": 3, "N": 48}], beside[1].path(left), tmp_path) == [{"M": 3, "N": 48}]
 
@@ -428,7 +428,7 @@ def test_what_fails_at_a_derived_size_is_not_the_builds_business(beside: tuple[L
     finished, said = built(picky, beside)
     assert finished.exit_code == 0 and said.strip() == "compiled 2 specialisations for sm_90"
     left = Triton().compiled(finished)
-    known = [w.dims for w in TASK.workloads] + [dims for dims in cases.derived_sizes(TASK).values() if dims["N"] > 1]
+    known = [w.dims for w in TASK.workloads] + [dims for dims in workloads.derived_sizes(TASK).values() if dims["N"] > 1]
     assert left is not None and missed(picky, known, beside[1].path(left), tmp_path) == []
 
 
@@ -491,7 +491,7 @@ def test_a_build_is_told_no_hidden_dims(beside: tuple[Local, Blobs]) -> None:
     job: Job = Triton().build(TASK, Candidate(language="triton", files={"kernel.py": KERNEL}), beside[1])
     request = json.loads(beside[1].text(job.files["build.json"]))
     assert request["workloads"] == [w.dims for w in TASK.workloads]
-    assert request["ahead"] == list(cases.derived_sizes(TASK).values())
+    assert request["ahead"] == list(workloads.derived_sizes(TASK).values())
 
 
 # ---------------------------------------------------------------- from the build to the harness

@@ -4,7 +4,7 @@ from tools.environment import Environment, inspect
 from tools.executors.local import Local
 from tools.executors.nvidia import Driver
 from tools.languages.cpp import Cpp
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 
 def test_this_machine(tmp_path):

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tools import contests
 from tools.artifacts import Argument, Dims, Record, Task
 from tools.executors.base import Needs
+from tools.executors.harness_job import Answer, Question, answer, harness_job
 from tools.executors.local import Local
-from tools.jobs import Answer, Question, answer, harness_job
-from tools.protocol import (
+from tools.executors.protocol import (
     PROTOCOL,
     Case,
     CaseResult,
@@ -31,7 +30,8 @@ from tools.protocol import (
     TimingRequest,
     TimingResult,
 )
-from tools.records import Blobs
+from tools.gate import confirmation
+from tools.store.records import Blobs
 
 REFERENCE = """
 import torch
@@ -439,5 +439,5 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
         os.sched_setaffinity(0, cores)
     assert found.problem is None, found.problem
     assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
-    payload = contests.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
-    assert contests.disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))
+    payload = confirmation.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
+    assert confirmation.disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))

@@ -12,9 +12,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tools import contests, evidence
 from tools.artifacts import Argument, Task
-from tools.protocol import (
+from tools.executors.protocol import (
     RESULT,
     Contestant,
     ContestRequest,
@@ -24,6 +23,8 @@ from tools.protocol import (
     TimingRequest,
     TimingResult,
 )
+from tools.gate import confirmation
+from tools.judge import evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "fixtures" / "cuda"
@@ -233,7 +234,7 @@ def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> 
     hidden = {"unavailable": "RuntimeError: not with me"}
     assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (["one"], None)
     names, said = executed.look(hidden, SOURCE, lambda: broken)
-    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(contests.UNSEEN)
+    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
     names, said = executed.look(hidden, SOURCE, lambda: works)
     assert names == [] and "hid what it executes from the profiler" in str(said)
 

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from tests.tools.test_harness_device import module
-from tools.protocol import GpuTelemetry
+from tools.executors.protocol import GpuTelemetry
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")

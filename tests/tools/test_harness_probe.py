@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tools.artifacts import Argument, Dims, Task
+from tools.executors.harness_job import answer, harness_job
 from tools.executors.local import Local
-from tools.jobs import answer, harness_job
-from tools.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
-from tools.records import Blobs
+from tools.executors.protocol import Case, CorrectnessRequest, CorrectnessResult, Parameter, ProbeRequest, ProbeResult
+from tools.store.records import Blobs
 
 MADE = """
 import torch

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tools.__main__ import main
-from tools.records import Records
+from tools.store.records import Records
 
 SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
 REFERENCE = """

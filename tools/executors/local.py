@@ -19,12 +19,12 @@ from pathlib import Path
 from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.base import NAMES, Device, Executor, Finished, Job, Usage
-from tools.executors.exclusive import ForeignProcesses, device_lock
-from tools.executors.folders import collect, disk_errors, job_folder, materialise, verify
-from tools.executors.machine import describe_cpu
+from tools.executors.cpu import describe_cpu
+from tools.executors.device_lock import ForeignProcesses, device_lock
+from tools.executors.job_folder import collect, disk_errors, job_folder, materialise, verify
 from tools.executors.nvidia import Driver
-from tools.executors.processes import Launcher, Server, ServerDied
-from tools.records import Blobs, without_room
+from tools.executors.worker import Launcher, Server, ServerDied
+from tools.store.records import Blobs, without_room
 
 PASSED_ON = (
     *("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CC", "CXX", "CPATH", "LIBRARY_PATH", "ZIG_GLOBAL_CACHE_DIR"),

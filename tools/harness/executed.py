@@ -17,7 +17,7 @@ def jitted(source: str) -> set[str]:
 
 
 UNSEEN = "not known: "
-"""How a note begins where the machine's profiler cannot say what a kernel executed; `tools.evidence` reads it."""
+"""How a note begins where the machine's profiler cannot say what a kernel executed; `tools.judge.evidence` reads it."""
 
 
 def look(seen: dict, source: str, machine) -> tuple[list[str], str | None]:

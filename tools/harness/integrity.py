@@ -1,7 +1,7 @@
 """What a kernel's process on a GPU may not change: the libraries' functions, torch's flags, our own modules, and kernels loaded before.
 
 It raises the price and is no proof: whoever shares a process with us can reach this code as well. What decides is the supervisor's clock,
-which is in another process (`tools.contests.confirmed_on_device`).
+which is in another process (`tools.gate.confirmation.confirmed_on_device`).
 """
 
 import ast

@@ -48,7 +48,7 @@ class Child:
             os.close(handle)
 
     def run(self) -> dict:
-        """{"problem", "kind"}: kind as in `tools.interpreter.SmallCase`; both empty when done."""
+        """{"problem", "kind"}: kind as in `tools.languages.triton_interpreter.SmallCase`; both empty when done."""
         status = confined.run(self._work, WALL_S, (self.path, Path(__file__).parent))
         if os.WIFSIGNALED(status):
             late = os.WTERMSIG(status) == signal.SIGALRM

@@ -130,7 +130,7 @@ def vary(args: list[Arg], turn: int, free: tuple[str, ...]) -> list[Arg]:
 
 
 def trace(contract: Contract, args: list[Arg], roles: dict[str, str]) -> dict:
-    """One Trace (tools/protocol.py) of a call with these arguments."""
+    """One Trace (tools/executors/protocol.py) of a call with these arguments."""
     tensors = [a for a in args if a.is_tensor]
     takes = contract.takes
 
@@ -244,7 +244,7 @@ def described(value) -> dict:
 
 
 def operand(value, names: dict) -> dict:
-    """An Operand (tools/protocol.py)."""
+    """An Operand (tools/executors/protocol.py)."""
     if isinstance(value, torch.fx.Node):
         return {"node": names[value]}
     if isinstance(value, bool):

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 
 from tools.artifacts import Artifact, Candidate, DType, Task
 from tools.executors.base import DeviceKind, Executor, Finished, Job
-from tools.interpreter import Interpreted
-from tools.protocol import Parameter
-from tools.records import Blobs
+from tools.executors.protocol import Parameter
+from tools.languages.triton_interpreter import Interpreted
+from tools.store.records import Blobs
 
 LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton"}
 """Name -> class; a new language is one file and one line here."""

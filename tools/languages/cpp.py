@@ -19,10 +19,10 @@ from pathlib import Path, PurePosixPath
 from tools.artifacts import Candidate, DType, Task
 from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Job, Limits, Needs
+from tools.executors.protocol import Parameter
 from tools.languages.base import Language, Toolchain
-from tools.languages.signature import solve_parameters
-from tools.protocol import Parameter
-from tools.records import Blobs
+from tools.languages.cpp_signature import solve_parameters
+from tools.store.records import Blobs
 
 FIXED = ("-std=c++17", "-fPIC", "-shared", "-fdiagnostics-color=never")
 """Needed for a loadable library, whatever the user's own flags are."""

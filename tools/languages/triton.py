@@ -12,17 +12,17 @@ import re
 from importlib import metadata
 from pathlib import PurePosixPath
 
-from tools import cases, interpreter
 from tools.artifacts import Candidate, DType, Task
+from tools.contracts import workloads
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished, Job, Limits
-from tools.interpreter import Interpreted
-from tools.jobs import harness_files, harness_version
-from tools.languages import triton_setup
+from tools.executors.harness_job import harness_files, harness_version
+from tools.executors.protocol import EVERYTHING, Parameter
+from tools.languages import triton_interpreter, triton_setup
 from tools.languages.base import MOST_VARIANTS, UNTUNED, Language, Toolchain, Variant
+from tools.languages.triton_interpreter import Interpreted
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
-from tools.protocol import EVERYTHING, Parameter
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 ENTRY = "run_kernel"
 SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
@@ -131,8 +131,8 @@ class Triton(Language):
         return self._job(task, library, blobs, listing=True)
 
     def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted:
-        """By Triton's interpreter on the CPU (`tools.interpreter`)."""
-        return interpreter.interpret(task, source, executor, blobs)
+        """By Triton's interpreter on the CPU (`tools.languages.triton_interpreter`)."""
+        return triton_interpreter.interpret(task, source, executor, blobs)
 
     def variants(self, source: str) -> tuple[Variant, ...]:
         """The kernel pinned to each of its autotune configs by number, the same number for all its kernels.
@@ -168,7 +168,7 @@ class Triton(Language):
             "reference": task.reference,
             "workloads": [w.dims for w in task.workloads],
             # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging it.
-            "ahead": list(cases.derived_sizes(task).values()),
+            "ahead": list(workloads.derived_sizes(task).values()),
             "target": target,
             "listing": listing,
         }

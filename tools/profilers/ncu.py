@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.executors.base import Executor, Job, Limits, Needs
-from tools.jobs import harness_files
+from tools.executors.harness_job import harness_files
 from tools.languages.base import Language
 from tools.profilers.base import Profiler
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 PROGRAM = "harness/profile_ncu.py"
 PARAMETERS = Path("/proc/driver/nvidia/params")

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
+from tools.analysis.assembly import Function, parse
 from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
-from tools.assembly import Function, parse
 from tools.errors import HarnessError
 from tools.executors.base import Executor
 from tools.languages.base import Language
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 _LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
 _STORE = re.compile(r"^(?:STG|UTMASTG)\b")

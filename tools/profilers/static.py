@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tools import instructions, loops
+from tools.analysis import instructions, loops
+from tools.analysis.assembly import Function, parse, reachable, with_lines
+from tools.analysis.loops import Loop
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
-from tools.assembly import Function, parse, reachable, with_lines
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
-from tools.loops import Loop
 from tools.profilers import remarks, sass
 from tools.profilers.base import Profiler
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 
 class Static(Profiler):

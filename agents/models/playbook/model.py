@@ -24,7 +24,7 @@ from agents.models.playbook.planning import SEVERITY, plan
 from agents.models.playbook.search import write
 from tools.artifacts import Axis
 from tools.errors import SettingsError
-from tools.hardware import Headroom
+from tools.roofline.hardware import Headroom
 
 OPERATORS = (
     "softmax", "log_softmax", "layer_norm", "rms_norm", "batch_norm", "group_norm", "matmul", "linear", "conv", "transpose", "attention",

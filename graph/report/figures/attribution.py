@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph.report.figures.base import INKS, Chart, canvas, ends, linked, logarithmic, look, plain, svg
 from graph.report.figures.links import Links
 from graph.report.view import View
-from tools.figures import ratio
+from tools.cli.formatting import ratio
 
 TITLE = "What each method was worth"
 ROW, ROUND = 38.0, 90.0

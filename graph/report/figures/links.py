@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.artifacts import Record
-from tools.records import Records
+from tools.store.records import Records
 
 
 class Links:

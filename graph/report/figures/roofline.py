@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from graph.report.figures.base import INKS, OUTCOMES, Chart, canvas, linked, logarithmic, look, plain, svg
 from graph.report.figures.links import Links
 from graph.report.view import View
-from tools.figures import si
+from tools.cli.formatting import si
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

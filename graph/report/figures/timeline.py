@@ -8,7 +8,7 @@ from graph.report.figures.base import INKS, OUTCOMES, Chart, canvas, ends, linke
 from graph.report.figures.links import Links
 from graph.report.view import View
 from tools.artifacts import Interval
-from tools.figures import ratio
+from tools.cli.formatting import ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from agents.models.redaction import without_keys
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.test_anthropic import REVIEW, SAID, request
 from tools.errors import SettingsError
-from tools.records import Records
+from tools.store.records import Records
 
 SECRET = "sk-ant-api03-" + "Zq7x" * 8
 OPAQUE = "an0pAqu3-k3y-0f-n0-kn0wn-k1nd"

@@ -25,7 +25,7 @@ from tests.contracts.conftest import task
 from tools.artifacts import Artifact, Record
 from tools.errors import BudgetError, ProviderError, SettingsError
 from tools.languages.cpp import Cpp
-from tools.records import Records
+from tools.store.records import Records
 
 TASK = task(Cpp())
 PRICES = {"made-up": Price(input=10, output=50, cache_read=1)}

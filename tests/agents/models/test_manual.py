@@ -14,7 +14,7 @@ from agents.models.base import Answered, Block, Model, Request
 from agents.profiler_analyst import analyse
 from tests.contracts.test_models import ASKED, DIFF, TASK
 from tools.errors import PendingError, SettingsError
-from tools.records import Records
+from tools.store.records import Records
 
 REQUEST = Request(
     role="gatekeeper",

@@ -18,7 +18,7 @@ from tests.agents.models.openai_server import Server
 from tests.agents.models.scripted_server import Step
 from tests.contracts.test_models import ASKED, DIFF, TASK
 from tools.errors import OverloadedError, ProviderError, RefusalError, SettingsError
-from tools.records import Records
+from tools.store.records import Records
 
 VETO = Review(veto=True, quote="new_one;", reason="It is not.")
 SAID = VETO.model_dump_json()

@@ -19,7 +19,7 @@ from tests.agents.scripted import Scripted
 from tests.contracts.test_models import ASKED, HEADROOM, PAGES, PLAN, TASK
 from tools.artifacts import Finding
 from tools.errors import ProviderError, SettingsError
-from tools.records import Records
+from tools.store.records import Records
 
 STRANGER = "tests.agents.models.calling:Calling"
 

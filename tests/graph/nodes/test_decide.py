@@ -9,7 +9,7 @@ import pytest
 from graph.nodes import decide
 from graph.nodes.decide import _weighed
 from tools.artifacts import Interval, Measurement, Passed
-from tools.policy import Policy
+from tools.gate.policy import Policy
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
 from tests.graph.conftest import FinishedRun
-from tools import evidence, physics, roofline
 from tools.errors import BudgetError, HarnessError
-from tools.hardware import Roof
-from tools.records import key
+from tools.judge import evidence
+from tools.roofline import lower_bounds, roofline
+from tools.roofline.hardware import Roof
+from tools.store.records import key
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from tools.records import key
         (False, (0.5,), 0, False, False),
         (True, (0.5, 0.0), 1, False, False),
         (True, (0.5, 0.5, 0.0), 2, False, False),
-        (True, (0.5,) * (physics.AGAIN + 1), physics.AGAIN, True, False),
+        (True, (0.5,) * (lower_bounds.AGAIN + 1), lower_bounds.AGAIN, True, False),
         (True, (0.5, BudgetError("budget.wall_s: 9 s of 9 s are spent")), 1, True, False),
         (True, (0.5, HarnessError("roofs_cpu.cpp ran out of time")), 1, True, False),
         (True, (0.5,), 0, False, True),

@@ -16,11 +16,11 @@ import pytest
 
 from tools.errors import DeviceBusyError, HarnessError
 from tools.executors.base import Finished, Job, Limits, Needs
-from tools.executors.exclusive import device_lock
+from tools.executors.device_lock import device_lock
+from tools.executors.harness_job import answer, harness_job
 from tools.executors.local import Local
-from tools.jobs import answer, harness_job
-from tools.protocol import ProbeRequest, ProbeResult
-from tools.records import Blobs
+from tools.executors.protocol import ProbeRequest, ProbeResult
+from tools.store.records import Blobs
 
 SERVER = """
 import json, os, sys
@@ -144,9 +144,9 @@ import json, sys, threading, time
 from pathlib import Path
 from tools.executors.base import Job
 from tools.executors.local import Local
-from tools.jobs import harness_job
-from tools.protocol import ProbeRequest
-from tools.records import Blobs
+from tools.executors.harness_job import harness_job
+from tools.executors.protocol import ProbeRequest
+from tools.store.records import Blobs
 folder = Path(sys.argv[1])
 local = Local(Blobs(folder / "blobs"), folder / "scratch")
 reference = "import time\\ndef reference(x, N):\\n    open('/proc/self/stat').read()\\n    time.sleep(63.5)\\n"

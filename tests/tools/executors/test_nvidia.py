@@ -12,10 +12,10 @@ import pytest
 
 from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
 from tools.executors.base import Device, Job, Needs, pick
+from tools.executors.cpu import describe_cpu
 from tools.executors.local import Local
-from tools.executors.machine import describe_cpu
 from tools.executors.nvidia import Driver, descends_from, visible
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
@@ -155,7 +155,7 @@ def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
 
 @needs_compiler
 def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.executors.exclusive.QUIET_S", 0.2)
+    monkeypatch.setattr("tools.executors.device_lock.QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
     timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
     with local(libraries, tmp_path, gpu=0) as executor:

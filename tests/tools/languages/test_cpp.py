@@ -14,7 +14,7 @@ from tools.errors import InfrastructureError, SettingsError
 from tools.executors.base import Finished, Job, Usage
 from tools.languages import cpp
 from tools.languages.cpp import Cpp
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 NO_TASK = Task(
     name="copy",

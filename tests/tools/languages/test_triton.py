@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tools import mechanism
+from tools.analysis import signatures
 from tools.artifacts import Argument, Candidate, Task, Workload
-from tools.contract import Sources, arguments
+from tools.contracts.inference import Sources, arguments
 from tools.environment import inspect
 from tools.errors import SettingsError
 from tools.executors.local import Local
+from tools.executors.protocol import EVERYTHING, ProbeResult, SeenArgument, SeenWorkload
 from tools.languages.triton import Triton
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.profilers import sass
-from tools.protocol import EVERYTHING, ProbeResult, SeenArgument, SeenWorkload
-from tools.records import Blobs
-from tools.screen import screen
-from tools.task import load_files, load_folder
+from tools.screen.screen import screen
+from tools.store.records import Blobs
+from tools.tasks.loader import load_files, load_folder
 
 pytest.importorskip("triton")
 TASKS = Path(__file__).parents[3] / "configs" / "tasks"
@@ -216,8 +216,8 @@ def test_a_listing_shows_registers_and_tensor_instructions(target: str, beside: 
     assert profile.launch == target and found["registers"] > 16 and min(found["tensor"], found["shared"]) > 0
     assert (found["loops"], found["spills"]) == (1, 0)
     listing = blobs.text(raw["assembly.txt"])
-    assert mechanism.check(listing, target, {target: "^HMMA"}).present
-    assert mechanism.check(listing, target, {target: "^HGMMA"}).present is False
+    assert signatures.check(listing, target, {target: "^HMMA"}).present
+    assert signatures.check(listing, target, {target: "^HGMMA"}).present is False
 
 
 @pytest.mark.parametrize("name", ["triton-softmax", "triton-rmsnorm"])

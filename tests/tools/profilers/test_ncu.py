@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import rules
+from tools.analysis import rules
 from tools.artifacts import Profile
-from tools.jobs import HARNESS
+from tools.executors.harness_job import HARNESS
 from tools.profilers import ncu
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "ncu"

@@ -6,7 +6,7 @@ from tools.artifacts import Candidate, Task, Workload
 from tools.executors.local import Local
 from tools.languages.cpp import Cpp
 from tools.profilers.static import Static
-from tools.records import Blobs
+from tools.store.records import Blobs
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.models.playbook.first.sizes import Scalars, Size
 from tools.errors import SettingsError
-from tools.protocol import Operand, SeenArgument, Trace, TracedNode
+from tools.executors.protocol import Operand, SeenArgument, Trace, TracedNode
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from agents.models.playbook.first.values import FLOATS, STORED, Argument, Index,
 from tools.artifacts import Argument as Parameter
 from tools.artifacts import DType
 from tools.errors import SettingsError
-from tools.protocol import Trace
+from tools.executors.protocol import Trace
 
 HEADERS = ("algorithm", "cmath", "cstdint", "vector")
 STEP = "  "

@@ -12,16 +12,16 @@ from agents.artifacts import CoderBrief, Plan
 from agents.models.playbook.first.sizes import Scalars
 from agents.models.playbook.first.writing import first_draft
 from tests.agents.models.playbook.references import REFERENCES, SIZES, empty, randn, source
-from tools import evidence
-from tools import task as tasks
 from tools.artifacts import Candidate
 from tools.errors import SettingsError
 from tools.executors.local import Local
-from tools.judge import Judge
+from tools.gate.policy import Policy
+from tools.judge import evidence
+from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
-from tools.policy import Policy
-from tools.records import Records
-from tools.task import Loaded
+from tools.store.records import Records
+from tools.tasks import loader as tasks
+from tools.tasks.loader import Loaded
 
 
 @pytest.fixture(scope="module")

@@ -29,12 +29,12 @@ from knowledge_base.artifacts import Page
 from knowledge_base.wiki import Wiki
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
+from tools.analysis.rules import evaluate
+from tools.analysis.rules import load as load_rules
 from tools.artifacts import Argument, Finding, Quantity, Task, Workload
 from tools.errors import SettingsError
-from tools.hardware import Headroom
 from tools.registry import load
-from tools.rules import evaluate
-from tools.rules import load as load_rules
+from tools.roofline.hardware import Headroom
 
 TASK = Task(
     name="softmax",

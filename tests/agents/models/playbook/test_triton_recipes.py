@@ -12,7 +12,7 @@ from triton_calling import errors
 from triton_foreign import HEAD, KERNELS, PLAIN, PRODUCTS, ROWS, SOFTMAX_COUNTED
 
 from agents.models.playbook.recipe import RECIPES, recipe
-from tools.screen import screen
+from tools.screen.screen import screen
 
 pytest.importorskip("triton")
 SITES = {

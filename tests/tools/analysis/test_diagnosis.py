@@ -1,0 +1,62 @@
+"""What is made of times, roofs and findings: by hand, with known figures."""
+
+from tools.analysis import diagnosis
+from tools.artifacts import Argument, Profile, Quantity, Remark, Task, Workload
+from tools.executors.base import Device
+from tools.executors.protocol import SeenWorkload
+from tools.roofline.hardware import Roof
+
+ROOFS = (
+    Roof(metric="memory_bandwidth", value=100.0, unit="B/s", origin="measured", source="r1"),
+    Roof(metric="compute_float32", value=1000.0, unit="op/s", origin="measured", source="r1"),
+)
+DEVICE = Device(kind="cpu", name="a CPU", units=4)
+
+
+def seen(name, flops=100.0, unique_bytes=1000, weight=1.0):
+    return SeenWorkload(name=name, dims={}, weight=weight, arguments=(), flops=flops, unique_bytes=unique_bytes)
+
+
+def task(*names):
+    return Task(name="t", language="cpp", arguments=(), reference="", workloads=tuple(Workload(name=n, dims={}) for n in names))
+
+
+def profile(**metrics):
+    remark = Remark(tool="gcc", line=7, kind="missed", text="loop not vectorized: why")
+    named = {name.replace("__", "."): Quantity(value=value) for name, value in metrics.items()}
+    return Profile(tool="static", launch="static", source="k", metrics=named, remarks=(remark,))
+
+
+def test_the_whole_is_weighted_by_time():
+    placed = diagnosis.place(task("a", "b"), [seen("a"), seen("b")], {"a": 20.0, "b": 80.0}, ROOFS, DEVICE)
+    found = diagnosis.diagnose(placed, [], {}, DEVICE)
+    # Each takes 10 s at the roof: gaps of 0.5 and 0.875, in 20 and 80 of 100 s.
+    assert abs(found.headroom.total - (0.2 * 0.5 + 0.8 * 0.875)) < 1e-9
+    assert "20.0 % of the measured roof" in found.headline
+
+
+def test_a_float64_task_is_held_against_its_own_roof():
+    out = Argument(name="out", role="output", dtype="float64", shape=("N",))
+    roofs = (*ROOFS, Roof(metric="compute_float64", value=5.0, unit="op/s", origin="measured", source="r1"))
+    (placed,) = diagnosis.place(task("a").model_copy(update={"arguments": (out,)}), [seen("a")], {"a": 50.0}, roofs, DEVICE).workloads
+    assert (placed.bound, placed.roof_s) == ("compute", 20.0)
+
+
+def test_the_first_finding_is_the_largest_lack_and_names_its_evidence():
+    placed = diagnosis.place(task("a"), [seen("a")], {"a": 100.0}, ROOFS, DEVICE)
+    found = diagnosis.diagnose(placed, [(profile(compiler__loops_missed=2.0), "rec")], {"ncu": "not here"}, DEVICE)
+    assert "the largest lack is loop_not_vectorised: " in found.headline
+    told = diagnosis.text(found, "cpp", kept=False)
+    assert all(said in told for said in ("record rec", "gcc, line 7: loop not vectorized: why", "ncu: N/A, not here", "--store"))
+    assert "--store" not in diagnosis.text(found, "cpp", kept=True)
+
+
+def test_what_is_not_known_is_said():
+    placed = diagnosis.place(task("a"), [seen("a", flops=None)], {}, (), DEVICE)
+    assert placed.workloads[0].roof_s is None
+    told = diagnosis.roofline_text(placed)
+    assert all(said in told for said in ("nothing was timed", "could not be counted", "none is known here"))
+    crowded = diagnosis.place(task("a"), [seen("a")], {}, (ROOFS[0].model_copy(update={"others": 0.29}), ROOFS[1]), DEVICE)
+    assert diagnosis.roofline_text(crowded).count("record r1 (others had 29.0 % of the machine meanwhile)") == 1
+    timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
+    assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+
+from tools.analysis.rules import bottleneck, evaluate, load
+from tools.artifacts import Profile, Quantity, Remark
+from tools.errors import SettingsError
+from tools.profilers.static import examine
+from tools.roofline.hardware import Headroom
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
+CORES = {"device.units": Quantity(value=2)}
+FAR = Headroom(total=0.95, compute=0.99, memory=0.95, latency=0.9, bound="memory")
+
+
+def profile(kernel: str) -> Profile:
+    texts = [(FIXTURES / kernel / f"gcc.{part}.txt").read_text() for part in ("remarks", "assembly", "debug")]
+    metrics, remarks = examine(texts[0], "gcc", texts[1], texts[2])
+    return Profile(tool="static", launch="static", source="c", metrics=metrics, remarks=remarks)
+
+
+def made(metrics: dict[str, float], *remarks: Remark) -> Profile:
+    return Profile(tool="static", launch="static", source="c", metrics={n: Quantity(value=v) for n, v in metrics.items()}, remarks=remarks)
+
+
+def fired(kernel: str, **facts: float) -> dict[str, int]:
+    known = CORES | {name.replace("__", "."): Quantity(value=value) for name, value in facts.items()}
+    return {finding.rule: finding.line for finding in evaluate([(profile(kernel), "record")], known)}
+
+
+def test_naive_softmax():
+    found = fired("softmax", roofline__fraction_of_memory_roof=0.04, roofline__intensity_over_ridge=0.1)
+    assert found["scalar_math_call"] == 6
+    assert found["reduction_not_vectorised"] == 13
+    assert found["division_in_loop"] == 16
+    assert {"single_threaded", "loop_not_vectorised", "low_packed_fraction", "redundant_passes"} <= set(found)
+    assert not {"strided_access", "function_call_in_loop", "near_memory_roof"} & set(found)
+
+
+def test_matmul_and_transpose_want_another_loop_order():
+    assert {"outer_loop_interchange", "strided_access", "reduction_not_vectorised"} <= set(fired("matmul"))
+    transposed = fired("transpose")
+    assert {"outer_loop_interchange", "strided_access"} <= set(transposed)
+    assert not {"reduction_not_vectorised", "low_packed_fraction"} & set(transposed)
+
+
+def test_nothing_is_held_against_the_fast_kernel_at_the_roof():
+    assert set(fired("fast", roofline__fraction_of_memory_roof=0.9, roofline__intensity_over_ridge=0.1)) == {"near_memory_roof"}
+
+
+def test_a_metric_that_was_not_collected_never_fires():
+    assert evaluate([], {}) == ()
+    assert "single_threaded" not in {f.rule for f in evaluate([(profile("softmax"), "r")], {})}
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("near_compute_roof", {"roofline.fraction_of_compute_roof": 0.9}),
+        ("launch_bound", {"roofline.launch_share": 0.5}),
+        ("function_call_in_loop", {"objdump.other_calls": 1, "objdump.calls.helper": 1}),
+        (
+            "store_bound_streaming",
+            {
+                "roofline.fraction_of_memory_roof": 0.6,
+                "roofline.intensity_over_ridge": 0.1,
+                "workload.bytes_over_cache": 4,
+                "objdump.streaming_stores": 0,
+            },
+        ),
+    ],
+)
+def test_rules_on_facts(rule, facts):
+    found = evaluate([(made(facts), "r")], {})
+    assert [finding.rule for finding in found] == [rule]
+    assert "N/A" not in found[0].text
+    assert found[0].evidence == ("r",)
+
+
+def test_agreement_with_the_compiler_ranks_higher():
+    assert evaluate([(profile("softmax"), "r")], CORES)[0].rule == "scalar_math_call"
+    alone = evaluate([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}), "r")], CORES)
+    assert [f.rule for f in alone] == ["single_threaded", "scalar_math_call"]
+    said = Remark(tool="gcc", line=9, kind="missed", text="loop not vectorized: statement clobbers memory: expf")
+    agreed = evaluate([(made({"objdump.math_calls": 1, "objdump.omp_regions": 0}, said), "r")], CORES)
+    assert [f.rule for f in agreed] == ["scalar_math_call", "single_threaded"]
+
+
+def test_bottleneck():
+    findings = evaluate([(profile("softmax"), "r")], CORES)
+    assert bottleneck(findings, FAR) == "compute"
+    assert bottleneck((), FAR) == "memory"
+    assert bottleneck(findings, FAR.model_copy(update={"memory": 0.1})) == "memory"
+    assert bottleneck(findings[1:2], FAR) == findings[1].axis
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rules: [", "not valid YAML"),
+        ("other: []", "rules"),
+        ("rules: [{id: a, severity: dire, axis: compute, when: [], text: b}]", "severity"),
+        ("rules: [{id: a, severity: low, axis: compute, remark: '(', when: [{metric: m, op: '<', value: 1}], text: b}]", "remark"),
+    ],
+)
+def test_bad_rules_file_names_file_and_key(tmp_path, text, said):
+    path = tmp_path / "rules.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=said) as raised:
+        load(path)
+    assert str(path) in str(raised.value)

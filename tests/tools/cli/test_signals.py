@@ -1,0 +1,56 @@
+"""Ctrl-C while a command ends, tried in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BEGIN = """
+import atexit, os, signal, threading, time
+from tools.cli.signals import process
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Late:
+    def __del__(self, press=press):
+        press()
+"""
+WHEN = {
+    "while it works": ("def main():\n    press()\n    time.sleep(60)", 130),
+    "while an interrupt is told": (
+        "def main():\n    try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
+        130,
+    ),
+    "twice, and the first is never done with": (
+        "def main():\n    try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
+        130,
+    ),
+    "when it has exited": ("def main():\n    atexit.register(press)\n    raise SystemExit(2)", 2),
+    "while threads end": (
+        "def main():\n    threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
+        3,
+    ),
+    "while modules are taken down": ("def main():\n    global late\n    late = Late()\n    return 3", 3),
+}
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
+    main, code = WHEN[when]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{BEGIN}\n{main}\nprocess(main)"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+@pytest.mark.parametrize("layer", ["graph", "knowledge_base", "tools"])
+def test_every_command_line_is_such_a_process(layer: str) -> None:
+    stand_in = "import runpy, tools.cli.signals\ndef process(main):\n    raise SystemExit(f'{main.__module__}.{main.__name__}')\n"
+    run = f"{stand_in}tools.cli.signals.process = process\nrunpy.run_module({layer!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "__main__.main\n"

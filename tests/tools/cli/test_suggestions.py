@@ -1,0 +1,65 @@
+"""Mistyped words: what was meant is said, by one parser for all command lines and one sentence for all settings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+
+import pytest
+
+from tools.cli.suggestions import Parser, meant, offered
+
+
+def test_what_is_near_is_named_and_what_is_not_is_not() -> None:
+    assert meant("trition", ["cpp", "triton"]) == "did you mean 'triton'?"
+    assert meant("HOPER", ["Hopper", "ampere"]) == "did you mean 'Hopper'?"
+    assert meant("zzz", ["cpp", "triton"], "remove it") == "remove it"
+    assert offered("trition", ["cpp", "triton"]) == "did you mean 'triton'? There are cpp, triton"
+    assert offered("zzz", ["cpp", "triton"]) == "give one of cpp, triton"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "says"),
+    [
+        ("graph", ["rnu", "a.yaml"], "'rnu' is not known; did you mean 'run'? There are run, check"),
+        ("graph", ["verify", "x", "--josn"], "--josn is not known here; did you mean '--json'?"),
+        ("tools", ["check", "a", "--dmis=3"], "--dmis=3 is not known here; did you mean '--dims'?"),
+        ("knowledge_base", ["experience", "mrege", "x"], "'mrege' is not known; did you mean 'merge'?"),
+    ],
+)
+def test_every_command_says_which_word_was_meant(program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        importlib.import_module(f"{program}.__main__").main(words)
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "says"),
+    [
+        ("graph", ["rnu", "a.yaml", "--json"], "'rnu' is not known; did you mean 'run'?"),
+        ("tools", ["env", "--json", "--mistyped"], "--mistyped is not known here; leave it out"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_told_as_json_too(
+    program: str, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = importlib.import_module(f"{program}.__main__").main
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert stopped.value.code == 2 and told["status"] == "refused" and says in told["reason"]
+    assert told["reason"] in printed.err, "it is said to people as ever"
+
+
+@pytest.mark.parametrize("words", [["x", "v1", "--json"], ["x", "--json", "v1"], ["--json", "x", "v1"], ["x", "--json"]])
+def test_an_option_may_stand_before_what_may_be_left_out(words: list[str]) -> None:
+    parser = Parser(prog="p")
+    verb = parser.add_subparsers(dest="verb").add_parser("verify")
+    verb.add_argument("workspace")
+    verb.add_argument("commit", nargs="?")
+    verb.add_argument("--json", action="store_true")
+    given = "v1" if "v1" in words else None
+    assert parser.parse_args(["verify", *words]) == argparse.Namespace(verb="verify", workspace="x", commit=given, json=True)

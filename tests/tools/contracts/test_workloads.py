@@ -1,0 +1,93 @@
+"""Hidden workloads, derived sizes and seeds."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tools.artifacts import Argument, Task, Workload
+from tools.contracts.workloads import cases, derived_sizes, draw, hidden_workloads
+
+
+def task(**changes) -> Task:
+    fields = {
+        "name": "softmax",
+        "language": "cpp",
+        "arguments": (
+            Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+            Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
+            Argument(name="M", role="scalar", dtype="int32"),
+            Argument(name="N", role="scalar", dtype="int32"),
+        ),
+        "reference": "",
+        "workloads": (
+            Workload(name="large", dims={"M": 4096, "N": 1024, "eps": 1e-5}),
+            Workload(name="small", dims={"M": 64, "N": 1000, "eps": 1e-5}),
+        ),
+        "dims_range": {"M": (1, 4096), "N": (1, 8192)},
+    }
+    return Task(**{**fields, **changes})
+
+
+@given(st.binary(min_size=16, max_size=16))
+@settings(max_examples=50, deadline=None)
+def test_hidden_dims_lie_in_range_and_cost_no_more_than_the_visible(secret: bytes):
+    found = hidden_workloads(task(), secret, 3)
+    assert [w.name for w in found] == ["hidden-1", "hidden-2", "hidden-3"]
+    for workload in found:
+        rows, columns = workload.dims["M"], workload.dims["N"]
+        assert workload.hidden and workload.dims["eps"] == 1e-5
+        assert 1 <= rows <= 4096 and 1 <= columns <= 8192 and rows * columns <= 4096 * 1024
+    assert found == hidden_workloads(task(), secret, 3)
+
+
+def test_hidden_dims_differ_between_secrets_and_are_spread_over_the_decades():
+    drawn = [w.dims["N"] for i in range(200) for w in hidden_workloads(task(), bytes([i]) * 16, 2)]
+    assert len(set(drawn)) > 150
+    assert sum(n < 90 for n in drawn) > 80
+    assert sum(n % 2 for n in drawn) > 100
+
+
+def test_derived_sizes_are_ragged_and_odd_and_keep_scalars():
+    found = derived_sizes(task())
+    assert found == {
+        "one-less": {"M": 63, "N": 999, "eps": 1e-5},
+        "prime": {"M": 61, "N": 997, "eps": 1e-5},
+        "M-is-1": {"M": 1, "N": 1000, "eps": 1e-5},
+        "N-is-1": {"M": 64, "N": 1, "eps": 1e-5},
+    }
+
+
+def test_derived_sizes_stay_in_the_range_and_leave_other_integers_alone():
+    assert {"M-is-1", "N-is-32"} < set(derived_sizes(task(dims_range={"M": (1, 4096), "N": (32, 8192)})))
+    workloads = (Workload(name="w", dims={"M": 64, "N": 1000, "groups": 4}),)
+    found = derived_sizes(task(workloads=workloads, dims_range={"M": (62, 64), "N": (1000, 1000)}))
+    assert found == {
+        "M-is-63": {"M": 63, "N": 1000, "groups": 4},
+        "M-is-62": {"M": 62, "N": 1000, "groups": 4},
+    }
+
+
+def test_case_list_says_which_are_required():
+    hidden = hidden_workloads(task(), b"s" * 16, 1)
+    found = cases(task(), hidden, lambda name: draw(b"s", name), against_baseline=True)
+    assert [(c.workload, c.distribution, c.hidden, c.required) for c in found] == [
+        ("large", "as_given", False, True),
+        ("small", "as_given", False, True),
+        ("hidden-1", "as_given", True, False),
+        ("one-less", "as_given", False, False),
+        ("prime", "as_given", False, False),
+        ("M-is-1", "as_given", False, False),
+        ("N-is-1", "as_given", False, False),
+        *[("small", name, False, False) for _ in range(3) for name in ("scaled", "shifted", "outliers", "near_zero")],
+    ]
+    assert len({c.seed for c in found}) == len(found)
+    alone = cases(task(), hidden, lambda name: 1, against_baseline=False)
+    assert [(c.workload, c.required) for c in alone] == [("large", True), ("small", True), ("hidden-1", True)]
+
+
+def test_seeds_fit_in_31_bits_and_depend_on_everything_asked():
+    seeds = {draw(b"secret", *asked) for asked in [("a", 1), ("a", 2), ("b", 1), ("a1",), ("a", "1", "")]} | {draw(b"other", "a", 1)}
+    assert len(seeds) == 6
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert draw(b"secret", "a", 1) == draw(b"secret", "a", 1)

@@ -1,0 +1,267 @@
+"""Verdicts from evidence, in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
+from tools.executors.protocol import Case, CaseResult, Telemetry, TimedPair, TimingOfWorkload, TimingResult
+from tools.gate.gate import Evidence, Veto, decide
+from tools.gate.policy import Policy
+from tools.gate.statistics import corrected
+from tools.judge.evidence import Timing, measurements, recomputed, speedup
+from tools.roofline.hardware import Roof
+from tools.roofline.lower_bounds import AGAIN, Floor, Physics, known, settled
+from tools.roofline.roofline import headroom
+
+POLICY = Policy()
+CONFIDENCE = corrected(POLICY.confidence, POLICY.batches, 4)
+
+
+def interval(estimate: float, half: float = 0.03, confidence: float = CONFIDENCE) -> Interval:
+    return Interval(estimate=estimate, low=estimate - half, high=estimate + half, confidence=confidence)
+
+
+def measurement(workload: str, speedup: Interval, candidate_s: float = 1e-3) -> Measurement:
+    return Measurement(
+        workload=workload, weight=1.0, incumbent_s=candidate_s * speedup.estimate, candidate_s=candidate_s, pairs=20, speedup=speedup
+    )
+
+
+def trial(speedup: float = 2.0, small: float = 2.0, large: float = 2.0, candidate_s: float = 1e-3, half: float = 0.03) -> Passed:
+    return Passed(
+        candidate="cand",
+        measurements=(measurement("small", interval(small, half), candidate_s), measurement("large", interval(large, half), candidate_s)),
+        speedup=interval(speedup, half),
+        records=("b1", "c1", "t1"),
+    )
+
+
+def case(workload: str, status: str = "passed", **more) -> CaseResult:
+    result = {"max_error": 1e-7, "tolerance": 4e-5} if status == "passed" else {}
+    return CaseResult(case=Case(workload=workload, dims={"N": 8}, seed=1, **more), status=status, **result)
+
+
+GOOD = Evidence(
+    incumbent="inc",
+    trial=trial(),
+    siblings=4,
+    task_at_start="a" * 64,
+    task_now="a" * 64,
+    workloads=("small", "large"),
+    cases=(case("small"), case("large"), case("prime", "dropped", required=False)),
+    physics=Physics(
+        floors=(Floor(workload="small", unique_bytes=1 << 20, roof_s=9e-4), Floor(workload="large", unique_bytes=1 << 30, roof_s=9e-4)),
+        last_level_cache=32 << 20,
+        launch_s=1e-6,
+    ),
+    noise_floor=0.03,
+    confirmation=interval(1.9, 0.2, 0.95),
+    mechanisms={"simd": True},
+    records=("k1", "f1"),
+)
+
+
+def verdict(**changes):
+    return decide(GOOD.model_copy(update=changes), POLICY)
+
+
+def test_accept_says_why_with_numbers_and_records():
+    answer = verdict()
+    assert (answer.outcome, answer.explained, answer.candidate, answer.incumbent) == ("accept", True, "cand", "inc")
+    assert answer.records == ("b1", "c1", "t1", "k1", "f1")
+    assert answer.speedup == interval(2.0)
+    text = "\n".join(answer.reasons)
+    for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
+        assert piece in text
+    assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
+    absent = verdict(mechanisms={"simd": True, "parallel": False})
+    assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
+    assert verdict(**DILUTED).outcome == "accept"
+    cached = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
+    physics = GOOD.physics.model_copy(update={"floors": cached})
+    assert verdict(trial=trial(candidate_s=8e-4), physics=physics).outcome == "accept", "no roof of the memory binds in the cache"
+
+
+# Launches make both kernels' wall time alike.
+DILUTED = {"confirmation": interval(1.01, 0.005, 0.95), "confirmation_on_device": interval(1.9, 0.2, 0.95)}
+OPEN = trial().model_copy(update={"speedup": Interval(estimate=2.0, low=1e-12, high=1e12, confidence=CONFIDENCE)})
+FORGED = recomputed(trial(), {}, "total_time")
+FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error.", records=("c1",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "piece"),
+    [
+        ({"task_now": "b" * 64}, "infra_error", "bbbbbbbbbbbb"),
+        ({"screen": ("line 1: `#pragma GCC optimize` is refused",)}, "reject_policy", "optimize"),
+        ({"veto": Veto(quote="out[i] = cache[i];", reason="replays")}, "reject_policy", "out[i] = cache[i];"),
+        ({"veto": Veto(quote="  ", reason="a feeling")}, "inconclusive", "a feeling"),
+        ({"trial": None}, "inconclusive", "No candidate"),
+        ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
+        ({"trial": FORGED}, "infra_error", "does not follow from its records"),
+        ({"trial": FAILED}, "reject_correctness", "correctness"),
+        ({"trial": FAILED.model_copy(update={"stage": "screen"})}, "reject_policy", "screen"),
+        ({"cases": (case("small"),)}, "reject_correctness", "large was never checked"),
+        ({"cases": (case("small"), case("large", distribution="scaled"))}, "reject_correctness", "large was never checked"),
+        ({"cases": (case("small"), case("large", "dropped"))}, "reject_correctness", "dropped for large"),
+        (
+            {"trial": trial(candidate_s=8e-4)},
+            "reject_policy",
+            "large took 8.000e-04 s where the memory roof allows no less than 8.550e-04 s",
+        ),
+        ({"trial": trial(candidate_s=8e-7), "floors": ()}, "reject_policy", "a launch allows"),
+        ({"noise_floor": None}, "inconclusive", "noise floor"),
+        ({"trial": trial(1.02, half=0.01)}, "reject_perf", "1.030x"),
+        ({"trial": trial(1.05), "looks": 4}, "inconclusive", "noise hides the answer after 4 of 4 batches"),
+        ({"trial": trial(1.01), "looks": 1}, "inconclusive", "Given up as futile after 1 of 4 batches"),
+        ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
+        ({"siblings": 5}, "inconclusive", "5 candidates"),
+        ({"confirmation": None}, "inconclusive", "not confirmed"),
+        ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        ({"confirmation": interval(1.1, 0.2)}, "inconclusive", "not confirmed"),
+        ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
+        ({"confirmation": interval(1.4, 0.2), "confirmation_disturbed": True}, "inconclusive", "Others kept the machine busy"),
+        ({"trial": trial(small=0.8)}, "reject_perf", "small became slower"),
+        ({"trial": trial(small=0.9, half=0.15)}, "inconclusive", "small may be slower by more than the margin of 5%, the noise hides it"),
+        ({"trial": trial(small=0.9, large=0.7, half=0.15)}, "reject_perf", "large became slower"),
+        ({"trial": trial(small=0.96), "margins": {"small": 0.0}}, "reject_perf", "its own margin of 0%"),
+        # The events are read in the candidate's own process: what the clock outside does not see, they cannot confirm.
+        (DILUTED | {"confirmation": interval(0.9, 0.02)}, "reject_perf", "With launches the candidate is slower"),
+        (DILUTED | {"confirmation_on_device": interval(1.01, 0.005)}, "reject_perf", "not there again"),
+        (DILUTED | {"confirmation_problem": "it ran cublas", "confirmation_policy": True}, "reject_policy", "it ran cublas"),
+        (DILUTED | {"confirmation": interval(1.05), "confirmation_contradicted": True}, "reject_perf", "less than half of the time saved"),
+    ],
+)
+def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome, piece: str):
+    answer = verdict(**changes)
+    assert answer.outcome == outcome
+    assert len(answer.reasons) == 1
+    assert piece in answer.reasons[0]
+
+
+def timed(weights: dict[str, float]) -> Passed:
+    """A trial as a timing record makes it: 1 ms won on one workload, 0.5 ms lost on the other."""
+    found = tuple(
+        TimingOfWorkload(
+            workload=name,
+            pairs=tuple(TimedPair(incumbent_s=2e-3 + n * 1e-9, candidate_s=candidate_s, candidate_first=n % 2 == 0) for n in range(20)),
+        )
+        for name, candidate_s in (("small", 1e-3), ("large", 2.5e-3))
+    )
+    calm = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
+    result = TimingResult(workloads=found, telemetry=calm)
+    kept = Timing(candidate="cand", incumbent="inc", batch=0, attempt=0, weights=weights, result=result)
+    records = (Record(kind="timing", key="t", payload=kept.model_dump(mode="json")),)
+    return Passed(
+        candidate="cand",
+        measurements=measurements(records, {}, CONFIDENCE),
+        speedup=speedup(records, "total_time", CONFIDENCE),
+        records=(records[0].id,),
+    )
+
+
+@pytest.mark.parametrize(("weights", "outcome"), [({"small": 1.0, "large": 1.0}, "accept"), ({"small": 1.0, "large": 4.0}, "reject_perf")])
+def test_what_decides_is_the_weighted_sum_of_medians(weights: dict[str, float], outcome: Outcome):
+    found = timed(weights)
+    before, after = (
+        sum(weights[m.workload] * s for m, s in zip(found.measurements, times, strict=True)) for times in ((2e-3, 2e-3), (1e-3, 2.5e-3))
+    )
+    assert found.speedup.estimate == pytest.approx(before / after, rel=1e-4)
+    # The same times are accepted or refused by their weights alone.
+    assert verdict(trial=found, margins={"large": 0.3}, floors=()).outcome == outcome
+
+
+def test_kernels_that_were_not_looked_at_are_not_accepted_unless_the_policy_says_so():
+    answer = verdict(unseen="the profiler could not be started")
+    assert answer.outcome == "inconclusive" and "judge.unprofiled: accept" in answer.reasons[0]
+    answer = decide(GOOD.model_copy(update={"unseen": "the profiler could not be started"}), Policy(unprofiled="accept"))
+    assert answer.outcome == "accept"
+    assert any("not looked at: the profiler could not be started;" in reason for reason in answer.reasons)
+    assert not any("not looked at" in reason for reason in verdict().reasons)
+
+
+def test_earlier_checks_decide_before_later_ones():
+    everything_wrong = {
+        "task_now": "b" * 64,
+        "screen": ("refused",),
+        "trial": trial(0.5, small=0.5, candidate_s=1e-9),
+        "cases": (),
+        "confirmation": None,
+    }
+    order = []
+    repairs = [{"task_now": "a" * 64}, {"screen": ()}, {"cases": GOOD.cases}, {"trial": trial(0.5, small=0.5)}, {"trial": trial(small=0.5)}]
+    for repair in [{}, *repairs, {"confirmation": GOOD.confirmation}, {"trial": trial()}]:
+        everything_wrong |= repair
+        order.append(verdict(**everything_wrong).outcome)
+    expected = "infra_error reject_policy reject_correctness reject_policy reject_perf inconclusive reject_perf accept"
+    assert order == expected.split()
+
+
+def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
+    return Roof(metric="memory_bandwidth", value=bandwidth, unit="B/s", origin="measured", source=source, others=others)
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "outcome"),
+    [
+        # 256 MiB in 8e-4 s are 3.4e11 B/s. The first roof was measured while others used the machine.
+        ((roof(1e11, "r0"), roof(4e11, "r1")), 1, "accept"),
+        ((roof(1e11, "r0"), roof(2e11, "r1"), roof(4e11, "r2")), 2, "accept"),
+        ((roof(4e11, "r0"), roof(1e11, "r1")), 0, "accept"),
+        ((roof(1e11, "r0"),) * (AGAIN + 1), AGAIN, "reject_policy"),
+        # Nobody is accused beside others, and nothing is accepted.
+        ((roof(1e11, "r0", 0.45),) * (AGAIN + 1), AGAIN, "inconclusive"),
+        ((roof(1e11, "r0", 0.45), roof(2e11, "r1", 0.01), roof(1e11, "r2", 0.45)), AGAIN, "reject_policy"),
+    ],
+)
+def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tuple[Roof, ...], asked: int, outcome: str):
+    later = iter(found[1:])
+    fast = trial(candidate_s=8e-4)
+    possible = settled(fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),))
+    assert len(list(later)) == len(found) - 1 - asked
+    answer = verdict(physics=possible, trial=fast)
+    binding = max(found[: asked + 1], key=lambda one: one.value).source
+    assert answer.outcome == outcome and possible.records == (binding,) and binding in answer.records
+    about = next(reason for reason in answer.reasons if "memory roof" in reason)
+    assert about.endswith(f"{binding}).") and (outcome != "inconclusive" or "others had 45.0 % of the machine" in about)
+    assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
+
+
+def test_a_doubt_weighs_only_where_the_roof_it_is_about_binds():
+    launch = Roof(metric="launch_latency", value=1e-3, unit="s", origin="measured", source="l", others=0.0)
+    sizes = {"small": 1 << 10, "large": 1 << 28}
+    fast = trial(candidate_s=8e-4)
+    possible = known(sizes, 32 << 20, (roof(1e11, "r", 0.45), launch))
+    assert [possible.least(name).what for name in sizes] == ["a launch", "the memory roof"]
+    assert [bool(possible.least(name).doubt) for name in sizes] == [False, True]
+    assert [measured.workload for measured in possible.undercut(fast.measurements)] == ["small", "large"]
+    backwards = fast.model_copy(update={"measurements": fast.measurements[::-1]})
+    assert verdict(physics=possible, trial=backwards).outcome == "reject_policy", "what is beyond doubt decides, wherever it stands"
+
+
+def test_what_bears_a_roof_out_is_cited_beside_it():
+    fast = trial(candidate_s=8e-4)
+    possible = known({"large": 1 << 28}, 32 << 20, (roof(1e11, "crowded", 0.45), roof(0.98e11, "alone", 0.0)))
+    answer = verdict(physics=possible, trial=fast)
+    assert answer.outcome == "reject_policy" and {"crowded", "alone"} <= set(answer.records)
+
+
+def test_an_accusation_says_where_nobody_could_see_who_else_was_there():
+    fast = trial(candidate_s=8e-4)
+    for others, said in ((None, True), (0.0, False)):
+        answer = verdict(physics=known({"large": 1 << 28}, 32 << 20, (roof(1e11, "r", others),)), trial=fast)
+        assert answer.outcome == "reject_policy" and ("is not known" in answer.reasons[0]) == said
+
+
+def test_an_algorithm_with_fewer_operations_than_the_reference_is_possible():
+    """2 n log n operations where the reference takes n²: the memory floor does not mind, the reference's roof time would."""
+    roofs = [
+        Roof(metric=metric, value=value, unit="", origin="measured", source="r")
+        for metric, value in (("memory_bandwidth", 1e11), ("compute_float32", 1e12))
+    ]
+    unique = 1 << 28
+    assert (headroom(1e11, unique, 1.0, roofs).roof_s or 0) > 0.05
+    possible = known({"large": unique}, 32 << 20, roofs)
+    assert verdict(physics=possible, trial=trial(candidate_s=5e-3)).outcome == "accept"
+    assert verdict(physics=possible, trial=trial(candidate_s=2e-3)).outcome == "reject_policy"

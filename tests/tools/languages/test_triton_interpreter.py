@@ -1,0 +1,192 @@
+"""Triton kernels at small sizes in the interpreter: right, wrong, broken, and what it cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Argument, Task, Workload
+from tools.environment import inspect
+from tools.executors.local import Local
+from tools.languages.triton import Triton
+from tools.languages.triton_interpreter import BFLOAT16, interpret, small_dims
+from tools.store.records import Blobs
+
+pytest.importorskip("triton")
+FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
+KERNEL = (FOLDER / "kernel.py").read_text()
+ENTRY = "def run_kernel(x, out, M, N):"
+TASK = Task(
+    name="softmax",
+    language="triton",
+    arguments=(
+        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+        Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
+        Argument(name="M", role="scalar", dtype="int32"),
+        Argument(name="N", role="scalar", dtype="int32"),
+    ),
+    reference=(FOLDER / "reference.py").read_text(),
+    workloads=(Workload(name="w", dims={"M": 4096, "N": 1024}),),
+)
+WRONG = {
+    "wrong value": ("/ total", "/ (total + 1)", "error"),
+    "not written": ("[(M,)]", "[(max(M - 1, 1),)]", "out"),
+    "an exception": (ENTRY, f"{ENTRY}\n    raise RuntimeError('no')", "RuntimeError: no"),
+    "input changed": (ENTRY, f"{ENTRY}\n    x.zero_()", "input x"),
+    "process killed": (ENTRY, f"{ENTRY}\n    import os\n    os.kill(os.getpid(), 9)", "signal 9"),
+    "process left": (ENTRY, f"{ENTRY}\n    import os\n    os._exit(0)", "before it was done"),
+}
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+    folder = tmp_path_factory.mktemp("interpreter")
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch") as executor:
+        yield executor, blobs
+
+
+def test_a_right_kernel_passes(beside: tuple[Local, Blobs]) -> None:
+    found = interpret(TASK, KERNEL, *beside)
+    assert found.status == "passed" and len(found.cases) == 3
+    assert all(case.error is not None and case.error < 1e-6 for case in found.cases)
+
+
+@pytest.mark.parametrize("what", sorted(WRONG))
+def test_a_wrong_kernel_fails_with_its_reason(what: str, beside: tuple[Local, Blobs]) -> None:
+    old, new, said = WRONG[what]
+    found = interpret(TASK, KERNEL.replace(old, new), *beside)
+    assert found.status == "failed" and said in found.reason and "\n" not in found.reason
+
+
+def test_bfloat16_ends_unmeasured(beside: tuple[Local, Blobs]) -> None:
+    arguments = tuple(a.model_copy(update={"dtype": "bfloat16"}) if a.role != "scalar" else a for a in TASK.arguments)
+    found = interpret(TASK.model_copy(update={"arguments": arguments}), KERNEL, *beside)
+    assert found.status == "unmeasured" and found.reason == BFLOAT16 and not found.cases
+
+
+def ranged(task: Task, workloads: tuple[dict[str, float], ...], dims_range: dict[str, tuple[int, int]]) -> Task:
+    named = tuple(Workload(name=f"w{at}", dims=dims) for at, dims in enumerate(workloads))
+    return task.model_copy(update={"workloads": named, "dims_range": dims_range})
+
+
+def test_sizes_keep_to_the_range_that_the_user_gives() -> None:
+    task = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1, 4096), "N": (128, 8192)})
+    assert [dims["N"] for dims in small_dims(task)] == [128, 129, 130] and [dims["M"] for dims in small_dims(task)] == [5, 3, 1]
+    guessed = ranged(TASK, ({"M": 4096, "N": 1024},), {"M": (1024, 4096), "N": (256, 1024)})
+    assert small_dims(guessed) == small_dims(TASK)
+
+
+ASSERTING = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert N >= 128, N")
+
+
+def test_a_kernel_for_large_rows_passes_in_its_range_and_fails_within_a_wider_one(beside: tuple[Local, Blobs]) -> None:
+    own, wider = (ranged(TASK, ({"M": 64, "N": 1024},), {"M": (1, 64), "N": (low, 8192)}) for low in (128, 127))
+    found, shown = interpret(own, ASSERTING, *beside), interpret(wider, ASSERTING, *beside)
+    assert found.status == "passed" and not found.dropped and shown.status == "failed"
+    assert "at M=5 N=127: AssertionError: 127 at line" in shown.reason and "`assert N >= 128, N`" in shown.reason
+
+
+POWERS = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows(x, out, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    row = tl.load(x + at)
+    row = tl.exp(row - tl.max(row, axis=0))
+    tl.store(out + at, row / tl.sum(row, axis=0))
+
+
+def run_kernel(x, out, M, N):
+    rows[(M,)](x, out, N)
+"""
+
+
+def test_a_kernel_for_powers_of_two_passes_where_all_workloads_are_such(beside: tuple[Local, Blobs]) -> None:
+    task = ranged(TASK, ({"M": 64, "N": 1024}, {"M": 32, "N": 4096}), {})
+    found = interpret(task, POWERS, *beside)
+    assert found.status == "passed" and found.cases and "power of 2" in found.dropped[0].problem
+    wrong = interpret(task, POWERS.replace("row / tl", "row * 2 / tl"), *beside)
+    assert wrong.status == "failed" and "above" in wrong.reason
+
+
+def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[Local, Blobs]) -> None:
+    only = KERNEL.replace("def run_kernel(x, out, M, N):", "def run_kernel(x, out, M, N):\n    assert M == {M} and N == 1024")
+    task = ranged(TASK, ({"M": 8, "N": 1024},), {})
+    found = interpret(task, only.replace("{M}", "8"), *beside)
+    assert found.status == "passed" and [case.dims for case in found.cases] == [{"M": 8, "N": 1024}] and found.dropped
+    large = ranged(TASK, ({"M": 1 << 17, "N": 1024},), {})
+    untold = interpret(large, only.replace("{M}", str(1 << 17)), *beside)
+    assert untold.status == "unmeasured" and "set dims_range" in untold.reason
+
+
+def test_an_output_is_allowed_twice_the_error_of_torch(beside: tuple[Local, Blobs]) -> None:
+    """The exponential of large numbers in float32: torch is off by more than the floor, and so may the kernel be."""
+    source = KERNEL[: KERNEL.index("@triton.jit")] + ELEMENTWISE
+    steep = TASK.model_copy(update={"reference": STEEP})
+    found = interpret(steep, source, *beside)
+    assert found.status == "passed", found.reason
+    worst = max(found.cases, key=lambda case: case.error or 0)
+    assert (worst.error or 0) > TASK.numeric.floor["float32"] and (worst.tolerance or 0) <= TASK.numeric.cap["float32"]
+
+
+ELEMENTWISE = """@triton.jit
+def steep(x, out, N, B: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, B)
+    kept = tl.arange(0, B) < N
+    row = tl.load(x + at, kept)
+    tl.store(out + at, (row + 4096.0) - 4096.0, kept)
+
+
+def run_kernel(x, out, M, N):
+    steep[(M,)](x, out, N, B=triton.next_power_of_2(N))
+"""
+STEEP = """import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    x = torch.rand((dims["M"], dims["N"]), generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+
+def reference(x, out, M, N):
+    return (x + 4096.0) - 4096.0
+"""
+
+
+@pytest.mark.parametrize("query", ["torch.empty(1, device='cuda')", "assert x.is_cuda"])
+def test_what_needs_a_gpu_ends_unmeasured(query: str, beside: tuple[Local, Blobs]) -> None:
+    source = "import torch\n" + KERNEL.replace("def run_kernel(x, out, M, N):", f"def run_kernel(x, out, M, N):\n    {query}")
+    found = interpret(TASK, source, *beside)
+    assert found.status == "unmeasured" and "GPU" in found.reason and query in found.reason and "\n" not in found.reason
+
+
+def test_the_kernel_touches_no_file(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
+    executor, blobs = beside
+    if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
+        pytest.skip("this kernel has no Landlock")
+    secret, written = tmp_path / "secret", tmp_path / "written"
+    secret.write_text("secret")
+    tries = [f"open({str(secret)!r}).read()", f"open({str(written)!r}, 'a').write('x')", "open('interpret.json').read()"]
+    tries += ["open('interpreted.json', 'a').write('x')", f"__import__('os').symlink({str(written)!r}, 'interpreted.json')"]
+    body = "\n".join(f"    try:\n        E({text!r})\n        reached = True\n    except OSError:\n        pass" for text in tries)
+    source = KERNEL.replace(
+        "def run_kernel(x, out, M, N):",
+        f"E = exec\n\n\ndef run_kernel(x, out, M, N):\n    reached = False\n{body}\n    assert not reached",
+    )
+    found = interpret(TASK, source, executor, blobs)
+    assert found.status == "passed", found.reason
+    assert not written.exists()
+
+
+def test_a_reference_that_cannot_make_a_size_is_not_a_fault_of_the_kernel(beside: tuple[Local, Blobs]) -> None:
+    picky = TASK.reference.replace("    rows, columns =", "    assert dims['N'] % 64 == 0\n    rows, columns =")
+    assert picky != TASK.reference
+    found = interpret(TASK.model_copy(update={"reference": picky}), KERNEL, *beside)
+    assert found.status == "passed" and found.dropped[0].kind == "reference"

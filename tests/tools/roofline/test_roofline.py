@@ -1,0 +1,197 @@
+import pytest
+
+from tools.artifacts import Argument, NumericPolicy, Quantity, Task, Workload
+from tools.executors.base import Device
+from tools.roofline.hardware import Citation, Headroom, Roof, Spec
+from tools.roofline.roofline import (
+    ALIKE,
+    best,
+    borne_out,
+    budget,
+    doubt,
+    doubted,
+    facts,
+    headroom,
+    memory_floor,
+    precision,
+    published,
+    target,
+    traffic,
+)
+
+
+def roof(metric, value, origin="measured", others=None):
+    return Roof(metric=metric, value=value, unit="", origin=origin, source=f"r{value:g}", others=others)
+
+
+# By hand: 100 bytes/s, 1000 op/s, a call of 1 s.
+ROOFS = (roof("memory_bandwidth", 100.0), roof("compute_float32", 1000.0), roof("launch_latency", 1.0))
+
+
+def test_memory_bound_by_hand():
+    seen = headroom(flops=2000, unique_bytes=900, seconds=40.0, roofs=ROOFS)  # t_m = 9, t_c = 2, t_l = 1
+    assert (seen.roof_s, seen.bound, seen.ridge) == (10.0, "memory", 10.0)
+    assert seen.intensity == pytest.approx(2000 / 900)
+    gaps = (seen.total, seen.memory, seen.compute, seen.latency)
+    assert gaps == pytest.approx((0.75, 1 - 9 / 40, 1 - 2 / 40, 1 - 12 / 40))
+
+
+def test_bounds():
+    assert headroom(9000, 100, 20.0, ROOFS).bound == "compute"
+    assert headroom(1000, 100, 20.0, ROOFS).bound == "mixed"
+    assert headroom(1, 1, 20.0, ROOFS).bound == "latency"
+    assert headroom(None, 100, 20.0, ROOFS).bound == "unknown"
+    nothing = headroom(10, 10, 1.0, ())
+    assert nothing == Headroom(total=None, compute=None, memory=None, latency=None, intensity=1.0), "what is not known is not made up"
+    beyond = headroom(2000, 900, 5.0, ROOFS)
+    assert beyond.total == beyond.memory == 0.0, "faster than the roof is clipped"
+    with pytest.raises(ValueError, match="positive"):
+        headroom(1, 1, 0.0, ROOFS)
+
+
+def test_the_floor_is_the_datas_whatever_the_reference_computes():
+    assert memory_floor(900, ROOFS) == pytest.approx(9.0 + 1.0)
+    # The highest bandwidth that anybody claims: a floor must not be beaten by an honest kernel.
+    assert memory_floor(900, (*ROOFS, roof("memory_bandwidth", 300.0, "cited"))) == pytest.approx(3.0 + 1.0)
+    assert memory_floor(900, ROOFS[:1]) == 9.0
+    assert memory_floor(900, ROOFS[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "policy", "expected"),
+    [
+        (["float32"], ["float32"], "ieee", "float32"),
+        (["float64"], ["float64"], "ieee", "float64"),
+        (["float32"], ["float32", "float64"], "ieee", "float64"),
+        (["int32"], ["int32"], "ieee", "float32"),
+        (["float16", "float16"], ["float32"], "ieee", "float16"),
+        (["float16", "float32"], ["float32"], "ieee", "float32"),
+        (["float32"], ["float32"], "tf32", "tf32"),
+        (["float32"], ["float32"], "bf16", "bfloat16"),
+    ],
+)
+def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(inputs, outputs, policy, expected):
+    roles = [("input", dtype) for dtype in inputs] + [("output", dtype) for dtype in outputs]
+    arguments = tuple(Argument(name=f"x{n}", role=role, dtype=dtype, shape=("N",)) for n, (role, dtype) in enumerate(roles))
+    workloads = (Workload(name="w", dims={"N": 8}),)
+    numeric = NumericPolicy(precision=policy)
+    assert precision(Task(name="t", language="cpp", arguments=arguments, reference="", workloads=workloads, numeric=numeric)) == expected
+
+
+def gaps(compute, memory, latency):
+    return Headroom(total=0.9, compute=compute, memory=memory, latency=latency)
+
+
+def test_budget_follows_the_gaps_within_the_cap():
+    assert budget(gaps(0.9, 0.9, 0.9)) == {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
+    assert budget(gaps(0.9, 0.1, 0.2)) == {"compute": 2, "memory": 0, "latency": 1, "occupancy": 1}
+    assert budget(gaps(0.9, 0.0, 0.0)) == {"compute": 2, "memory": 0, "latency": 0, "occupancy": 0}
+    assert sum(budget(gaps(0.0, 0.1, 0.1)).values()) == 0
+
+
+def test_one_method_an_iteration_still_leaves_every_open_axis_a_chance():
+    assert budget(gaps(0.99, 0.98, 0.97), methods=1) == {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
+    assert budget(gaps(None, 0.05, None), methods=1) == {"compute": 1, "memory": 0, "latency": 1, "occupancy": 1}
+    assert not any(budget(gaps(0.9, 0.9, 0.9), methods=0).values())
+
+
+def test_target_is_the_weighted_roof_time_over_the_fraction():
+    seen = headroom(2000, 900, 40.0, ROOFS)
+    goal = target(((1.0, seen), (2.0, seen)), ROOFS, fraction=0.5)
+    assert goal.seconds == pytest.approx(60.0)
+    assert goal.roof == ROOFS[0]
+    assert target(((1.0, headroom(None, 1, 1.0, ())),), ()).seconds is None
+
+
+def test_facts_leave_out_what_is_unknown():
+    device = Device(kind="cpu", name="x", units=4, last_level_cache=450)
+    known = facts(headroom(2000, 900, 40.0, ROOFS), device, 900, 40.0, ROOFS)
+    assert known["roofline.fraction_of_memory_roof"].value == pytest.approx(9 / 40)
+    assert known["workload.bytes_over_cache"].value == 2.0
+    assert known["roofline.launch_share"].value == pytest.approx(1 / 40)
+    unknown = facts(headroom(None, 900, 40.0, ()), device.model_copy(update={"last_level_cache": 0}), 900, 40.0, ())
+    assert not {"roofline.headroom", "roofline.launch_share", "workload.bytes_over_cache"} & set(unknown)
+
+
+def test_a_device_without_matrix_units_is_held_against_its_float32():
+    assert headroom(2000, 900, 40.0, ROOFS, precision="float16").compute == pytest.approx(1 - 2 / 40)
+    faster = (*ROOFS, roof("compute_float16", 8000.0))
+    assert headroom(2000, 900, 40.0, faster, precision="float16").compute == pytest.approx(1 - 0.25 / 40)
+
+
+def spec(metric, value, unit, qualifier="", evidence="vendor"):
+    citation = Citation(path="p.md", line=3, sha256="0" * 64)
+    return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation, evidence=evidence)
+
+
+def test_cited_figures_are_roofs():
+    cited = (spec("memory_bandwidth", 2.5, "TB/s"), spec("fp32", 7.0, "TFLOPS", "dense"), spec("bf16_tensor", 9.0, "TFLOPS", "sparse"))
+    found = {r.metric: r for r in published((*cited, spec("tdp", 700.0, "W")))}
+    assert (found["memory_bandwidth"].value, found["memory_bandwidth"].origin) == (2.5e12, "cited")
+    assert found["memory_bandwidth"].source == "<gpu-wiki>/p.md:3"
+    assert found["compute_float32"].value == 7e12
+    assert "compute_bfloat16" not in found, "a sparse peak is no roof"
+    assert published(()) == ()
+
+
+@pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
+def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
+    assert bool(published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))) is counts
+
+
+def test_a_target_prefers_what_was_measured_here():
+    cited = published((spec("memory_bandwidth", 2.5, "TB/s"),))
+    assert best((*cited, *ROOFS), "memory_bandwidth").origin == "measured"
+    assert headroom(None, 100, 4.0, (*cited, *ROOFS)).memory == 0.75
+    assert best(cited, "memory_bandwidth").origin == "cited"
+
+
+def test_traffic_is_bytes_counted_over_bytes_needed():
+    metrics = {"ncu.global_bytes.ld": Quantity(value=300.0), "ncu.dram_bytes": Quantity(value=300.0)}
+    found = traffic(metrics, 100, 200)
+    assert {name: quantity.value for name, quantity in found.items()} == {
+        "roofline.loads_over_inputs": 3.0,
+        "roofline.dram_over_unique": 1.5,
+    }
+    assert traffic({}, 100, 200) == {} and "roofline.loads_over_inputs" not in traffic(metrics, 0, 200)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "others", "cleared"),
+    [
+        ("memory_bandwidth", 1.001 * ALIKE, 0.0, True),
+        ("memory_bandwidth", 0.999 * ALIKE, 0.0, False),
+        ("memory_bandwidth", 1.0, 0.4, False),
+        ("memory_bandwidth", 1.0, None, False),
+        ("compute_float32", 1.0, 0.0, False),
+        ("launch_latency", 1.0, 0.0, False),
+    ],
+    ids=["alike", "less", "in company too", "unwatched", "another roof", "a latency"],
+)
+def test_only_the_same_roof_measured_alone_clears_a_doubt(metric: str, value: float, others: float | None, cleared: bool):
+    pressed, other = roof("memory_bandwidth", 1.0, others=0.5), roof(metric, value, others=others)
+    assert bool(doubt((pressed, other), "memory_bandwidth")) != cleared
+    assert borne_out((pressed, other), "memory_bandwidth") == (other if cleared else None)
+    assert doubt((other,), "memory_bandwidth") == "" or others == 0.4, "nothing speaks for one made alone"
+
+
+@pytest.mark.parametrize(("longer", "doubtful"), [(1.04, False), (1.1, True)])
+def test_a_latency_is_borne_out_by_one_that_is_hardly_longer(longer: float, doubtful: bool):
+    roofs = (roof("launch_latency", 1.0, others=0.5), roof("launch_latency", longer, others=0.0))
+    assert bool(doubt(roofs, "launch_latency")) is doubtful
+
+
+@pytest.mark.parametrize(
+    ("flops", "unique_bytes", "asked"),
+    [
+        (2000, 900, {"memory_bandwidth"}),
+        (9000, 100, {"compute_float32"}),
+        (1, 1, {"memory_bandwidth", "compute_float32", "launch_latency"}),
+        (1000, 100, {"memory_bandwidth", "compute_float32", "launch_latency"}),
+    ],
+    ids=["memory", "compute", "latency", "mixed"],
+)
+def test_the_roof_that_binds_is_the_one_to_doubt(flops: float, unique_bytes: int, asked: set[str]):
+    for metric in ("memory_bandwidth", "compute_float32", "launch_latency"):
+        roofs = tuple(one.model_copy(update={"others": 0.5 if one.metric == metric else 0.0}) for one in ROOFS)
+        assert bool(doubted(headroom(flops, unique_bytes, 40.0, roofs), roofs, "float32")) == (metric in asked), metric

@@ -1,0 +1,140 @@
+"""The variant that a contest finds fastest is frozen, by the real judge; what fails drops out; what was not compared is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tools.artifacts import Argument, Candidate, Task, Workload
+from tools.executors.local import Local
+from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
+from tools.gate import confirmation
+from tools.gate.policy import Policy
+from tools.judge.judge import Judge
+from tools.languages.base import UNTUNED, Variant
+from tools.languages.cpp import Cpp
+from tools.store.records import Records
+from tools.tasks.autotune import objective_s, tuned
+from tools.tasks.loader import Loaded
+
+REFERENCE = """
+import torch
+
+outputs = ("out",)
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
+
+
+def reference(x, out, N):
+    return 2 * x
+"""
+KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
+  for (int i = 0; i < N; ++i) {
+    volatile float two = 0.0f;
+    for (int k = 0; k < ROUNDS; ++k) two = 2.0f;
+    out[i] = two * x[i];
+  }
+}
+"""
+SLOW, FAST = KERNEL.replace("ROUNDS", "400"), KERNEL.replace("ROUNDS", "1")
+WRONG, BROKEN = FAST.replace("* x[i]", "+ x[i]"), FAST.replace("two *", "nothing *")
+TASK = Task(
+    name="twice",
+    language="cpp",
+    arguments=(
+        Argument(name="x", role="input", dtype="float32", shape=("N",)),
+        Argument(name="out", role="output", dtype="float32", shape=("N",)),
+        Argument(name="N", role="scalar", dtype="int32"),
+    ),
+    reference=REFERENCE,
+    baseline=SLOW,
+    workloads=(Workload(name="w", dims={"N": 20000}),),
+    inferred=(f"`solve` is pinned to the first {UNTUNED}.", "Something else was inferred."),
+)
+SEEN = SeenWorkload(name="w", dims={"N": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    root = tmp_path_factory.mktemp("tuning")
+    records = Records(root)
+    with Local(records.blobs, root / "scratch") as executor:
+        yield Judge(
+            TASK,
+            Cpp(),
+            executor,
+            records,
+            environment="e",
+            device="cpu:0",
+            secret=b"s" * 32,
+            policy=Policy(hidden_workloads=0),
+            emit=lambda kind, details: None,
+        )
+
+
+def loaded(*sources: str) -> Loaded:
+    return Loaded(task=TASK, workloads=(SEEN,), variants=tuple(Variant(label=f"c{at}", source=s) for at, s in enumerate(sources)))
+
+
+def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judge) -> None:
+    found = tuned(loaded(SLOW, BROKEN, WRONG, FAST), judge)
+    assert found.task.baseline == FAST and found.variants == ()
+    sentence, *others = found.task.inferred
+    assert others == ["Something else was inferred."]
+    assert "config 3, c3, was the fastest of 2 of 4" in sentence
+    record = next(r for r in judge.records if r.kind == "benchmark")
+    assert record.id in sentence and record.payload["candidates"].keys() == {"config_0", "config_3"}
+
+
+def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
+    before = sum(1 for r in judge.records if r.kind == "benchmark")
+    found = tuned(loaded(WRONG, FAST), judge)
+    assert found.task.baseline == FAST and "config 1 is the only one" in found.task.inferred[0]
+    assert sum(1 for r in judge.records if r.kind == "benchmark") == before
+    # None works: the first stays, and the run's own checks name what is wrong with it.
+    none = tuned(loaded(WRONG, BROKEN), judge).task
+    assert none.baseline == WRONG and UNTUNED in none.inferred[0]
+    assert "none of the 2 looked at compiles and is right here" in none.inferred[0] and "only one" not in none.inferred[0]
+
+
+def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
+    def open_ended(*sources: str) -> Loaded:
+        variants = tuple(Variant(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources))
+        return loaded().model_copy(update={"variants": variants})
+
+    end = "#error there is no such config\n"
+    found = tuned(open_ended(SLOW, FAST, end, FAST + "// behind the end\n"), judge)
+    assert found.task.baseline == FAST and "autotuned over 2 configs" in found.task.inferred[0]
+    assert "config 1, c1, was the fastest of all over" in found.task.inferred[0]
+    behind = Candidate(language="cpp", files={"kernel.cpp": FAST + "// behind the end\n"}).id
+    assert not any(r.payload.get("candidate") == behind for r in judge.records), "nothing behind the end is built"
+    # No end in sight: what was looked at is said, and no number is made up.
+    several = tuned(open_ended(*(FAST + f"// {at}\n" if at in (0, 7) else BROKEN for at in range(8))), judge)
+    assert "autotuned over computed configs" in several.task.inferred[0] and "2 of the first 8" in several.task.inferred[0]
+    # Nothing at all is in the list.
+    assert "none of the 1 looked at" in tuned(open_ended(end, end), judge).task.inferred[0]
+
+
+def test_the_objective_is_the_devices_own_where_it_says_it() -> None:
+    calm = Telemetry(load_before=0, load_after=0, foreign_cpu_fraction=0, seconds=1)
+
+    def cost(objective: str, **device: float) -> dict[str, float]:
+        rounds = {"a": 4.0, "b": 5.0}
+        workloads = tuple(
+            ContestOfWorkload(workload=name, rounds=(rounds,) * 3, device_rounds=(device,) * 3 if device else ()) for name in ("u", "v")
+        )
+        contest = confirmation.Contest(
+            candidates={"a": "1", "b": "2"},
+            attempt=0,
+            weights={"u": 1.0, "v": 3.0},
+            result=ContestResult(workloads=workloads, telemetry=calm),
+        )
+        return dict(objective_s(contest, objective))  # type: ignore[arg-type]
+
+    assert cost("total_time") == pytest.approx({"a": 16.0, "b": 20.0})
+    assert cost("total_time", a=3.0, b=1.0) == pytest.approx({"a": 12.0, "b": 4.0})
+    assert cost("geomean", a=3.0, b=1.0) == pytest.approx({"a": 3.0, "b": 1.0})

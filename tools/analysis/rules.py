@@ -1,0 +1,153 @@
+"""Metrics -> findings -> bottleneck. Pure, but for reading rules.yaml.
+
+A rule whose metric was not collected does not fire: absence is never evidence. Findings that rest on two kinds of evidence (machine
+code and the compiler's own remark, say) come before those of equal severity that rest on one (D7).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from tools.artifacts import Artifact, Axis, Bound, Finding, Profile, Quantity, Remark
+from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.errors import SettingsError
+from tools.roofline.hardware import Headroom
+
+RULES = Path(__file__).with_name("rules.yaml")
+SEVERITIES = ("high", "medium", "low")
+COMPILERS = ("gcc", "clang")
+AT_ROOF = 0.25
+"""Gap of an axis below which that axis is the bottleneck, whatever else was found."""
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
+_PLACEHOLDER = re.compile(r"\{([\w.]+\*?)(?::([^}]*))?\}")
+
+
+class Condition(Artifact):
+    """One comparison of a metric with a constant."""
+
+    metric: str
+    op: Literal["<", "<=", ">", ">=", "=="]
+    value: float
+
+
+class Rule(Artifact):
+    """One entry of rules.yaml."""
+
+    id: str
+    severity: Literal["high", "medium", "low"]
+    axis: Axis
+    when: tuple[Condition, ...] = Field(min_length=1)
+    remark: re.Pattern[str] | None = None
+    """Remarks that speak of the same thing."""
+    text: str
+
+
+class _File(Artifact):
+    """rules.yaml."""
+
+    rules: tuple[Rule, ...]
+
+
+def load(path: Path = RULES) -> tuple[Rule, ...]:
+    """The rules of a file; SettingsError that names the file and the key for one that cannot be used."""
+    import yaml
+
+    try:
+        return _File.model_validate(read_yaml(path.read_text(encoding="utf-8"))).rules
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); restore the file") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(no_yaml(path, error)) from error
+    except ValidationError as error:
+        raise SettingsError(sentences(error, _File, f"{path}: ")) from error
+
+
+def evaluate(
+    profiles: Sequence[tuple[Profile, str]], facts: Mapping[str, Quantity], rules: Sequence[Rule] | None = None
+) -> tuple[Finding, ...]:
+    """Findings, most important first: by severity, then those with two kinds of evidence, then as in the file.
+
+    `profiles` come with the ids of their records, `facts` from `roofline.facts`; `rules` default to the shipped ones.
+    """
+    metrics = dict(facts)
+    origin: dict[str, str] = {}
+    for profile, record in profiles:
+        metrics.update(profile.metrics)
+        origin.update(dict.fromkeys(profile.metrics, record))
+    remarks = [remark for profile, _ in profiles for remark in profile.remarks]
+    fired: dict[str, tuple[Finding, bool]] = {}
+    for rule in load() if rules is None else rules:
+        if not all(_holds(condition, metrics) for condition in rule.when):
+            continue
+        matching = [remark for remark in remarks if rule.remark and rule.remark.search(remark.text)]
+        records = {origin[c.metric] for c in rule.when if c.metric in origin}
+        said_by_compiler = any(remark.tool in COMPILERS for remark in matching)
+        seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
+        earlier = fired.get(rule.id)
+        if earlier is None:
+            finding = Finding(
+                rule=rule.id,
+                severity=rule.severity,
+                axis=rule.axis,
+                text=_fill(rule.text, metrics, matching),
+                line=min((remark.line for remark in matching if remark.line), default=0),
+                evidence=tuple(sorted(records)),
+            )
+            fired[rule.id] = (finding, said_by_compiler and seen_elsewhere)
+        else:
+            evidence = tuple(sorted({*earlier[0].evidence, *records}))
+            fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True)
+    ranked = sorted(fired.values(), key=lambda item: (SEVERITIES.index(item[0].severity), not item[1]))
+    return tuple(finding for finding, _ in ranked)
+
+
+def bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:
+    """What holds the kernel back now: the roof that it is near, else the axis on which most was found, else the roof's own bound."""
+    if headroom.memory is not None and headroom.memory < AT_ROOF:
+        return "memory"
+    if headroom.compute is not None and headroom.compute < AT_ROOF:
+        return "compute"
+    weights: dict[Axis, int] = {}
+    for finding in findings:
+        weights[finding.axis] = weights.get(finding.axis, 0) + len(SEVERITIES) - SEVERITIES.index(finding.severity)
+    ranked = sorted(weights.items(), key=lambda item: -item[1])
+    if not ranked:
+        return headroom.bound
+    if len(ranked) > 1 and ranked[0][1] == ranked[1][1]:
+        return "mixed"
+    return ranked[0][0]
+
+
+def _holds(condition: Condition, metrics: Mapping[str, Quantity]) -> bool:
+    quantity = metrics.get(condition.metric)
+    return quantity is not None and _OPERATORS[condition.op](quantity.value, condition.value)
+
+
+def _fill(text: str, metrics: Mapping[str, Quantity], remarks: Sequence[Remark]) -> str:
+    lines = sorted({remark.line for remark in remarks if remark.line})
+    words = {
+        "remark": remarks[0].text if remarks else "N/A",
+        "lines": ("lines " if len(lines) > 1 else "line ") + ", ".join(map(str, lines)) if lines else "line N/A",
+    }
+
+    def value(found: re.Match[str]) -> str:
+        name, form = found[1], found[2] or ".3g"
+        if name.endswith(".*"):
+            return ", ".join(sorted(metric[len(name) - 1 :] for metric in metrics if metric.startswith(name[:-1]))) or "N/A"
+        if name in words:
+            return words[name]
+        return format(metrics[name].value, form) if name in metrics else "N/A"
+
+    return _PLACEHOLDER.sub(value, " ".join(text.split()))

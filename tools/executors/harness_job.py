@@ -1,0 +1,79 @@
+"""From a question to a job for the harness, and from what the job left back to a typed answer."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from tools.artifacts import Artifact, digest
+from tools.errors import DiskFullError, HarnessError
+from tools.executors.base import Finished, Job, Limits, Needs
+from tools.executors.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, PrepareRequest, ProbeRequest, TimingRequest
+from tools.store.records import Blobs
+
+Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest
+Answer = TypeVar("Answer", bound=Artifact)
+HARNESS = Path(__file__).parents[1] / "harness"
+
+
+def harness_job(
+    request: Question, files: Mapping[str, str], blobs: Blobs, *, needs: Needs | None = None, limits: Limits | None = None
+) -> Job:
+    """The job that puts `request` to the harness, with `files` (path -> sha256) beside it; it leaves `result.json`.
+
+    Executors that can keep one harness for all jobs of a run, and with it the oracle; another version of the harness is another one.
+    """
+    return Job(
+        files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
+        argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
+        limits=limits or Limits(),
+        needs=needs or Needs(),
+        results=("result.json",),
+        warm=f"harness-{harness_version()}",
+    )
+
+
+def harness_files(blobs: Blobs) -> dict[str, str]:
+    """Path in a job's folder -> sha256 of every module of the harness, for all programs that start from one of them."""
+    return {name: blobs.put(text) for name, text in _sources().items()}
+
+
+def harness_version() -> str:
+    """What tells this harness from an older one that is still warm."""
+    return digest(b"".join(_sources().values()))[:16]
+
+
+@cache
+def _sources() -> dict[str, bytes]:
+    return {f"harness/{path.relative_to(HARNESS).as_posix()}": path.read_bytes() for path in sorted(HARNESS.rglob("*.py"))}
+
+
+def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
+    """The harness's typed answer.
+
+    DiskFullError when it had no room to work; HarnessError when it died, ran out of time, failed, or answered something else.
+    """
+    complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
+    if finished.timed_out:
+        raise HarnessError(f"the harness did not end within its limit (judge.job_limit_s); {complaint}".rstrip("; "))
+    if "result.json" not in finished.files:
+        raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
+    try:
+        result = RESULT.validate_json(blobs.get(finished.files["result.json"]))
+    except ValidationError as error:
+        raise HarnessError(f"the harness answered something that cannot be read: {error.errors()[0]['msg']}") from error
+    if isinstance(result, HarnessFailure) and os.strerror(errno.ENOSPC) in result.error:
+        raise DiskFullError(
+            "the harness found no space left on the disk; nothing finished is lost, free some space where it works (see TMPDIR)"
+        )
+    if isinstance(result, HarnessFailure):
+        raise HarnessError(f"the harness failed: {result.error}")
+    if not isinstance(result, expected):
+        raise HarnessError(f"the harness answered a {result.kind} where {expected.__name__} was asked")
+    return result

@@ -1,0 +1,69 @@
+"""The folder of a job: its files put there from blobs, looked at again, and what it left kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from tools.errors import DiskFullError, HarnessError, InfrastructureError, StorageError
+from tools.executors.base import Job
+from tools.store.records import Blobs, unwritable
+
+
+def materialise(files: dict[str, str], blobs: Blobs, folder: Path) -> None:
+    """Copy the blobs to their relative paths; StorageError for a blob that is missing or damaged, or a path that leaves the folder."""
+    for relative, sha in files.items():
+        pure = PurePosixPath(relative)
+        if pure.is_absolute() or ".." in pure.parts:
+            raise StorageError(f"a job may not hold the path {relative!r}; use paths within the job's folder")
+        path = folder / pure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(blobs.get(sha))
+
+
+def verify(files: dict[str, str], folder: Path) -> None:
+    """HarnessError when a file of the harness is not what was put there."""
+    for relative, sha in files.items():
+        try:
+            found = hashlib.sha256((folder / relative).read_bytes()).hexdigest()
+        except OSError:
+            found = ""
+        if found != sha:
+            raise HarnessError(f"{relative} was changed while a job ran; nothing that it measured counts")
+
+
+def collect(job: Job, blobs: Blobs, folder: Path) -> dict[str, str]:
+    """Store what the job left and asked for, with its stdout and stderr; links are not followed."""
+    found: dict[str, str] = {}
+    for pattern in (*job.results, "stdout.txt", "stderr.txt"):
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and not path.is_symlink():
+                found[path.relative_to(folder).as_posix()] = blobs.put(path.read_bytes())
+    return found
+
+
+@contextlib.contextmanager
+def job_folder(scratch: Path) -> Iterator[str]:
+    """A new folder below `scratch`, gone afterwards."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    name = tempfile.mkdtemp(dir=scratch, prefix="job-")
+    try:
+        yield name
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def disk_errors(scratch: Path) -> Iterator[None]:
+    """A full disk and other refusals of the file system, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        refused = unwritable(scratch / "job", error)
+        if isinstance(refused, DiskFullError):
+            raise refused from error
+        raise InfrastructureError(f"{error.filename or scratch}: {error.strerror}; a job could not be run") from error

@@ -1,0 +1,1 @@
+"""From measurements to a verdict: statistics, confirmation, policy, the final benchmark (pure)."""

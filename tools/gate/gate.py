@@ -1,0 +1,306 @@
+"""From evidence to a verdict, in the order of design 7 (pure).
+
+The gate measures nothing and trusts no prose: everything it weighs was computed from records, which its reasons name. A model's review
+can only take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
+from tools.executors.protocol import CaseResult
+from tools.gate import confirmation
+from tools.gate.policy import Policy, possible_regression, regression, with_margins
+from tools.gate.statistics import corrected, futile, seems_slower, slower_than
+from tools.gate.statistics import decide as compare
+from tools.roofline.lower_bounds import Physics
+
+
+class Veto(Artifact):
+    """What a review takes away; it needs a line of the diff to stand on."""
+
+    quote: str
+    """Empty: the review cannot be used, and nothing is accepted without one."""
+    reason: str
+
+
+class Evidence(Artifact):
+    """All that a verdict rests on."""
+
+    incumbent: str
+    trial: Trial | None
+    """The champion's, else the best one's; None: nothing was proposed."""
+    siblings: int = 1
+    """Candidates judged this iteration: the correction for best-of-K."""
+    task_at_start: str
+    """Task.identity() as frozen."""
+    task_now: str
+    """Task.identity() of what lies in the workspace."""
+    workloads: tuple[str, ...]
+    """Names of the visible workloads."""
+    margins: dict[str, float] = {}
+    """Workload -> its own margin, in place of the policy's."""
+    screen: tuple[str, ...] = ()
+    """Sentences of the screen on the champion's files."""
+    veto: Veto | None = None
+    cases: tuple[CaseResult, ...] = ()
+    """Of the champion's correctness record."""
+    physics: Physics = Physics()
+    noise_floor: float | None
+    """Relative, of this run's A/A blocks."""
+    looks: int = 1
+    """Timing batches that were looked at."""
+    confirmation: Interval | None = None
+    """Incumbent / candidate in separate processes (`confirmation.confirmation`); None: not run."""
+    unconfirmed: str = ""
+    """Why it was not run, where something kept it from that."""
+    confirmation_problem: str | None = None
+    """What the candidate did wrong there."""
+    confirmation_policy: bool = False
+    """What it did wrong is what it executed, not what came out."""
+    confirmation_disturbed: bool = False
+    """Others disturbed more than half of its rounds (`confirmation.disturbed`)."""
+    confirmation_on_device: Interval | None = None
+    """The same by the device's own events, where launches dilute the wall clock's (`confirmation.confirmed_on_device`)."""
+    confirmation_contradicted: bool = False
+    """The candidate's own process reported a gain there that the clock outside surely did not see (`confirmation.contradicted`)."""
+    unseen: str | None = None
+    """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
+    mechanisms: dict[str, bool] = {}
+    """Claimed mechanism -> whether the machine code or the counters show it."""
+    records: tuple[str, ...] = ()
+    """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
+
+
+def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: Policy) -> Evidence:
+    """`evidence` with what the records of a confirmation (`Judge.confirmations`; none: not run) amount to."""
+    if not confirmed:
+        return evidence
+    problem = confirmation.problem(confirmed[-1])
+    update: dict[str, object] = {
+        "confirmation_problem": problem,
+        "confirmation_policy": confirmation.policy(confirmed[-1]),
+        "confirmation_disturbed": confirmation.disturbed(confirmed),
+        "records": (*evidence.records, *(record.id for record in confirmed)),
+    }
+    if problem is None:
+        update |= {
+            "confirmation": confirmation.confirmation(confirmed, policy.objective, policy.confidence),
+            "confirmation_on_device": confirmation.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect),
+            "confirmation_contradicted": confirmation.contradicted(confirmed, policy.objective, policy.confidence),
+            "unseen": confirmation.unseen(confirmed),
+        }
+    return evidence.model_copy(update=update)
+
+
+def decide(evidence: Evidence, policy: Policy) -> Verdict:
+    """The verdict: the first check that does not pass decides; where all pass, accept."""
+    passed: list[str] = []
+    for outcome, reason in _checks(evidence, policy):
+        if outcome is not None:
+            return _verdict(evidence, outcome, (reason,))
+        passed.append(reason)
+    absent = sorted(name for name, present in evidence.mechanisms.items() if not present)
+    if absent:
+        passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code or the counters.")
+    elif evidence.mechanisms:
+        passed.append(f"The claimed mechanisms are visible: {', '.join(sorted(evidence.mechanisms))}.")
+    return _verdict(evidence, "accept", tuple(passed), explained=not absent)
+
+
+Check = tuple[Outcome | None, str]
+"""None and what was shown, or the outcome that ends it and why."""
+
+
+def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
+    if evidence.task_now != evidence.task_at_start:
+        yield (
+            "infra_error",
+            f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it or start a new run.",
+        )
+    yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
+    yield from _policy(evidence)
+    trial = evidence.trial
+    if trial is None:
+        yield "inconclusive", "No candidate was proposed."
+    elif isinstance(trial, Unmeasured):
+        yield "infra_error", f"Candidate {trial.candidate} could not be measured: {trial.reason.rstrip('.')}."
+    elif isinstance(trial, Failed):
+        outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+        yield outcome, f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}."
+    else:
+        yield _correct(evidence, trial)
+        yield from _possible(evidence, trial)
+        yield _faster(evidence, trial, policy)
+        yield _confirmed(evidence, policy)
+        yield _no_regression(trial, evidence.margins, policy)
+        if evidence.unseen is not None:
+            yield _unprofiled(evidence.unseen, policy)
+
+
+def _policy(evidence: Evidence) -> Iterator[Check]:
+    if evidence.screen:
+        yield "reject_policy", f"The screen refuses the source: {evidence.screen[0].rstrip('.')}."
+    if evidence.veto is not None:
+        if not evidence.veto.quote.strip():
+            # A veto without a line to point at is not held against the idea, and not overruled either.
+            yield "inconclusive", f"The review cannot be used: {evidence.veto.reason.rstrip('.')}."
+        yield "reject_policy", f'The review vetoes the line "{evidence.veto.quote.strip()}": {evidence.veto.reason.rstrip(".")}.'
+    yield None, "Screen and review found nothing to refuse."
+
+
+def _correct(evidence: Evidence, trial: Passed) -> Check:
+    """Every visible workload passed as given, and nothing that counts failed."""
+    cited = _cited(trial.records)
+    failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
+    if failed:
+        return "reject_correctness", f"The record says {failed[0].status} for {failed[0].case.workload}{cited}."
+    right = {c.case.workload for c in evidence.cases if c.status == "passed" and c.case.distribution == "as_given"}
+    unchecked = [name for name in evidence.workloads if name not in right]
+    if unchecked:
+        return "reject_correctness", f"Workload {unchecked[0]} was never checked{cited}."
+    dropped = sum(c.status == "dropped" for c in evidence.cases)
+    spared = f" ({dropped} dropped, which the frozen baseline does not pass either)" if dropped else ""
+    return None, f"All {len(evidence.cases) - dropped} cases are right{spared}{cited}."
+
+
+def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
+    physics = evidence.physics
+    for measured in physics.undercut(trial.measurements):
+        least = physics.least(measured.workload)
+        shown = (
+            f"Workload {measured.workload} took {measured.candidate_s:.3e} s where {least.what} allows no less than {least.seconds:.3e} s"
+        )
+        cited = _cited((*trial.records, *physics.records))
+        if least.doubt:
+            yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {least.doubt}{cited}."
+        unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
+        yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
+    applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
+    of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot stay in the cache"
+    yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
+
+
+def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
+    if evidence.noise_floor is None:
+        return "inconclusive", "The noise floor of this run was not measured."
+    threshold = max(policy.min_effect, evidence.noise_floor)
+    launched = any(m.launched_candidate_s is not None for m in trial.measurements)
+    clock = " on the device, launches not included" if launched else ""
+    shown = f"{_interval(trial.speedup)} over the incumbent{clock}, threshold {1 + threshold:.3f}x (noise floor {evidence.noise_floor:.1%})"
+    needed = corrected(policy.confidence, policy.batches, evidence.siblings)
+    if trial.speedup.confidence < needed - 1e-12:
+        return "inconclusive", f"The interval is not corrected for {evidence.siblings} candidates: {shown}."
+    answer = compare(trial.speedup, threshold, policy.batches, policy.batches, evidence.siblings, confidence=policy.confidence)
+    cited = _cited(trial.records)
+    if answer == "faster":
+        return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
+    if answer == "not_faster":
+        return "reject_perf", f"Not faster by enough: {shown}{cited}."
+    slowed = _no_regression(trial, evidence.margins, policy)
+    if slowed[0] == "reject_perf":
+        # The judge stops where it sees that, before all batches are spent on the gain.
+        return slowed
+    spent = f"{evidence.looks} of {policy.batches} batches"
+    if evidence.looks < policy.batches and futile(trial.speedup, threshold):
+        return "inconclusive", f"Given up as futile after {spent}, the estimate not half the way to the threshold: {shown}{cited}."
+    if not trial.speedup.bounded:
+        return (
+            "inconclusive",
+            f"{spent} hold too few pairs for an interval with two ends, raise judge.pairs or judge.batches: {shown}{cited}.",
+        )
+    return "inconclusive", f"The noise hides the answer after {spent}: {shown}{cited}."
+
+
+def _confirmed(evidence: Evidence, policy: Policy) -> Check:
+    """In processes of their own the gain must show again: surely above 1, and not surely below the effect that is demanded."""
+    if evidence.confirmation_problem is not None:
+        said = evidence.confirmation_problem.rstrip(".")
+        if evidence.confirmation_policy:
+            return "reject_policy", f"The device executed what is not the candidate's own: {said}."
+        return "reject_correctness", f"In a process of its own the candidate failed: {said}."
+    if evidence.confirmation is None:
+        why = f": {evidence.unconfirmed.rstrip('.')}" if evidence.unconfirmed else ""
+        return "inconclusive", f"The gain was not confirmed in separate processes{why}."
+    wall = evidence.confirmation
+    shown = f"{_interval(wall)} in separate processes"
+    cited = _cited(evidence.records)
+    confirmed = wall
+    if evidence.confirmation_on_device is not None:
+        # Launches are in both wall clocks alike and make a gain on the device look small: the events may say how large it is, while that
+        # there is one the clock outside must see for itself, since the events are read in the candidate's own process.
+        confirmed = evidence.confirmation_on_device
+        shown = f"{_interval(confirmed)} on the device, {_interval(wall)} by the wall clock with launches, in separate processes"
+        if slower_than(wall, policy.workload_margin):
+            return "reject_perf", f"With launches the candidate is slower: {shown}{cited}."
+        if seems_slower(wall, policy.workload_margin):
+            return "inconclusive", f"With launches the candidate may be slower: {shown}{cited}."
+    if any(confirmation.in_company(seen, company=evidence.confirmation_disturbed) for seen in (confirmed, wall)):
+        return "inconclusive", f"Others kept the machine busy in more than half of the rounds of the confirmation: {shown}{cited}."
+    if evidence.confirmation_contradicted:
+        return (
+            "reject_perf",
+            f"The clock outside surely saw less than half of the time saved that the candidate's own process reports: {shown}{cited}.",
+        )
+    if confirmed.high <= 1.0 + policy.min_effect or (wall.low <= 1.0 and wall.high <= 1.0 + policy.min_effect):
+        return "reject_perf", f"The gain is not there again: {shown}{cited}."
+    if confirmed.low <= 1.0 or wall.low <= 1.0:
+        return "inconclusive", f"The gain is not confirmed: {shown}{cited}."
+    return None, f"Confirmed: {shown}{cited}."
+
+
+def _unprofiled(why: str, policy: Policy) -> Check:
+    """No profiler works on this machine, so that a library's kernels could have been run instead of the candidate's own."""
+    said = f"What the candidate executed on the device was not looked at: {why.rstrip('.')}"
+    if policy.unprofiled == "accept":
+        return None, f"{said}; judge.unprofiled: accept lets it pass."
+    return "inconclusive", f"{said}; mend the profiler, or set judge.unprofiled: accept to do without."
+
+
+def _no_regression(trial: Passed, own: Mapping[str, float], policy: Policy) -> Check:
+    """Surely slower is rejected, slower by the estimate alone is open, and what passes is said to be shown only where it is."""
+    cited = _cited(trial.records)
+    limited = with_margins(trial.measurements, own, policy.workload_margin)
+    if (found := regression(limited)) is not None:
+        measured, margin = found
+        slower = f"Workload {measured.workload} became slower by more than {_margin(measured.workload, margin, own)}"
+        return "reject_perf", f"{slower}: {_interval(measured.speedup)}{cited}."
+    if (found := possible_regression(limited)) is not None:
+        measured, margin = found
+        slower = f"Workload {measured.workload} may be slower by more than {_margin(measured.workload, margin, own)}"
+        return "inconclusive", f"{slower}, the noise hides it: {_interval(measured.speedup)}{cited}."
+    # The nearest to its own margin: with margins of their own that need not be the slowest.
+    worst, margin = min(limited, key=lambda pair: pair[0].speedup.low * (1.0 + pair[1]))
+    allowed = f"the margin of {100 * policy.workload_margin:.3g}%" if not own else "its margin"
+    least = f"{_interval(worst.speedup)} on {worst.workload}" + (f" (margin {100 * margin:.3g}%)" if own else "")
+    if worst.speedup.low < 1.0 / (1.0 + margin):
+        return None, f"No workload was seen slower by more than {allowed}, though the noise does not exclude it; the worst is {least}."
+    return None, f"No workload is slower by more than {allowed}; the worst is {least}."
+
+
+def _margin(workload: str, margin: float, own: Mapping[str, float]) -> str:
+    return f"{'its own' if workload in own else 'the'} margin of {100 * margin:.3g}%"
+
+
+def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, explained: bool = True) -> Verdict:
+    trial = evidence.trial
+    return Verdict(
+        outcome=outcome,
+        reasons=reasons,
+        candidate=trial.candidate if trial else None,
+        incumbent=evidence.incumbent,
+        speedup=trial.speedup if isinstance(trial, Passed) else None,
+        noise_floor=evidence.noise_floor,
+        explained=explained,
+        records=tuple(dict.fromkeys((*(trial.records if trial else ()), *evidence.records, *evidence.physics.records))),
+    )
+
+
+def _interval(interval: Interval) -> str:
+    ends = f"[{interval.low:.3f}, {interval.high:.3f}]" if interval.bounded else "[N/A]"
+    return f"{interval.estimate:.3f}x {ends} at {interval.confidence:.2%} confidence"
+
+
+def _cited(records: tuple[str, ...]) -> str:
+    return f" (records {', '.join(records)})" if records else ""

@@ -1,0 +1,80 @@
+"""What a benchmark record amounts to (pure): the one place where its times and its ratios are made, so that they tell the same.
+
+A ratio is estimated from paired rounds: slow spells of the machine cancel in it, and in two medians that stand side by side they do not.
+So only the anchor's time is a median, and the others follow from it by their ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tools.artifacts import Artifact, Interval, Record
+from tools.gate import confirmation
+from tools.gate.statistics import Objective, Paired, speedup_interval
+
+FRAMEWORKS = ("eager", "compile", "max_autotune")
+"""Torch's own, in the order in which they are shown."""
+
+
+class Placing(Artifact):
+    """One contestant of a benchmark, on one workload or over the objective."""
+
+    seconds: float
+    """`Ranking.anchor`: its median. Every other: what its paired ratio makes of that, so that times and ratios tell the same."""
+    against_best: Interval | None
+    """Its time / the best kernel's, by paired rounds; None for the best kernel itself."""
+
+
+class Ranking(Artifact):
+    """What a benchmark record amounts to."""
+
+    anchor: str
+    best: str
+    """The contestant that all others are compared with."""
+    workloads: dict[str, dict[str, Placing]]
+    overall: dict[str, Placing]
+
+
+def rank(record: Record, objective: Objective, *, anchor: str, best: str, confidence: float = 0.95) -> Ranking:
+    """All contestants of a benchmark against `best`: best = anchor's median / (anchor / best), other = best x (other / best).
+
+    Over the objective `total_time` the times are summed with the workloads' weights, over `geomean` averaged geometrically; either way each
+    quotient of two of them is the overall ratio.
+    """
+    contest = confirmation.Contest.model_validate(record.payload)
+    names = [
+        name
+        for name in dict.fromkeys((anchor, best, *contest.candidates, *FRAMEWORKS))
+        if all(name in w.rounds[0] for w in contest.result.workloads)
+    ]
+    anchored = confirmation.seconds(record)
+    rivals = [name for name in names if name != best]
+    samples = {name: confirmation.pairs(record, name, best) for name in rivals}
+    workloads: dict[str, dict[str, Placing]] = {w.workload: {} for w in contest.result.workloads}
+    for index, (workload, placed) in enumerate(workloads.items()):
+        ratios = {name: speedup_interval((samples[name][index],), objective, confidence) for name in rivals}
+        least = anchored[workload][anchor] / (ratios[anchor].estimate if anchor != best else 1.0)
+        for name in names:
+            seconds = least * ratios[name].estimate if name != best else least
+            placed[name] = Placing(seconds=seconds, against_best=ratios.get(name))
+    overall = {}
+    for name in names:
+        times = {workload: placed[name].seconds for workload, placed in workloads.items()}
+        # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the quotient of the sums.
+        shares = [_scaled(sample, times[sample.workload]) for sample in samples.get(name, ())]
+        against = speedup_interval(shares, objective, confidence) if shares else None
+        overall[name] = Placing(seconds=_objective_s(times, contest.weights, objective), against_best=against)
+    return Ranking(anchor=anchor, best=best, workloads=workloads, overall=overall)
+
+
+def _objective_s(times: Mapping[str, float], weights: Mapping[str, float], objective: Objective) -> float:
+    if objective == "geomean":
+        return math.exp(sum(weights[w] * math.log(t) for w, t in times.items()) / sum(weights[w] for w in times))
+    return sum(weights[w] * t for w, t in times.items())
+
+
+def _scaled(sample: Paired, incumbent_s: float) -> Paired:
+    """The same paired ratios, with this median of the incumbent's."""
+    factor = incumbent_s / sample.incumbent_s
+    return Paired(sample.workload, sample.weight, tuple(t * factor for t in sample.incumbent), tuple(t * factor for t in sample.candidate))

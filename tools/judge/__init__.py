@@ -1,0 +1,1 @@
+"""One candidate put to build, correctness, timing and confirmation, each answer one record."""

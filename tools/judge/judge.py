@@ -1,0 +1,405 @@
+"""Task + Candidate + Executor -> Trial: screen, build, correctness, timing, cheap first (design 6).
+
+The judge asks, the harness beside the device answers, and each answer becomes one record under a key that names what was asked. Asked
+again, it returns the record and runs nothing: that is how a killed run resumes. What records amount to is computed by the pure functions
+of `tools.judge.evidence`, so that the gate and `verify` come to the same answer from the records alone.
+
+An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`; it must not exceed
+`max(floor of the dtype, 2 x torch's error, 2 x the frozen baseline's error)`, and never the dtype's cap.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from tools.artifacts import Artifact, Candidate, Dims, Failed, Record, Task, Trial, Unmeasured
+from tools.contracts import workloads
+from tools.errors import BudgetError
+from tools.executors.base import Executor, Limits, Needs, pick
+from tools.executors.harness_job import Answer, Question, answer, harness_job
+from tools.executors.protocol import (
+    PROTOCOL,
+    Contestant,
+    ContestRequest,
+    ContestResult,
+    CorrectnessRequest,
+    CorrectnessResult,
+    PrepareRequest,
+    PrepareResult,
+    TimedWorkload,
+    TimingRequest,
+    TimingResult,
+)
+from tools.gate import confirmation
+from tools.gate.policy import Limited, Policy, possible_regression, regression, with_margins
+from tools.gate.statistics import corrected, decide
+from tools.judge import evidence
+from tools.judge.build import Builds
+from tools.languages.base import Language
+from tools.screen.screen import screen
+from tools.store.records import Records, key
+
+Emit = Callable[[str, Mapping[str, str]], None]
+Framework = Literal["eager", "compile", "max_autotune"]
+REHEARSAL = "rehearsed_"
+"""In front of the kinds of records that no verdict may rest on."""
+QUICK_PAIRS = 8
+"""Pairs a workload in a rehearsal."""
+
+
+class Judge:
+    """Measures candidates of one task on one device; owns no state but the records."""
+
+    def __init__(
+        self,
+        task: Task,
+        language: Language,
+        executor: Executor,
+        records: Records,
+        *,
+        environment: str,
+        device: str,
+        secret: bytes,
+        policy: Policy,
+        emit: Emit,
+    ) -> None:
+        self.task = task
+        self.language = language
+        self.executor = executor
+        self.records = records
+        self.environment = environment
+        self.device = device
+        self.secret = secret
+        self.policy = policy
+        self.emit = emit
+        self.hidden = workloads.hidden_workloads(task, secret, policy.hidden_workloads)
+        self.builds = Builds(task, language, executor, records, environment)
+        self._rehearsed = False
+
+    # ------------------------------------------------------------ the whole trial
+
+    def judge(
+        self, candidate: Candidate, incumbent: Candidate, baseline: Candidate, *, siblings: int, iteration: int, noise_floor: float = 0.0
+    ) -> Trial:
+        """Judge one of `siblings` candidates against the incumbent; the frozen baseline widens the tolerance.
+
+        A kernel's failure is the answer; a machine's is an InfrastructureError. Timing goes on while the decision is open, against
+        the larger of `min_effect` and `noise_floor`. Where that is won and noise may be what puts a workload beyond its margin, all
+        batches that are left are timed before it may be said to hold (that it surely does not ends them): to stop as soon as the estimate
+        came back within the margin would let more of what is truly slower pass. Where batches stray by as much as the margin, some of
+        it still does. `iteration` only labels the events: equal questions share their records.
+        """
+        self._say(candidate, "screen", iteration)
+        refused = self.screened(candidate)
+        if refused is not None:
+            return refused
+        self._say(candidate, "build", iteration)
+        built = self.builds.build(candidate)
+        failed = evidence.build_failure(built)
+        if failed is None:
+            self._say(candidate, "correctness", iteration)
+            checked = self.correctness(candidate, baseline, "judge")
+            failed = evidence.correctness_failure(checked, (built.id,))
+        if failed is not None:
+            return failed
+        threshold = max(self.policy.min_effect, noise_floor)
+        confidence = corrected(self.policy.confidence, self.policy.batches, siblings)
+        timings: list[Record] = []
+        only_margin_open = False
+        for batch in range(self.policy.batches):
+            self._say(candidate, "timing", iteration, batch, self.policy.batches)
+            try:
+                timings.append(self.timing(candidate, incumbent, baseline, batch))
+            except BudgetError:
+                if not only_margin_open:
+                    raise
+                # The gain is proven, and must not be lost with what was to be seen on top of it.
+                break
+            failed = evidence.timing_failure(timings[-1], (built.id, checked.id))
+            if failed is not None:
+                return failed
+            if only_margin_open:
+                if regression(self._limited(timings, confidence)) is not None:
+                    break
+                continue
+            interval = evidence.speedup(timings, self.policy.objective, confidence)
+            decision = decide(interval, threshold, batch + 1, self.policy.batches, siblings, confidence=self.policy.confidence)
+            only_margin_open = decision == "faster" and self._unsettled(timings, confidence)
+            if decision != "more" and not only_margin_open:
+                break
+        return evidence.passed(built, checked, timings, self.policy.objective, confidence)
+
+    def through(self, executor: Executor) -> Judge:
+        """The same judge, whose jobs go through another executor to the same device."""
+        other = copy.copy(self)
+        other.executor = executor
+        other.builds = self.builds.through(executor)
+        return other
+
+    def rehearsal(self) -> Judge:
+        """The same judge for whoever still writes a kernel: fewer cases, no hidden workload, other seeds, few pairs.
+
+        Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
+        """
+        policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
+        rehearsing = Judge(
+            self.task,
+            self.language,
+            self.executor,
+            self.records,
+            environment=self.environment,
+            device=self.device,
+            secret=bytes.fromhex(workloads.secret_digest(self.secret, REHEARSAL)),
+            policy=policy,
+            emit=self.emit,
+        )
+        rehearsing._rehearsed = True
+        return rehearsing
+
+    # ------------------------------------------------------------ single questions
+
+    def screened(self, candidate: Candidate) -> Failed | Unmeasured | None:
+        """Why `candidate` is not built at all; None where nothing stands against it."""
+        for argument in self.task.arguments:
+            unsupported = self.language.unsupported(argument.dtype)
+            if unsupported:
+                return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
+        files = candidate.files
+        refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, self.task.tensors)]
+        return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused)) if refused else None
+
+    def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:
+        """Check `candidate` on every case of `tools.contracts.workloads`. Payload: `evidence.Correctness`, in which the dims of hidden
+        workloads are blanked (an HMAC names them); they stand only in the request, which no record names.
+        """
+        asked = {"purpose": purpose, "attempt": attempt, "workloads": self._workloads(), "hidden": self._hidden_digests()}
+        contestants = {"candidate": candidate} | ({"baseline": baseline} if baseline else {})
+
+        def request(libraries: Mapping[str, str]) -> CorrectnessRequest:
+            def seed(case: str) -> int:
+                return workloads.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
+
+            rounds = 1 if self._rehearsed else workloads.ROUNDS
+            chosen = workloads.cases(self.task, self.hidden, seed, against_baseline=baseline is not None, rounds=rounds)
+            return CorrectnessRequest(
+                task=self.task,
+                libraries=dict(libraries),  # type: ignore[arg-type]
+                cases=chosen,
+                call_limit_s=self.policy.call_limit_s,
+                device=self.language.device,
+            )
+
+        def payload(request: CorrectnessRequest, result: CorrectnessResult) -> Artifact:
+            evidence.check_correctness(request, result)
+            return evidence.Correctness(
+                candidate=candidate.id,
+                baseline=baseline.id if baseline else None,
+                purpose=purpose,
+                attempt=attempt,
+                cases=evidence.blanked(result.cases),
+                hidden=self._hidden_digests(),
+            )
+
+        return self._ask("correctness", asked, contestants, request, CorrectnessResult, payload)
+
+    def timing(self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0) -> Record:
+        """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
+        contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
+        return self._paired("timing", contestants, candidate, incumbent, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
+
+    def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
+        """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`.
+
+        An equal question is not measured twice: the record that answers it already is returned, unless `attempt` is another.
+        """
+        contestants = {"incumbent": incumbent, "candidate": incumbent}
+        pairs = max(self.policy.calibration_pairs, self._least())
+        return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, pairs, 0)
+
+    def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
+        """The two kernels in processes of their own, clocked from outside. Payload: `confirmation.Contest`."""
+        rounds = max(self.policy.confirm_rounds, self.policy.least_confirm_rounds(len(self.task.workloads)))
+        return self._contest("confirmation", {"incumbent": incumbent, "candidate": candidate}, (), rounds, attempt)
+
+    def confirmations(self, candidate: Candidate, incumbent: Candidate, *, iteration: int = 0) -> tuple[Record, ...]:
+        """The confirmations of one candidate, for `confirmation.confirmation`: another while noise or others hide the gain, as in
+        timing."""
+        made: list[Record] = []
+        while len(made) < confirmation.CONFIRMATIONS:
+            self._say(candidate, "confirmation", iteration, len(made), confirmation.CONFIRMATIONS)
+            made.append(self.confirm(candidate, incumbent, attempt=len(made)))
+            if confirmation.problem(made[-1]) is not None:
+                break
+            found = confirmation.confirmation(made, self.policy.objective, self.policy.confidence)
+            if not confirmation.unsettled(found, self.policy.min_effect, company=confirmation.disturbed(made)):
+                break
+        return tuple(made)
+
+    def benchmark(
+        self,
+        contestants: Mapping[str, Candidate],
+        frameworks: tuple[Framework, ...] = ("eager", "compile"),
+        rounds: int | None = None,
+        attempt: int = 0,
+    ) -> Record:
+        """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `confirmation.Contest`.
+
+        On a GPU torch.compile also runs with its longest search, max-autotune.
+
+        `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
+        """
+        rounds = rounds or max(self.policy.benchmark_rounds, self._least())
+        return self._contest("benchmark", contestants, self._all(frameworks), rounds, attempt)
+
+    def prepare(self, frameworks: tuple[Framework, ...], dims: Sequence[Dims]) -> None:
+        """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest while kernels are
+        timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the harness failed.
+        """
+        device = pick(self.executor.devices(), self.language.device)
+        request = PrepareRequest(
+            task=self.task,
+            frameworks=self._all(frameworks),
+            dims=tuple(dims),
+            device=device.kind,
+            capability=int(device.architecture.removeprefix("sm_")) if device.kind == "cuda" else 0,
+        )
+        limits = Limits(wall_s=self.policy.job_limit_s)
+        job = harness_job(request, {}, self.records.blobs, needs=Needs(device=self.language.device), limits=limits)
+        answer(self.executor.run(job), self.records.blobs, PrepareResult)
+
+    # ------------------------------------------------------------ inside
+
+    def _all(self, frameworks: tuple[Framework, ...]) -> tuple[Framework, ...]:
+        """`frameworks`, with torch.compile's longest search where that differs."""
+        longest = "compile" in frameworks and self.language.device != "cpu"
+        return (*frameworks, "max_autotune") if longest else frameworks
+
+    def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
+        """Whether it takes more pairs to tell if every workload keeps its margin."""
+        limited = self._limited(timings, confidence)
+        return regression(limited) is None and possible_regression(limited) is not None
+
+    def _limited(self, timings: Sequence[Record], confidence: float) -> tuple[Limited, ...]:
+        measured = evidence.measurements(timings, {}, confidence)
+        return with_margins(measured, self.task.margins, self.policy.workload_margin)
+
+    def _paired(
+        self,
+        kind: str,
+        contestants: Mapping[str, Candidate],
+        candidate: Candidate,
+        incumbent: Candidate,
+        batch: int,
+        attempt: int,
+        pairs: int,
+        warm_pairs: int,
+    ) -> Record:
+        asked = {"batch": batch, "attempt": attempt, "pairs": pairs, "warm_pairs": warm_pairs, "workloads": self._workloads()}
+        named = (kind, candidate.id, incumbent.id, batch, attempt)
+
+        def request(libraries: Mapping[str, str]) -> TimingRequest:
+            return TimingRequest(
+                task=self.task,
+                libraries=dict(libraries),  # type: ignore[arg-type]
+                workloads=self._timed(named, pairs, warm_pairs),
+                order_seed=workloads.draw(self.secret, *named, "order"),
+                call_limit_s=self.policy.call_limit_s,
+                device=self.language.device,
+            )
+
+        def payload(request: TimingRequest, result: TimingResult) -> Artifact:
+            evidence.check_timing(request, result)
+            return evidence.Timing(
+                candidate=candidate.id, incumbent=incumbent.id, batch=batch, attempt=attempt, weights=self._weights(), result=result
+            )
+
+        return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
+
+    def _contest(self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[Framework, ...], rounds: int, attempt: int) -> Record:
+        asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
+        named = (kind, *(c.id for c in kernels.values()), attempt)
+
+        def request(libraries: Mapping[str, str]) -> ContestRequest:
+            contestants = [Contestant(name=name, kind="library", library=libraries[name]) for name in kernels]
+            contestants += [Contestant(name=name, kind=name) for name in frameworks]
+            return ContestRequest(
+                task=self.task,
+                contestants=tuple(contestants),
+                workloads=self._timed(named, rounds, 0),
+                order_seed=workloads.draw(self.secret, *named, "order"),
+                device=self.language.device,
+            )
+
+        def payload(request: ContestRequest, result: ContestResult) -> Artifact:
+            evidence.check_contest(request, result)
+            ids = {name: candidate.id for name, candidate in kernels.items()}
+            return confirmation.Contest(candidates=ids, attempt=attempt, weights=self._weights(), result=result)
+
+        return self._ask(kind, asked, kernels, request, ContestResult, payload, exclusive=True)
+
+    def _ask(
+        self,
+        kind: str,
+        asked: Mapping[str, object],
+        contestants: Mapping[str, Candidate],
+        request: Callable[[Mapping[str, str]], Question],
+        answer_type: type[Answer],
+        payload: Callable[..., Artifact],
+        *,
+        exclusive: bool = False,
+    ) -> Record:
+        """The record that answers, or the job that makes it; its parents are the builds of the contestants."""
+        ids = {name: candidate.id for name, candidate in contestants.items()}
+        kind = REHEARSAL + kind if self._rehearsed else kind
+        name = key(kind, task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidates=ids, **asked)
+        found = self.records.find(name)
+        if found is not None:
+            return found
+        libraries, files = self.builds.libraries(contestants)
+        put = request(libraries)
+        needs = Needs(device=self.language.device, exclusive=exclusive)
+        job = harness_job(put, files, self.records.blobs, needs=needs, limits=Limits(wall_s=self.policy.job_limit_s))
+        result = answer(self.executor.run(job), self.records.blobs, answer_type)
+        return self.records.add(
+            Record(
+                kind=kind,
+                key=name,
+                parents=tuple(dict.fromkeys(self.builds.build(c).id for c in contestants.values())),
+                environment=self.environment,
+                device=self.device,
+                protocol=PROTOCOL,
+                payload=payload(put, result).model_dump(mode="json"),
+            )
+        )
+
+    def _timed(self, named: tuple[object, ...], pairs: int, warm_pairs: int) -> tuple[TimedWorkload, ...]:
+        return tuple(
+            TimedWorkload(
+                name=w.name,
+                dims=w.dims,
+                weight=w.weight,
+                seed=workloads.draw(self.secret, *named, w.name),
+                pairs=pairs,
+                warm_pairs=warm_pairs,
+            )
+            for w in self.task.workloads
+        )
+
+    def _least(self) -> int:
+        return self.policy.least_rounds(len(self.task.workloads))
+
+    def _workloads(self) -> tuple[str, ...]:
+        return tuple(w.name for w in self.task.workloads)
+
+    def _weights(self) -> dict[str, float]:
+        return {w.name: w.weight for w in self.task.workloads}
+
+    def _hidden_digests(self) -> dict[str, str]:
+        return {w.name: workloads.secret_digest(self.secret, sorted(w.dims.items()))[:16] for w in self.hidden}
+
+    def _say(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
+        """`batch`, from 0, of `batches` at most."""
+        counted = {"batch": str(batch + 1), "batches": str(batches)} if batches > 1 else {}
+        self.emit("judge", {"candidate": candidate.id, "stage": stage, "iteration": str(iteration), **counted})

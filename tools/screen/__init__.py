@@ -1,0 +1,1 @@
+"""What a source is refused for before anything of it runs (pure)."""

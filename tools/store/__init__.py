@@ -1,0 +1,1 @@
+"""Where evidence is kept: content-addressed records and blobs, and the workspace's git."""

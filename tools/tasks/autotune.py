@@ -1,0 +1,93 @@
+"""Which autotune config the user's kernel is frozen with: the fastest by a contest, so that nothing is gained over an untuned one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import median
+
+from tools.artifacts import Candidate
+from tools.errors import HarnessError
+from tools.gate import confirmation
+from tools.gate.statistics import Objective
+from tools.judge import evidence
+from tools.judge.judge import Judge
+from tools.languages.base import MOST_VARIANTS, UNTUNED, Variant
+from tools.tasks.loader import Loaded
+
+ROUNDS = 8
+"""Enough for medians; no interval is claimed."""
+
+
+def tuned(loaded: Loaded, judge: Judge) -> Loaded:
+    """`loaded` with the fastest of its variants as the kernel, and a sentence that names the record.
+
+    Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the sentence says why.
+    InfrastructureError when the machine failed.
+    """
+    looked, total, fit = _looked(loaded, judge)
+    note = f"the kernel is autotuned over {total or 'computed'} configs"
+    if not fit:
+        said = f"{note}; none of the {looked} looked at compiles and is right here, so that it is pinned to the first {UNTUNED}."
+        return _frozen(loaded, "config 0", said)
+    if len(fit) == 1:
+        (chosen,) = fit
+        said = f"{chosen} is the only one of the {looked} looked at that compiles and is right here, and it is pinned."
+        return _frozen(loaded, chosen, f"{note}; {said}")
+    try:
+        record = judge.benchmark({_name(name): _candidate(v, judge) for name, v in fit.items()}, (), ROUNDS)
+    except HarnessError as error:
+        return _frozen(loaded, next(iter(fit)), f"{note}; it is pinned to the first {UNTUNED}: {str(error).rstrip('.')}.")
+    costs = objective_s(confirmation.Contest.model_validate(record.payload), judge.policy.objective)
+    chosen = min(fit, key=lambda name: costs[_name(name)])
+    compared = "all" if len(fit) == total else f"{len(fit)} of {total or f'the first {looked}'}"
+    said = f"{chosen}, {' '.join(fit[chosen].label.split())}, was the fastest of {compared} over the visible workloads (record {record.id})"
+    return _frozen(loaded, chosen, f"{note}; {said}, and it is pinned for baseline and candidates at all sizes.")
+
+
+def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[str, float]:
+    """Contestant -> its objective time from medians of rounds: by the device's own events where there are any. Pure."""
+    rounds = {w.workload: w.device_rounds or w.rounds for w in contest.result.workloads}
+    times = {
+        name: [(contest.weights[workload], median([r[name] for r in seen])) for workload, seen in rounds.items()]
+        for name in contest.candidates
+    }
+    if objective == "geomean":
+        return {name: math.exp(sum(w * math.log(t) for w, t in row) / sum(w for w, _ in row)) for name, row in times.items()}
+    return {name: sum(w * t for w, t in row) for name, row in times.items()}
+
+
+def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Variant]]:
+    """How many variants were looked at, how many there are as far as is known, and by name those that compile and are right."""
+    fit: dict[str, Variant] = {}
+    for at, variant in enumerate(loaded.variants[:MOST_VARIANTS]):
+        candidate = _candidate(variant, judge)
+        if at and variant.ends and variant.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log:
+            return at, at, fit
+        if _sound(candidate, judge):
+            fit[f"config {at}"] = variant
+    total = None if loaded.variants[0].ends else len(loaded.variants)
+    return min(len(loaded.variants), MOST_VARIANTS), total, fit
+
+
+def _sound(candidate: Candidate, judge: Judge) -> bool:
+    """Whether it compiles and passes at every case: what fails only when it is launched is found here and not in the contest."""
+    if evidence.build_failure(judge.builds.build(candidate)) is not None:
+        return False
+    return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None
+
+
+def _candidate(variant: Variant, judge: Judge) -> Candidate:
+    return Candidate(language=judge.task.language, files={f"kernel{judge.language.suffix}": variant.source})
+
+
+def _name(label: str) -> str:
+    """As a contestant is called: part of a file's name."""
+    return label.replace(" ", "_")
+
+
+def _frozen(loaded: Loaded, chosen: str, sentence: str) -> Loaded:
+    at = int(chosen.split()[1])
+    kept = tuple(s for s in loaded.task.inferred if UNTUNED not in s)
+    update = {"baseline": loaded.variants[at].source, "inferred": (sentence[0].upper() + sentence[1:], *kept)}
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update), "variants": ()})

@@ -1,0 +1,330 @@
+"""A task folder or seed-style files -> Task, after one probe of the reference beside the device; and a task frozen for a run.
+
+A task folder holds `reference.py`, `kernel.<ext>` and, when something must be said that they cannot say, `task.yaml`. Without a kernel
+the reference says the whole contract, and its operations are followed for whoever is to write one.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
+from tools.cli.suggestions import meant, offered
+from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.contracts import inference
+from tools.contracts.dims import check_seed_dims, parse_workloads
+from tools.contracts.inference import Sources
+from tools.errors import SettingsError, WorkspaceError
+from tools.executors.base import Executor, Limits
+from tools.executors.harness_job import answer, harness_job
+from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
+from tools.languages.base import LANGUAGES, Language, Variant
+from tools.registry import load
+from tools.store.records import Blobs, write_atomically
+
+REFERENCE = "reference.py"
+PROBE_LIMIT_S = 300.0
+"""For importing torch and calling the reference once in float64 on each workload."""
+_SIZE_LIMIT = 4 << 20
+"""Bytes of a source file; more is not a source file."""
+
+
+class Loaded(Artifact):
+    """A task and what the probe saw of its visible workloads."""
+
+    task: Task
+    workloads: tuple[SeenWorkload, ...]
+    """With operations and unique bytes, in the task's order."""
+    variants: tuple[Variant, ...] = ()
+    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`)."""
+    traces: tuple[Trace, ...] = ()
+    """Without a kernel: what the reference computes, for whoever is to write one."""
+    untraced: str = ""
+    """Why there is no trace then, to stand behind "reference.py cannot be followed: "."""
+
+
+class Declared(Artifact):
+    """task.yaml: what a folder says beside its two sources; every key is optional."""
+
+    name: str | None = None
+    """Default: the folder's name."""
+    language: str = "cpp"
+    precision: Literal["ieee", "tf32", "bf16"] = "ieee"
+    build_flags: tuple[str, ...] = ()
+    """Replace the language's optimisation flags, for baseline and candidates alike."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Workload -> its share in the objective, instead of the reference's own."""
+    margins: dict[str, float] = Field(default_factory=dict)
+    """Workload -> how much slower it may become, relative, instead of the reference's own."""
+
+
+class Frozen(Artifact):
+    """task.json of a workspace."""
+
+    identity: str
+    task: Task
+
+
+def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
+    """Read and probe a task folder. Raises SettingsError with one sentence for anything a user can mend."""
+    if not path.is_dir():
+        raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
+    declared = _declared(path / "task.yaml")
+    language = load(LANGUAGES, declared.language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
+    kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
+    if not kernel.exists() and reference.exists():
+        _none_meant(path, kernel.name, language)
+        return _load_logic(declared.name or path.resolve().name, reference, language, declared, executor, blobs)
+    return _load(declared.name or path.resolve().name, kernel, reference, language, (), 0, declared, executor, blobs)
+
+
+def load_files(kernel: Path, reference: Path, dims: str, executor: Executor, blobs: Blobs, *, pointer_elements: int = 0) -> Loaded:
+    """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
+
+    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`.
+    """
+    language = _language_of(kernel)
+    name = kernel.stem if kernel.stem != "kernel" else kernel.resolve().parent.name or "kernel"
+    return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, Declared(), executor, blobs)
+
+
+def _load(
+    name: str,
+    kernel: Path,
+    reference: Path,
+    language: Language,
+    dims: tuple[Dims, ...],
+    elements: int,
+    declared: Declared,
+    executor: Executor,
+    blobs: Blobs,
+) -> Loaded:
+    files = Sources(kernel.name, reference.name)
+    given = read_source(kernel)
+    source, logic, frozen = language.frozen(given, read_source(reference))
+    parameters = _parameters(language, source, files)
+    memory = available_memory()
+    if not _makes_inputs(logic):
+        check_seed_dims(dims, parameters, elements, memory, files.kernel)
+        _all_meant(dims, source, logic, files)
+    # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
+    asked = () if _makes_inputs(logic) else parameters
+    request = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
+    seen = probe(executor, blobs, request)
+    if seen.error is not None:
+        named = seen.error.replace(REFERENCE, files.reference)
+        raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+    seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
+    loaded = infer(name, source, logic, language, parameters, elements, declared, seen, files)
+    return loaded.model_copy(update={"variants": language.variants(given)})
+
+
+def _none_meant(folder: Path, kernel: str, language: Language) -> None:
+    """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked at."""
+    alike = [p.name for p in sorted(folder.iterdir()) if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)]
+    if alike:
+        raise SettingsError(
+            f"{folder}: holds {alike[0]} and no {kernel}; rename it, set `language` in task.yaml, or take it away to have a kernel written"
+        )
+
+
+def _load_logic(name: str, reference: Path, language: Language, declared: Declared, executor: Executor, blobs: Blobs) -> Loaded:
+    """A task of which only the reference is there."""
+    files = Sources(f"kernel{language.suffix}", reference.name)
+    logic = read_source(reference)
+    if not _makes_inputs(logic):
+        raise SettingsError(
+            f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
+            f"in it, or add {files.kernel}"
+        )
+    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory(), trace=True))
+    if seen.error is not None:
+        raise SettingsError(seen.error if REFERENCE in seen.error else f"{files.reference}: {seen.error}")
+    parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
+    loaded = infer(name, None, logic, language, parameters, 0, declared, seen, files)
+    return loaded.model_copy(update={"traces": seen.traces, "untraced": seen.untraced})
+
+
+def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
+    """Refuse a name that stands nowhere in kernel or reference: it would still set the size of every buffer."""
+    words = set(re.findall(r"\w+", f"{source} {logic}"))
+    for name in (name for point in dims for name in point if name not in words):
+        hint = meant(name, words, "leave it out", cutoff=0.8)
+        raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
+
+
+def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:
+    """Ask the harness what the reference says and needs; a user's mistake is the result's `error`.
+
+    Raises InfrastructureError when the harness or its machine failed.
+    """
+    limits = Limits(wall_s=PROBE_LIMIT_S, memory_bytes=max(request.memory_bytes, Limits().memory_bytes))
+    return answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+
+
+def infer(
+    name: str,
+    source: str | None,
+    logic: str,
+    language: Language,
+    parameters: tuple[Parameter, ...],
+    elements: int,
+    declared: Declared,
+    seen: ProbeResult,
+    files: Sources,
+) -> Loaded:
+    """The task that kernel (`source`), reference and probe amount to. SettingsError where they do not fit."""
+    if not seen.workloads:
+        raise SettingsError(f"{files.reference}: there are no workloads; set `workloads` in it or give --dims")
+    arguments, about_arguments = inference.arguments(parameters, seen, files)
+    for argument in arguments:
+        unsupported = language.unsupported(argument.dtype)
+        if unsupported:
+            raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
+    ranges, about_ranges = inference.dims_range(seen, files)
+    outputs = [a for a in arguments if a.role == "output"]
+    policy, about_numbers = inference.numeric(seen, outputs, NumericPolicy(precision=declared.precision))
+    workloads = _weighted(declared, seen)
+    task = Task(
+        name=name,
+        language=language.name,
+        arguments=arguments,
+        reference=logic,
+        baseline=source,
+        workloads=tuple(Workload(name=w.name, dims=w.dims, weight=w.weight, margin=w.margin) for w in workloads),
+        dims_range=ranges,
+        numeric=policy,
+        build_flags=declared.build_flags,
+        seed_style=not seen.has_make_inputs,
+        pointer_elements=0 if seen.has_make_inputs else elements,
+        inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
+    )
+    return Loaded(task=task, workloads=workloads)
+
+
+def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
+    """The probed workloads with the weights and margins that task.yaml gives some of them."""
+    for key, said, least in (("weights", declared.weights, "above 0"), ("margins", declared.margins, "0 to 1, 0.05 for 5 %")):
+        for name, value in said.items():
+            if name not in {w.name for w in seen.workloads}:
+                there = offered(name, [w.name for w in seen.workloads])
+                raise SettingsError(f"task.yaml: {key} names the workload {name!r}, which the reference does not have; {there}")
+            if not (0 <= value < float("inf")) or (value == 0 if key == "weights" else value > 1):
+                raise SettingsError(f"task.yaml: {key}.{name} is {value:g}; it must be {least}")
+    return tuple(
+        w.model_copy(update={"weight": declared.weights.get(w.name, w.weight), "margin": declared.margins.get(w.name, w.margin)})
+        for w in seen.workloads
+    )
+
+
+def _parameters(language: Language, source: str, files: Sources) -> tuple[Parameter, ...]:
+    try:
+        return language.parameters(source)
+    except SettingsError as error:
+        raise SettingsError(str(error).replace(f"kernel{language.suffix}", files.kernel, 1)) from None
+
+
+def _makes_inputs(reference: str) -> bool:
+    try:
+        body = ast.parse(reference).body
+    except SyntaxError:
+        return True  # The probe names the line.
+    return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
+
+
+def available_memory() -> int:
+    """Four fifths of the bytes that the OS says a new process could have here."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
+    except OSError:
+        limit = "max"
+    return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
+
+
+def _language_of(kernel: Path) -> Language:
+    for name in LANGUAGES:
+        language = load(LANGUAGES, name, Language, key="kernel")()  # type: ignore[type-abstract]
+        if kernel.suffix == language.suffix:
+            return language
+    known = ", ".join(load(LANGUAGES, name, Language, key="kernel").suffix for name in LANGUAGES)  # type: ignore[type-abstract]
+    raise SettingsError(f"kernel: {kernel} is in no known language; its name must end in one of {known}")
+
+
+def read_source(path: Path) -> str:
+    """A source file's text; SettingsError when it is missing, empty, huge or not UTF-8."""
+    try:
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise SettingsError(f"{path}: larger than {_SIZE_LIMIT >> 20} MiB; give a source file")
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; put the source there or name another") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8 text") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
+    if not content.strip():
+        raise SettingsError(f"{path}: the file is empty; put the source there or name another")
+    return content
+
+
+def _declared(path: Path) -> Declared:
+    if not path.exists():
+        return Declared()
+    import yaml
+
+    text = read_source(path)
+    try:
+        data = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(no_yaml(path, error)) from None
+    try:
+        return Declared.model_validate(data)
+    except ValidationError as error:
+        raise SettingsError(sentences(error, Declared, f"{path}: ")) from None
+
+
+# ---------------------------------------------------------------- the workspace's copy
+
+
+def freeze(task: Task, folder: Path) -> None:
+    """Write task.json, reference.py and the kernel's source to a workspace's `task/`."""
+    frozen = Frozen(identity=task.identity(), task=task)
+    for name, text in _sources(task).items():
+        write_atomically(folder / name, text.encode())
+    write_atomically(folder / "task.json", frozen.model_dump_json(indent=1).encode() + b"\n")
+
+
+def thaw(folder: Path) -> Task:
+    """Read a frozen task back; WorkspaceError when any of its files was changed since."""
+    remedy = "restore it from the workspace's git, or start a new run"
+    try:
+        frozen = Frozen.model_validate_json((folder / "task.json").read_bytes())
+        changed = [name for name, text in _sources(frozen.task).items() if (folder / name).read_bytes() != text.encode()]
+    except (OSError, ValidationError, json.JSONDecodeError) as error:
+        raise WorkspaceError(f"{folder}: the frozen task cannot be read ({type(error).__name__}); {remedy}") from error
+    if frozen.task.identity() != frozen.identity:
+        changed.append("task.json")
+    if changed:
+        raise WorkspaceError(f"{folder / changed[0]} was changed since the run began; {remedy}")
+    return frozen.task
+
+
+def _sources(task: Task) -> dict[str, str]:
+    files = {REFERENCE: task.reference}
+    if task.baseline is not None:
+        suffix = load(LANGUAGES, task.language, Language, key="language").suffix  # type: ignore[type-abstract]
+        files[f"kernel{suffix}"] = task.baseline
+    return files
