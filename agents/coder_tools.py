@@ -16,7 +16,7 @@ from agents.models.answers import terse
 from agents.models.base import Tool, ToolCall, ToolResult
 from agents.toolbox import Toolbox
 from agents.workbench import LOG, Workbench, told
-from knowledge_base.specs import gap, resolve
+from knowledge_base.specs.lookup import gap, resolve
 from tools.analysis import signatures
 from tools.artifacts import Artifact, Candidate, Failed
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from agents.artifacts import Tried
 from agents.fencing import line, plain
 from agents.fitting import Item, tokens
-from knowledge_base import standing
 from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.standing import ORDER, Status
+from knowledge_base.experience import status as standing
+from knowledge_base.experience.status import ORDER, Status
 from tools.artifacts import Interval
 from tools.cli.formatting import limiter
 

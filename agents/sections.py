@@ -11,7 +11,7 @@ from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, P
 from agents.fencing import cut, line, plain
 from agents.fitting import Item
 from knowledge_base.artifacts import Page, Signal
-from knowledge_base.wiki import section
+from knowledge_base.pages.wiki import section
 from tools.artifacts import Finding, Quantity
 from tools.roofline.hardware import Headroom, Spec
 

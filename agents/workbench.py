@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from agents.artifacts import Draft
 from agents.fencing import cut
 from agents.handlers.base import Handler, opened
-from knowledge_base.index import Index
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.index import Index
 from tools.artifacts import Candidate, Failed, Interval, Measurement, Unmeasured
 from tools.judge import evidence
 from tools.judge.judge import Judge

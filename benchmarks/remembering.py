@@ -18,8 +18,8 @@ from typing import NamedTuple
 from graph import events
 from graph.artifacts import VersionMemory
 from graph.report.summary import versions
-from knowledge_base.standing import ORDER, status
-from knowledge_base.wiki import HOME
+from knowledge_base.experience.status import ORDER, status
+from knowledge_base.pages.wiki import HOME
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "configs" / "quickstart.yaml"

@@ -24,12 +24,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from knowledge_base import embed
 from knowledge_base.artifacts import Passage
-from knowledge_base.glossary import Glossary
-from knowledge_base.index import Index
-from knowledge_base.vectors import FOLDER, Vectors
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search import embedding
+from knowledge_base.search.index import Index
+from knowledge_base.search.synonyms import Glossary
+from knowledge_base.search.vectors import FOLDER, Vectors
 from tools.errors import SettingsError
 
 QUESTIONS = Path(__file__).parent / "questions.jsonl"
@@ -130,7 +130,7 @@ def table(questions: Sequence[Question], methods: dict[str, Search]) -> str:
     return "\n".join(rows)
 
 
-def methods(wiki: Wiki, embedder: embed.Embedder, home: Path) -> dict[str, Search]:
+def methods(wiki: Wiki, embedder: embedding.Embedder, home: Path) -> dict[str, Search]:
     """FTS5 alone, vectors alone, FTS5 with synonyms, all of it."""
     words, vectors = Index(wiki, glossary=Glossary(())), Vectors(home / FOLDER, embedder)
     synonyms, fused = Index(wiki), Index(wiki, vectors=vectors)
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
         raise SettingsError(f"{arguments.questions}: has no questions of the half {half!r}")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        ways = methods(wiki, embed.opened(arguments.embedder), home)
+        ways = methods(wiki, embedding.opened(arguments.embedder), home)
         begun = time.perf_counter()
         ways["fused"](questions[0].question)
         built = time.perf_counter() - begun

@@ -27,10 +27,10 @@ from agents.artifacts import (
 )
 from agents.models.playbook.model import answer
 from graph.nodes.closing import diff
-from knowledge_base import specs
 from knowledge_base.artifacts import Attempt, Page
-from knowledge_base.index import Index
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.index import Index
+from knowledge_base.specs import lookup
 from tools.analysis import rules
 from tools.artifacts import Argument, Candidate, Finding, Interval, Profile, Quantity, Remark, Task, Workload, digest
 from tools.roofline.hardware import Headroom, Spec
@@ -239,7 +239,7 @@ def _task(folder: str, kernel: str, language: str) -> Task:
 
 
 def _specs(wiki: Wiki) -> tuple[Spec, ...]:
-    found = [specs.resolve(wiki, "H200", metric, "SXM5") for metric in ("memory_bandwidth", "peak_fp32", "l2_size")]
+    found = [lookup.resolve(wiki, "H200", metric, "SXM5") for metric in ("memory_bandwidth", "peak_fp32", "l2_size")]
     return tuple(spec for spec in found if isinstance(spec, Spec))
 
 

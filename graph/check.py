@@ -70,7 +70,7 @@ def check(settings: Settings) -> Checked:
 
     Raises SettingsError for whatever `run` would refuse before its first measurement.
     """
-    from knowledge_base.wiki import Wiki
+    from knowledge_base.pages.wiki import Wiki
     from tools.judge.build import compiled
 
     with tempfile.TemporaryDirectory(prefix="kernelwright-check-") as folder:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from graph.artifacts import SpecSheet
 from graph.services import Services
-from knowledge_base import specs
-from knowledge_base.citations import holds
-from knowledge_base.names import products
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.terminology import products
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.citations import holds
+from knowledge_base.specs import lookup
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
 from tools.executors.base import Device
@@ -30,17 +30,17 @@ SILENT = (
 def published(wiki: Wiki, task: Task, product: str, variant: str) -> tuple[Spec | UnknownSpec, ...]:
     """What the wiki says of the product that bears on the task: one answer for each metric."""
     peak = MATRIX_PEAKS.get(roofline.precision(task))
-    answers = [specs.resolve(wiki, product, metric, variant) for metric in WANTED]
+    answers = [lookup.resolve(wiki, product, metric, variant) for metric in WANTED]
     answers.append(_last_cache(wiki, product, variant))
-    return (*answers, *((specs.resolve(wiki, product, peak, variant),) if peak else ()))
+    return (*answers, *((lookup.resolve(wiki, product, peak, variant),) if peak else ()))
 
 
 def _last_cache(wiki: Wiki, product: str, variant: str) -> Spec | UnknownSpec:
     """Each kind of device has its own last cache: a CPU's, the one behind L2 where there is one (AMD), else L2."""
     if cpu(wiki, product):
-        return specs.resolve(wiki, product, "last_level_cache", variant)
-    behind = specs.resolve(wiki, product, "l3_size", variant)
-    return behind if isinstance(behind, Spec) else specs.resolve(wiki, product, "l2_size", variant)
+        return lookup.resolve(wiki, product, "last_level_cache", variant)
+    behind = lookup.resolve(wiki, product, "l3_size", variant)
+    return behind if isinstance(behind, Spec) else lookup.resolve(wiki, product, "l2_size", variant)
 
 
 def cpu(wiki: Wiki, product: str) -> bool:
@@ -92,6 +92,6 @@ def sheet(identity: str, services: Services) -> SpecSheet:
 def stale(found: SpecSheet, wiki: Wiki) -> Iterator[tuple[Spec, Citation]]:
     """Specs that no longer hold, each with the line that changed."""
     for spec in found.specs:
-        if not specs.reverify(wiki, spec):
+        if not lookup.reverify(wiki, spec):
             cited = [spec.citation, *([spec.via] if spec.via else [])]
             yield spec, next((c for c in cited if not holds(c, wiki)), spec.citation)

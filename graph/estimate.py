@@ -21,7 +21,7 @@ from agents.models.base import CHARACTERS_PER_TOKEN, Usage
 from agents.models.ledger import tokens, unpriced, unsaid
 from agents.prompting import blocks
 from graph.settings import Settings
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Artifact, Task
 from tools.roofline.hardware import Headroom
 from tools.roofline.roofline import budget

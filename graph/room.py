@@ -12,7 +12,7 @@ from agents.models.ledger import Cap, dollars, tokens
 from agents.prompting import blocks
 from graph.estimate import Asked, Estimate, Row, asked, estimate
 from graph.settings import Settings
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Artifact, Task
 from tools.errors import SettingsError
 

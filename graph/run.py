@@ -51,7 +51,7 @@ def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer]
 
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph import room, unmeasured
-    from knowledge_base.experience import Experience
+    from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
     workspace = workspaces.create(settings)
@@ -134,7 +134,7 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
 def resume(path: Path, observers: Sequence[Observer] = (), ask: Ask | None = None) -> tuple[State, Path]:
     """Take up a run where it stopped; a finished one returns its state at once."""
     from graph.reconcile import reconcile
-    from knowledge_base.experience import Experience
+    from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
     with _reopened(path, observers, ask) as (services, loaded, events):
@@ -202,9 +202,9 @@ def assemble(
 ) -> Services:
     """Build every service of a run; unknown providers, profilers or wikis are found here, before any machine time."""
     from agents.handlers.base import opened as opened_handlers
-    from knowledge_base.experience import Experience
-    from knowledge_base.index import Index
-    from knowledge_base.wiki import Wiki
+    from knowledge_base.experience.log import Experience
+    from knowledge_base.pages.wiki import Wiki
+    from knowledge_base.search.index import Index
     from tools.environment import Environment, inspect
     from tools.judge.judge import Judge
 

@@ -21,9 +21,9 @@ from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace import Workspace
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience import Experience
-from knowledge_base.index import Index
-from knowledge_base.wiki import Wiki
+from knowledge_base.experience.log import Experience
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
 from tools.artifacts import Artifact, Bound, Candidate, Record, Task
 from tools.errors import BudgetError, StorageError

@@ -9,8 +9,8 @@ from typing import Literal
 
 from graph.artifacts import Placeholder
 from graph.services import Ask
-from knowledge_base.names import Metrics
-from knowledge_base.specs import gap as registered
+from knowledge_base.pages.terminology import Metrics
+from knowledge_base.specs.lookup import gap as registered
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec
 

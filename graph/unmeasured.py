@@ -9,8 +9,8 @@ from graph.artifacts import AttainableTime, NotMeasured
 from graph.report.render import render
 from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
-from knowledge_base.names import metrics
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Candidate, Profile, Task
 from tools.contracts.inference import Sources
 from tools.errors import SettingsError

@@ -14,7 +14,7 @@ from graph.report import final
 from graph.services import Ask, open_language
 from graph.settings import Settings, parse
 from graph.workspace import Workspace
-from knowledge_base.experience import Experience
+from knowledge_base.experience.log import Experience
 from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
 from tools.store.records import key

@@ -16,23 +16,23 @@ from tools.errors import InfrastructureError, SettingsError
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from knowledge_base.verbs import Base, Verb
+    from knowledge_base.experience.verbs import Base, Verb
 
 VERBS = {
-    "query": ("knowledge_base.experience_cli:Query", "search the wiki, past outcomes and reference projects"),
-    "pages": ("knowledge_base.experience_cli:Pages", "pages that answer findings of a profile"),
-    "spec": ("knowledge_base.experience_cli:LookUp", "look one hardware number up, with its citation"),
-    "lint": ("knowledge_base.experience_cli:Lint", "check every page, or every citation of a workspace"),
-    "overlay": ("knowledge_base.experience_cli:Overlay", "make a measured roof citable"),
-    "recommend": ("knowledge_base.verbs:Recommend", "what to try next, and why"),
-    "experience recommend": ("knowledge_base.verbs:Recommend", "what to try next, and why"),
-    "experience add": ("knowledge_base.verbs:Add", "keep an outcome that somebody states"),
-    "experience list": ("knowledge_base.verbs:ListAttempts", "show attempts, the newest first"),
-    "experience search": ("knowledge_base.verbs:SearchAttempts", "find attempts by words"),
-    "experience stats": ("knowledge_base.verbs:CountAttempts", "count outcomes; resolved, pending, avoid"),
-    "experience merge": ("knowledge_base.verbs:Merge", "append other logs"),
-    "experience sync": ("knowledge_base.verbs:Sync", "share the log with other machines"),
-    "serve": ("knowledge_base.serve:Serve", "answer as an MCP server over stdio"),
+    "query": ("knowledge_base.verbs:Query", "search the wiki, past outcomes and reference projects"),
+    "pages": ("knowledge_base.verbs:Pages", "pages that answer findings of a profile"),
+    "spec": ("knowledge_base.verbs:LookUp", "look one hardware number up, with its citation"),
+    "lint": ("knowledge_base.verbs:Lint", "check every page, or every citation of a workspace"),
+    "overlay": ("knowledge_base.verbs:Overlay", "make a measured roof citable"),
+    "recommend": ("knowledge_base.experience.verbs:Recommend", "what to try next, and why"),
+    "experience recommend": ("knowledge_base.experience.verbs:Recommend", "what to try next, and why"),
+    "experience add": ("knowledge_base.experience.verbs:Add", "keep an outcome that somebody states"),
+    "experience list": ("knowledge_base.experience.verbs:ListAttempts", "show attempts, the newest first"),
+    "experience search": ("knowledge_base.experience.verbs:SearchAttempts", "find attempts by words"),
+    "experience stats": ("knowledge_base.experience.verbs:CountAttempts", "count outcomes; resolved, pending, avoid"),
+    "experience merge": ("knowledge_base.experience.verbs:Merge", "append other logs"),
+    "experience sync": ("knowledge_base.experience.verbs:Sync", "share the log with other machines"),
+    "serve": ("knowledge_base.mcp_server:Serve", "answer as an MCP server over stdio"),
 }
 """What is typed -> its class, loaded when it is typed, and its line in the list of verbs."""
 EXPERIENCE = "Past outcomes of methods, kept under $KERNELWRIGHT_HOME/experience by every run."
@@ -53,7 +53,7 @@ class VerbParser(Parser):
         return super().parse_known_args(args, namespace)
 
     def _draw(self, module: str, name: str) -> None:
-        from knowledge_base.experience_cli import Place
+        from knowledge_base.verbs import Place
 
         verb: type[Verb] = getattr(import_module(module), name)
         self.description = verb.__doc__
@@ -97,7 +97,7 @@ def parser() -> Parser:
 
 def asked(arguments: argparse.Namespace) -> tuple[Verb, Base]:
     """What was asked and where to look. SettingsError for a pair that is none."""
-    from knowledge_base.experience_cli import Place
+    from knowledge_base.verbs import Place
 
     verb: type[Verb] = arguments.verb
     given = vars(arguments)

@@ -1,347 +1,213 @@
-"""What can be asked of the experience log. Each verb is a typed request, of which its options and its MCP tool are drawn."""
+"""The verbs of `python -m knowledge_base` that ask the wiki, its search and a workspace."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field, ValidationError
-
-from knowledge_base import advice, sharing
-from knowledge_base.advice import Added, Listed, Stats
-from knowledge_base.artifacts import Attempt, PageType
-from knowledge_base.conditions import family
-from knowledge_base.experience import Experience, read
-from knowledge_base.recommend import Recommendation, conditions, recommend, targets
-from knowledge_base.standing import RESULTS, compacted
-from knowledge_base.wiki import Wiki
-from tools.artifacts import UNBOUNDED, Artifact, Interval, digest
+from knowledge_base.artifacts import Passage
+from knowledge_base.experience.verbs import Answer, Base, Verb
+from tools.artifacts import Artifact
 from tools.cli.suggestions import meant, offered
 from tools.errors import SettingsError
+from tools.roofline.hardware import Spec, UnknownSpec
+
+if TYPE_CHECKING:
+    from knowledge_base.search.index import Index
+
+EXCERPT = 300
+"""Characters of a passage that `query` prints."""
 
 
-class Base(Artifact):
-    """Where a verb looks."""
+class Passages(Artifact):
+    """What a query found."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    wiki: Path | None = None
-    """folder of wiki pages (default: the bundled gpu-wiki)"""
-    home: Path | None = None
-    """folder that holds experience/, index/ and overlay/ (default: $KERNELWRIGHT_HOME)"""
-
-    def open(self, *types: PageType) -> Wiki:
-        """The wiki, or (sooner) only its pages of `types`."""
-        return Wiki.open(self.wiki, types)
+    passages: tuple[Passage, ...]
+    explain: str
+    """Why nothing was found."""
+    note: str
+    """Why words alone were compared; empty when vectors were, too."""
 
 
-class Answer(NamedTuple):
-    """What a verb gives back."""
+class Figure(Artifact):
+    """A hardware number, or that there is none."""
 
-    artifact: Artifact | None
-    """What an MCP client gets, and `--json` prints; None: the verb has lines alone."""
-    lines: Iterable[str]
-    """The same for people."""
-    code: int = 0
-    """Exit code: 0 found, 1 nothing found or problems."""
-    json: Any = None
-    """What `--json` prints where it is not the artifact."""
-    note: str = ""
-    """For people, beside the answer."""
+    known: bool
+    line: str
+    """As it may be quoted: value, unit and citation, or UNKNOWN with the reason."""
+    spec: Spec | None
+    unknown: UnknownSpec | None
 
 
-class Verb(Artifact):
-    """A question or an order. A field's docstring is the help of its option; what has no default must be given."""
+class Place(Base):
+    """Where a query looks, besides."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-    uses: ClassVar[tuple[str, ...]] = ("wiki", "home")
-    """Fields of Base that its command line has."""
-    positional: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are given without the name of an option."""
-    has_json: ClassVar[bool] = True
-    answers: ClassVar[type[Artifact]] = Artifact
-    """Type of its answer's artifact."""
+    reference_folder: Path | None = None
+    """folder of projects to search, too"""
+    embedder: str | None = None
+    """hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"""
+    chroma: str | None = None
+    """URL of a Chroma server, instead of the index on disk (default: $KERNELWRIGHT_CHROMA)"""
 
-    @abstractmethod
-    def answer(self, base: Base) -> Answer:
-        """Ask. SettingsError for what means nothing."""
+    def index(self) -> Index:
+        """Everything there is to search."""
+        from knowledge_base.search.index import Index
 
-
-class Described(Verb):
-    """A verb about kernels in certain conditions; an empty field is not asked."""
-
-    operator: str = ""
-    """family or name, such as softmax"""
-    language: str = ""
-    """such as cpp or triton"""
-    arch: str = ""
-    """such as sm_90, hopper, H200, x86_64"""
-    dtype: str = ""
-    """such as float32"""
-    bottleneck: str = ""
-    """memory, compute, latency, occupancy, mixed, or a finding such as poor_coalescing"""
+        return Index.open(self.open(), home=self.home, reference=self.reference_folder, embedder=self.embedder, server=self.chroma)
 
 
-class Recommend(Described):
-    """What to try next under given conditions and why, by outcomes in like conditions; where nobody tried anything, by the wiki. And what
-    failed in the same conditions."""
+class Query(Verb):
+    """Search the wiki, past outcomes and reference projects. Passages come with file, line range and why they matched."""
 
-    answers = Recommendation
-
-    language: str
-    """such as cpp or triton"""
-    shape_class: str = ""
-    """power of two in the unique bytes, such as 2^25B"""
-    k: int = 5
-    """proposals wanted (default 5)"""
-
-    def answer(self, base: Base) -> Answer:
-        """Ranked proposals, and what to avoid."""
-        if self.k < 1:
-            raise SettingsError(f"-k: {self.k} proposals cannot be shown; give 1 or more")
-        wiki = base.open()
-        asked = conditions(
-            wiki,
-            language=self.language,
-            bottleneck=self.bottleneck,
-            architecture=self.arch,
-            operator=self.operator,
-            dtype=self.dtype,
-            shape_class=self.shape_class,
-        )
-        recommendation = recommend(Experience(base.home).attempts(), asked, wiki, self.k)
-        return Answer(recommendation, advice.recommended(recommendation), 0 if recommendation.proposed else 1)
-
-
-class Filter(Described):
-    """Which attempts are meant; an empty field lets all pass."""
-
-    method: str = ""
-    """id of a method"""
-    result: str = ""
-    """success, failure, neutral or crash"""
-
-    def passing(self, attempts: Sequence[Attempt], wiki: Wiki) -> tuple[Attempt, ...]:
-        """Those of `attempts` that are meant."""
-        wanted = targets(wiki, self.arch) if self.arch else ()
-        languages = sorted({*wiki.languages(), *(attempt.language for attempt in attempts)})
-        if self.language and self.language not in languages:
-            raise SettingsError(f"--language {self.language}: no page and no attempt is about it; {offered(self.language, languages)}")
-        if self.result and self.result not in RESULTS.values():
-            raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
-        return tuple(
-            attempt
-            for attempt in attempts
-            if (not self.operator or family(attempt.operator) == family(self.operator))
-            and self.language in ("", attempt.language)
-            and (not wanted or attempt.architecture in wanted)
-            and self.dtype in ("", attempt.dtype)
-            and self.bottleneck in ("", attempt.bottleneck, *attempt.findings)
-            and self.method in ("", *attempt.methods)
-            and self.result in ("", attempt.result)
-        )
-
-    def nothing(self, log: Experience) -> str:
-        """Why none passes."""
-        asked = ", ".join(f"{name} {value}" for name in Filter.model_fields if (value := getattr(self, name)))
-        count = len(log.attempts())
-        return f"none of {count} attempts is of {asked}" if asked and count else f"{log.folder} holds no attempt yet"
-
-
-class ListAttempts(Filter):
-    """Show past attempts, the newest first."""
-
-    answers = Listed
-
-    n: int = 20
-    """attempts wanted (default 20)"""
-
-    def answer(self, base: Base) -> Answer:
-        """The newest attempts that pass."""
-        log = Experience(base.home)
-        passing = self.passing(log.attempts(), base.open())
-        return _listed(passing, self.n, "" if passing else self.nothing(log))
-
-
-class SearchAttempts(Filter):
-    """Find past attempts by words."""
-
+    uses = ("wiki", "home", "reference_folder", "embedder", "chroma")
     positional = frozenset({"text"})
-    answers = Listed
+    answers = Passages
 
     text: str
-    """words"""
-    n: int = 20
-    """attempts wanted (default 20)"""
+    """words, identifiers, anything"""
+    k: int = 8
+    """passages wanted (default 8)"""
+    kind: str | None = None
+    """only this kind: hardware, method, skill, guide, operator, meta, outcome, reference"""
+    language: str | None = None
+    """only what is about this kernel language, such as cpp or triton, or about all"""
+    arch: str | None = None
+    """only what is about this architecture (hopper, sm_90, H100, cpu), or about all"""
 
     def answer(self, base: Base) -> Answer:
-        """Attempts in which words of `text` occur (method, operator, note, knobs, evidence …): those with the most of them first."""
-        words = {word for word in self.text.lower().replace(",", " ").split() if word}
-        if not words:
-            raise SettingsError(f"search {self.text!r}: has no word to look for; give a method, an operator or words of a note")
-        log = Experience(base.home)
-        passing = self.passing(log.attempts(), base.open())
-        counted = [(sum(word in attempt.model_dump_json().lower() for word in words), attempt) for attempt in passing]
-        hits = tuple(attempt for count, attempt in sorted(counted, key=lambda hit: -hit[0]) if count)
-        nowhere = f"none of {', '.join(sorted(words))} occurs in {len(passing)} attempts" if passing else self.nothing(log)
-        return _listed(hits, self.n, "" if hits else nowhere)
+        """The best passages. SettingsError for a filter that names nothing there is."""
+        if self.k < 1:
+            raise SettingsError(f"-k: {self.k} passages cannot be shown; give 1 or more")
+        if not isinstance(base, Place):
+            raise TypeError(f"{base!r} has no index to search")
+        index, filters = base.index(), {"kind": self.kind, "language": self.language, "arch": self.arch}
+        if unknown := index.unknown(**filters):
+            raise SettingsError("; ".join(f"--{name}: {why}" for name, why in unknown.items()))
+        passages = index.search(self.text, self.k, **filters)
+        explained = "" if passages else index.explain(self.text, **filters)
+        note = index.shortfall and f"words alone were compared: {index.shortfall}"
+        answer = Passages(passages=passages, explain=explained, note=note)
+        return Answer(answer, _passages(answer), 0 if passages else 1, note=note and f"note: {note}")
 
 
-def _listed(attempts: tuple[Attempt, ...], most: int, note: str) -> Answer:
-    listed = Listed(attempts=attempts[:most], of=len(attempts), note=note)
-    return Answer(listed, advice.listed(listed), 0 if listed.attempts else 1)
+def _passages(answer: Passages) -> Iterator[str]:
+    if not answer.passages:
+        yield f"nothing found: {answer.explain}"
+    for passage in answer.passages:
+        yield f"{passage.citation}-{passage.last_line}  {' > '.join(passage.heading)}"
+        yield f"    {passage.kind}, score {passage.score:.4f}: {passage.why}"
+        yield textwrap.indent(textwrap.shorten(" ".join(passage.text.split()), EXCERPT, placeholder=" …"), "    ")
 
 
-class CountAttempts(Filter):
-    """Count outcomes by method, and say of each set of methods whether it is resolved, pending or to be avoided."""
+class Pages(Verb):
+    """Skill and method pages that answer rules of the profile."""
 
-    answers = Stats
+    uses = ("wiki",)
+    positional = frozenset({"rules"})
 
-    def answer(self, base: Base) -> Answer:
-        """Counts, and the log compacted."""
-        log = Experience(base.home)
-        passing = self.passing(log.attempts(), base.open())
-        methods: dict[str, Counter[str]] = {}
-        for attempt in passing:
-            for method in attempt.methods:
-                methods.setdefault(method, Counter())[attempt.result] += 1
-        stats = Stats(
-            folder=str(log.folder),
-            attempts=len(passing),
-            results=dict(sorted(Counter(attempt.result for attempt in passing).items())),
-            methods={method: dict(sorted(counts.items())) for method, counts in sorted(methods.items())},
-            standings=compacted(passing),
-            damaged=log.damaged(),
-        )
-        return Answer(stats, advice.counted(stats))
-
-
-class Add(Described):
-    """Keep an outcome that you state; it is marked as not measured by a run."""
-
-    answers = Added
-
-    operator: str
-    """family or name, such as softmax"""
-    language: str
-    """such as cpp or triton"""
-    dtype: str
-    """such as float32"""
-    methods: tuple[str, ...]
-    """what was tried; once for each method of a set"""
-    result: str
-    """success, failure, neutral or crash"""
-    effect: tuple[float, ...] = ()
-    """old time / new time, or ESTIMATE LOW HIGH"""
-    knobs: dict[str, str] = Field(default_factory=dict)
-    """values of knobs, NAME=VALUE"""
-    shape_class: str = ""
-    """power of two in the unique bytes, such as 2^25B"""
-    evidence: str = ""
-    """id of what shows it"""
-    commit: str = ""
-    """commit that brought it"""
-    note: str = ""
-    """why, in words"""
+    rules: tuple[str, ...]
+    """such as loop_not_vectorised"""
+    language: str = ""
+    """only pages about this kernel language, or about all"""
 
     def answer(self, base: Base) -> Answer:
-        """Append it, once. SettingsError for what cannot be kept."""
-        wiki = base.open()
-        architecture = self._checked(wiki)
-        names = ("operator", "language", "dtype", "result", "shape_class", "bottleneck", "evidence", "commit", "note")
-        stated = {name: value for name in names if (value := getattr(self, name))}
-        ends = self.effect[1:] or (1 / UNBOUNDED, UNBOUNDED)
-        data = {
-            "shape_class": "",
-            "bottleneck": "unknown",
-            "evidence": f"stated:{self._mark(stated)}",
-            **stated,
-            "architecture": architecture,
-            "methods": self.methods,
-            "verdict": next(verdict for verdict, result in RESULTS.items() if result == self.result),
-            "effect": Interval(estimate=self.effect[0], low=ends[0], high=ends[1]) if self.effect else None,
-            "knobs": self.knobs,
-            "origin": "stated",
-        }
-        try:
-            attempt = Attempt.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(map(str, first["loc"])).replace("_", "-")
-            raise SettingsError(f"--{name} {first['input']!r}: cannot be kept ({first['msg']})") from error
-        added = _writable(base).add(attempt, anew=True)
-        done = Added(added=int(added), known=int(not added))
-        return Answer(done, advice.added(done))
+        """Skills first, then methods by priority."""
+        from tools.analysis import rules
 
-    def _mark(self, stated: dict[str, str]) -> str:
-        """The same for the same outcome, so that it is kept once."""
-        fields = stated | ({"architecture": self.arch} if self.arch else {})
-        knobs = (f"{name}={value}" for name, value in self.knobs.items())
-        body = (*sorted(f"{name}={value}" for name, value in fields.items()), *sorted(self.methods), *map(str, self.effect), *sorted(knobs))
-        return digest("\0".join(body))[:12]
-
-    def _checked(self, wiki: Wiki) -> str:
-        """The target that `arch` means; SettingsError for what means nothing."""
-        missing = [name for name in ("operator", "language", "dtype", "result") if not getattr(self, name)]
-        missing += [] if self.methods else ["method"]
-        if missing:
-            raise SettingsError(f"experience add: {' and '.join(f'--{name}' for name in missing)} must be given")
-        if self.language not in wiki.languages():
+        known = {rule.id for rule in rules.load()}
+        unknown = [name for name in self.rules if name not in known]
+        if unknown:
+            hint = meant(unknown[0], known, "`python -m tools diagnose` names those of a kernel")
+            raise SettingsError(f"{unknown[0]!r} is no rule of tools/analysis/rules.yaml; {hint}")
+        wiki = base.open().guide()
+        if self.language and self.language not in wiki.languages():
             raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
-        # A method that no page describes would say nothing to whom it is recommended later.
-        known = [page.head.id for page in wiki.pages if page.head.type == "method"]
-        for method in self.methods:
-            if method not in known:
-                near = meant(method, known, "`python -m knowledge_base query WORDS --kind method` finds those there are")
-                raise SettingsError(f"--method {method}: no page of the wiki is about such a method; {near}")
-        if self.result not in RESULTS.values():
-            raise SettingsError(f"--result {self.result}: is none; {offered(self.result, list(RESULTS.values()))}")
-        architecture = targets(wiki, self.arch) if self.arch else ("",)
-        if len(architecture) > 1:
-            raise SettingsError(f"--arch {self.arch}: covers several targets; give one of {', '.join(architecture)}")
-        ordered = len(self.effect) in (0, 1) or (len(self.effect) == 3 and self.effect[1] <= self.effect[0] <= self.effect[2])
-        if not ordered or any(value <= 0 for value in self.effect):
-            raise SettingsError("--effect: must be old time / new time, as one positive number or as ESTIMATE LOW HIGH")
-        return architecture[0]
+        ranked = sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
+        about = [page for page in ranked if not self.language or self.language in (page.head.languages or (self.language,))]
+        pairs = [(rule, page) for rule in dict.fromkeys(self.rules) for page in about if rule in page.head.rules]
+        return Answer(
+            None,
+            (f"{rule}: {p.head.type} {p.head.id}: {p.head.title}  <gpu-wiki>/{p.path}:{p.body_line}" for rule, p in pairs),
+            0 if pairs else 1,
+            [{"rule": rule, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path} for rule, p in pairs],
+        )
 
 
-class Merge(Verb):
-    """Append what other logs hold; in any order, any number of times, the result is the same."""
+class LookUp(Verb):
+    """Look one hardware number up, with its citation, such as H200 memory_bandwidth, variant SXM5. UNKNOWN is never to be filled in."""
 
-    positional = frozenset({"files"})
-    answers = Added
+    uses = ("wiki",)
+    positional = frozenset({"product", "metric"})
+    answers = Figure
 
-    files: tuple[Path, ...]
-    """logs, or folders that hold some"""
-
-    def answer(self, base: Base) -> Answer:
-        """What they hold and this one does not is appended."""
-        log, lines = _writable(base), read(*self.files)
-        added = log.merge(lines.attempts)
-        left = tuple(f"{where}: is no attempt" for where in lines.damaged)
-        done = Added(added=added, known=len(lines.attempts) - added, left=left)
-        return Answer(done, advice.added(done))
-
-
-class Sync(Verb):
-    """Bring this log and a shared folder, or a branch of a git remote, to the union of both; safe for many machines at once."""
-
-    positional = frozenset({"place"})
-    answers = sharing.Synced
-
-    place: str
-    """a folder that exists, a bare repository or the URL of one"""
+    product: str
+    """such as H200"""
+    metric: str
+    """such as memory_bandwidth"""
+    variant: str = ""
+    """such as SXM5; needed where variants differ"""
+    qualifier: str = ""
+    """such as sparse or per_direction; dense and total are meant otherwise"""
 
     def answer(self, base: Base) -> Answer:
-        """Both hold the union."""
-        synced = sharing.sync(_writable(base), self.place)
-        return Answer(synced, advice.synced(synced))
+        """The published number; a measured roof of this machine only under its own name."""
+        from knowledge_base.specs import lookup, measured
+
+        question = (self.product, self.metric, self.variant, self.qualifier)
+        found = lookup.resolve(base.open("hardware", "meta"), *question)
+        if isinstance(found, UnknownSpec):
+            found = measured.resolve(*question) or found
+        spec = found if isinstance(found, Spec) else None
+        line = lookup.gap(found)
+        figure = Figure(known=spec is not None, line=line, spec=spec, unknown=None if isinstance(found, Spec) else found)
+        caveat = [f"    caveat: {spec.caveat}"] if spec and spec.caveat else []
+        return Answer(figure, [line, *caveat], 0 if spec else 1, {"known": spec is not None, "line": line, **found.model_dump()})
 
 
-def _writable(base: Base) -> Experience:
-    log = Experience(base.home)
-    log.refuse_unwritable()
-    return log
+class Lint(Verb):
+    """Check every page of the wiki, or every citation of a workspace."""
+
+    uses = ("wiki",)
+    has_json = False
+
+    workspace: Path | None = None
+    """open every citation of this run again, in the wiki that it used"""
+
+    def answer(self, base: Base) -> Answer:
+        """Every problem, then how many."""
+        from knowledge_base.pages.wiki import Wiki
+        from knowledge_base.search import citations
+        from knowledge_base.specs.lint import lint
+        from tools.analysis import rules
+
+        if self.workspace is None:
+            wiki = base.open()
+            problems, count, what = lint(wiki, frozenset(rule.id for rule in rules.load())), len(wiki.pages), "pages"
+        else:
+            wiki = Wiki.open(base.wiki or citations.wiki_of(self.workspace))
+            count, problems = citations.check(self.workspace, wiki, citations.reference_of(self.workspace))
+            what = "citations"
+        return Answer(None, [*map(str, problems), f"{count} {what}, {len(problems)} problems"], 1 if problems else 0)
+
+
+class Overlay(Verb):
+    """Make a measured roof citable: write its record as a page under $KERNELWRIGHT_HOME/overlay."""
+
+    positional = frozenset({"record"})
+    has_json = False
+
+    record: str
+    """file of a record of kind roof in a workspace, or its id with --workspace"""
+    workspace: Path | None = None
+    """the workspace that holds the record"""
+    replace: bool = False
+    """put it in the place of another record of the same device and driver"""
+
+    def answer(self, base: Base) -> Answer:
+        """Where the page is."""
+        from knowledge_base.specs import measured
+
+        written = measured.write(self.record, base.open(), workspace=self.workspace, home=base.home, replace=self.replace)
+        return Answer(None, [f"{written.path} {'is written' if written.changed else 'says this already'}"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from knowledge_base import vectors
-from knowledge_base.embed import MiniLM
-from knowledge_base.entries import Architectures, of_wiki
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search import vectors
+from knowledge_base.search.documents import Architectures, of_wiki
+from knowledge_base.search.embedding import MiniLM
 from tools.errors import InfrastructureError, SettingsError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 
 QUESTIONS = Path(__file__).parents[1] / "benchmarks" / "questions.jsonl"
 LANGUAGES = {"cpp", "cuda", "triton", "cutlass", "cutedsl", "gluon", "hip", "flydsl"}

@@ -16,7 +16,7 @@ from graph.report import version as artifacts
 from graph.services import Services
 from graph.state import State
 from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.standing import RESULTS
+from knowledge_base.experience.status import RESULTS
 from tools import completeness
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError

@@ -16,7 +16,7 @@ from graph.reserve import Reserve, benchmark_s, sample_s
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
-from knowledge_base.names import metrics
+from knowledge_base.pages.terminology import metrics
 from tools.analysis import rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment

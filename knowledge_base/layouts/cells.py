@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from knowledge_base.layouts.names import plain, words_of
-from knowledge_base.layouts.words import Words
+from knowledge_base.layouts.product_names import plain, words_of
+from knowledge_base.layouts.terminology import Words
 
 DASHES = frozenset({"", "-", "–", "—", "--", "n/a", "na", "none", "null", "tbd", "?", "no"})
 NUMBER = r"\d[\d,]*(?:\.\d+)?"

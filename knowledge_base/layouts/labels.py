@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from knowledge_base.layouts import cells
-from knowledge_base.layouts.names import plain, words_of
-from knowledge_base.layouts.words import Words, key
+from knowledge_base.layouts.product_names import plain, words_of
+from knowledge_base.layouts.terminology import Words, key
 
 
 class Label(NamedTuple):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from knowledge_base.layouts import names
-from knowledge_base.layouts.names import Heading, Name
-from knowledge_base.layouts.words import Words
-from knowledge_base.wiki import lines_of
+from knowledge_base.layouts import product_names
+from knowledge_base.layouts.product_names import Heading, Name
+from knowledge_base.layouts.terminology import Words
+from knowledge_base.pages.wiki import lines_of
 
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")
 UNDERLINE = re.compile(r"=+|-{3,}")
@@ -67,14 +67,14 @@ class _Reader:
             level, head = self.stack[index]
             if isinstance(head, str):
                 # Headings are looked at only where a number below them asks.
-                head = names.heading(head, self.words)
+                head = product_names.heading(head, self.words)
                 self.stack[index] = (level, head)
             if head.scope != "neutral":
                 name, capability = head.name, head.capability
                 break
         _, caveat, doubted = self.notes[-1] if self.notes else (0, *self.page)
         head = self.stack[-1][1] if self.stack else ""
-        hardware = names.of_hardware(head if isinstance(head, str) else head.text, self.words)
+        hardware = product_names.of_hardware(head if isinstance(head, str) else head.text, self.words)
         return Section(name, capability, caveat, doubted, hardware, any(_refused(head, self.words) for _, head in self.stack))
 
     def heading(self, level: int, text: str) -> None:
@@ -84,7 +84,7 @@ class _Reader:
         self.here = None
 
     def quote(self, text: str) -> None:
-        text = names.plain(text)
+        text = product_names.plain(text)
         doubted = bool(DOUBT.search(text)) and bool(re.search(r"\b(?:values|figures|numbers|specifications?)\b", text, re.IGNORECASE))
         if not doubted and not text.lower().startswith("evidence status"):
             return
@@ -146,7 +146,7 @@ def flattened(text: str) -> Iterator[tuple[str, ...]]:
 
 def _refused(head: Heading | str, words: Words) -> bool:
     text = head.text if isinstance(head, Heading) else head
-    return not (words.kinds["measured"] | words.kinds["system"]).isdisjoint(names.words_of(text))
+    return not (words.kinds["measured"] | words.kinds["system"]).isdisjoint(product_names.words_of(text))
 
 
 def _body(lines: list[str]) -> int:
@@ -174,7 +174,7 @@ def _above(lines: list[str], index: int) -> str:
     while index >= 0 and not lines[index].strip():
         index -= 1
     text = lines[index].strip() if index >= 0 else ""
-    return "" if text.startswith(("#", "|", "```", "---", "===", ">")) else names.plain(text)
+    return "" if text.startswith(("#", "|", "```", "---", "===", ">")) else product_names.plain(text)
 
 
 def _below(lines: list[str], index: int) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from knowledge_base.layouts import cells, labels, names
+from knowledge_base.layouts import cells, labels, product_names
 from knowledge_base.layouts.cells import Reading, Refusal
-from knowledge_base.layouts.findings import SPARSED, Capability, Findings, Place, Value, joined
+from knowledge_base.layouts.collector import SPARSED, Capability, Findings, Place, Value, joined
 from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
-from knowledge_base.layouts.names import Name
-from knowledge_base.layouts.words import key
+from knowledge_base.layouts.product_names import Name
+from knowledge_base.layouts.terminology import key
 from tools.roofline.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
@@ -34,12 +34,12 @@ class Reader:
 
     def read(self, table: Table) -> None:
         """Take what a table says; a table of unknown shape says nothing."""
-        header = tuple(names.plain(cell) for cell in table.header)
+        header = tuple(product_names.plain(cell) for cell in table.header)
         capabilities = {i: match[1] for i, cell in enumerate(header) if i and (match := CAPABILITY.fullmatch(cell))}
-        products = {i: name for i, cell in enumerate(header) if i and (name := names.about(cell, self.words))}
+        products = {i: name for i, cell in enumerate(header) if i and (name := product_names.about(cell, self.words))}
         if table.section.refused:
             return
-        said = set(names.words_of(" ".join(header)))
+        said = set(product_names.words_of(" ".join(header)))
         workload = self.words.kinds["workload"]
         if said & (self.words.kinds["measured"] | (workload - self.words.kinds["product column"])):
             return
@@ -61,18 +61,18 @@ class Reader:
 
     def _is_map(self, header: tuple[str, ...]) -> bool:
         first = key(header[0]) in ("cc", "compute capability", "capability")
-        return first and any(set(names.words_of(cell)) & self.words.kinds["map column"] for cell in header[1:])
+        return first and any(set(product_names.words_of(cell)) & self.words.kinds["map column"] for cell in header[1:])
 
     def _is_parameters(self, header: tuple[str, ...]) -> bool:
-        said = names.words_of(header[0])
+        said = product_names.words_of(header[0])
         return len(header) > 1 and all(word in self.words.kinds["first"] for word in said)
 
     def _map(self, table: Table, header: tuple[str, ...]) -> None:
-        column = next(i for i, cell in enumerate(header) if i and set(names.words_of(cell)) & self.words.kinds["map column"])
+        column = next(i for i, cell in enumerate(header) if i and set(product_names.words_of(cell)) & self.words.kinds["map column"])
         for number, row in table.rows:
-            capability = CAPABILITY.fullmatch(names.plain(row[0])) if len(row) > column else None
+            capability = CAPABILITY.fullmatch(product_names.plain(row[0])) if len(row) > column else None
             if capability:
-                for name in names.several(row[column], self.words):
+                for name in product_names.several(row[column], self.words):
                     self.findings.capabilities.append(Capability(name.product, capability[1], self.place.cite(number)))
 
     def _limits(self, table: Table, capabilities: dict[int, str]) -> None:
@@ -87,25 +87,25 @@ class Reader:
                         self.findings.limit(capability, value)
 
     def _by_row(self, table: Table, header: tuple[str, ...]) -> None:
-        if any(word in ("precision", "dtype") for cell in header for word in names.words_of(cell)):
+        if any(word in ("precision", "dtype") for cell in header for word in product_names.words_of(cell)):
             return
         # `GPU | Memory | Capacity | Bandwidth`: beside a column of memories these are the memory's.
         of_memory = any(key(cell) in ("memory", "memory type", "hbm") for cell in header)
         bare = {"capacity": "memory capacity", "bandwidth": "memory bandwidth"} if of_memory else {}
         for number, row in table.rows:
             # A second column of names (`Architecture | GPU | ...`) is the better one.
-            named = [name for cell in row[:2] if (name := names.about(cell, self.words))]
-            if len(named) == 1 and not set(names.words_of(" ".join(row))) & self.words.kinds["measured"]:
+            named = [name for cell in row[:2] if (name := product_names.about(cell, self.words))]
+            if len(named) == 1 and not set(product_names.words_of(" ".join(row))) & self.words.kinds["measured"]:
                 for column in range(1, min(len(header), len(row))):
                     self._cell(table, (number, row), named[0], bare.get(key(header[column]), header[column]), column, "", "")
 
     def _parameters(self, table: Table, header: tuple[str, ...]) -> None:
         section = table.section
         name = section.name
-        captioned = names.mentioned(table.above, self.words) if len(table.above) <= CAPTION else []
+        captioned = product_names.mentioned(table.above, self.words) if len(table.above) <= CAPTION else []
         if captioned and (name is None or captioned != [name.product]):
             # A caption such as `**H200**` names another product than the heading does.
-            name = names.about(table.above.rstrip(":"), self.words)
+            name = product_names.about(table.above.rstrip(":"), self.words)
             if name is None:
                 return
         if name is None and not section.capability:
@@ -129,7 +129,7 @@ class Reader:
         """Index of the column of values and of the one of sparse peaks; 0 where there is none."""
         values, sparse = [], 0
         for i, cell in enumerate(header[1:], 1):
-            said = [word for part in names.words_of(cell) for word in part.split("-")]
+            said = [word for part in product_names.words_of(cell) for word in part.split("-")]
             if set(said) & self.words.kinds["sparse"]:
                 sparse = sparse or i
             elif said and all(word in self.words.kinds["value"] for word in said):
@@ -153,7 +153,7 @@ class Reader:
         if label is None or column >= len(columns):
             return
         if label.metrics == ("compute_capability",):
-            if capability := re.match(r"(\d{1,2}\.\d)\b", names.plain(columns[column])):
+            if capability := re.match(r"(\d{1,2}\.\d)\b", product_names.plain(columns[column])):
                 self.findings.capabilities.append(Capability(name.product, capability[1], self.place.cite(number)))
             return
         citation, cell = self.place.cite(number), columns[column]
@@ -180,14 +180,14 @@ class Reader:
         readings = cells.read(cell, self.words)
         if isinstance(readings, Refusal):
             return readings
-        said = set(names.words_of(notes))
+        said = set(product_names.words_of(notes))
         if readings and said & self.words.kinds["same"]:
-            return Refusal(f"inherited by prose: {names.plain(notes)}")
+            return Refusal(f"inherited by prose: {product_names.plain(notes)}")
         if said & self.words.kinds["observed"]:
-            return Refusal(f"the row's note speaks of a measurement: {names.plain(notes)}")
-        others = [product for product in names.mentioned(f"{text} {cell}", self.words) if product != name.product]
+            return Refusal(f"the row's note speaks of a measurement: {product_names.plain(notes)}")
+        others = [product for product in product_names.mentioned(f"{text} {cell}", self.words) if product != name.product]
         if others and readings:
-            return Refusal(f"speaks of {', '.join(others)}: {names.plain(cell)}")
+            return Refusal(f"speaks of {', '.join(others)}: {product_names.plain(cell)}")
         return readings
 
     def _convention(self, table: Table, label: Label) -> Convention:
@@ -236,13 +236,13 @@ class Reader:
         return list(unique.values())
 
     def _doubt(self, notes: str) -> str:
-        said = [word for word in names.words_of(notes) if word in self.words.kinds["doubt"]]
-        return f"the row says: {names.plain(notes)}" if said else ""
+        said = [word for word in product_names.words_of(notes) if word in self.words.kinds["doubt"]]
+        return f"the row says: {product_names.plain(notes)}" if said else ""
 
     def _footnote(self, table: Table, cell: str) -> str:
         if not MARK.search(cell.replace("**", "")):
             return ""
-        return f"footnote: {names.plain(table.below)[:240]}" if table.below else "marked with a footnote"
+        return f"footnote: {product_names.plain(table.below)[:240]}" if table.below else "marked with a footnote"
 
 
 def _plain_peak(label: Label, readings: tuple[Reading, ...]) -> bool:

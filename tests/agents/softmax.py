@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMethod
 from agents.workbench import Workbench
-from knowledge_base.index import Index
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.index import Index
 from tests.tools.judge.test_judge import NAIVE, POLICY, Counting, kernel, softmax
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp

@@ -10,9 +10,9 @@ import pytest
 from agents import knowledge_retriever
 from agents.artifacts import Dossier, Queries, Query, RetrieverBrief
 from agents.knowledge_retriever import MOST_QUERIES
-from knowledge_base import citations
-from knowledge_base.index import Index
-from knowledge_base.wiki import BUNDLED, Wiki
+from knowledge_base.pages.wiki import BUNDLED, Wiki
+from knowledge_base.search import citations
+from knowledge_base.search.index import Index
 from tests.agents.scripted import Line, Scripted, agent
 from tests.contracts.conftest import task
 from tools.languages.cpp import Cpp

@@ -13,7 +13,7 @@ from agents.prompting import Part, parts
 from agents.sections import pages
 from benchmarks.scenario import FOLDERS, Scenario
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Wiki, section
+from knowledge_base.pages.wiki import Wiki, section
 
 METHODS = [page for page in Wiki.open().pages if page.head.type == "method"]
 LANGUAGES = sorted({language for page in METHODS for language in page.head.languages})

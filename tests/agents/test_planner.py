@@ -13,7 +13,7 @@ from agents.models import answers
 from agents.models.base import Request, Unfit, Usage
 from agents.models.playbook.model import Playbook
 from knowledge_base.artifacts import Page, Passage
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tests.agents.scripted import agent
 from tests.agents.test_sourced import FINDINGS, HEADROOM, RECORD, TASK, cited
 from tools.artifacts import Axis

@@ -10,15 +10,15 @@ from agents import planner, profiler_analyst
 from agents.artifacts import Analysis, AnalystBrief, Dossier, Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief
 from agents.base import REPAIRS
 from agents.sourced import LEFT_OUT, faults, known
-from knowledge_base import specs
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.specs import lookup
 from tests.agents.scripted import agent
 from tools.artifacts import Argument, Finding, Task, Workload
 from tools.roofline.hardware import Headroom, Spec
 
 WIKI = Wiki.open()
 RECORD = "0123456789abcdef"
-BANDWIDTH = specs.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
+BANDWIDTH = lookup.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
 FINDINGS = (Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=(RECORD,)),)
 HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
 TASK = Task(

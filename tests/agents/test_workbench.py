@@ -13,8 +13,8 @@ from agents import coder
 from agents.artifacts import Draft, Drafts
 from agents.coder_tools import LINES, CoderTools
 from agents.models.base import ToolCall, ToolResult
-from knowledge_base.index import Index
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search.index import Index
 from tests.agents.scripted import agent
 from tests.agents.softmax import METHOD, WIKI, bench, brief, judge
 from tests.agents.test_prompting import apart

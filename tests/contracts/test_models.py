@@ -33,7 +33,7 @@ from agents.base import open_model
 from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
 from agents.models.playbook.model import answer
 from agents.prompting import blocks
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tests.agents.models import anthropic_server, openai_server, scripted
 from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.scripted_server import Step

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base import specs
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.specs import lookup
 from tools.analysis import rules
 from tools.artifacts import Candidate
 from tools.environment import inspect
@@ -96,7 +96,7 @@ def test_roofs_are_measured_once_and_in_order(local: Local, records: Records) ->
 
 
 def test_published_figures_of_this_gpu_are_no_lower_than_measured_ones(local: Local, records: Records, gpu: Device) -> None:
-    cited = specs.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
+    cited = lookup.resolve(Wiki.open(), gpu.name, "memory_bandwidth")
     if not isinstance(cited, Spec):
         pytest.skip(f"the wiki does not know {gpu.name}")
     measured = next(roof for roof in microbenchmarks.measure(triton(), local, records) if roof.metric == "memory_bandwidth")

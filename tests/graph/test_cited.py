@@ -13,7 +13,7 @@ from graph import run as runs
 from graph.events import Event
 from graph.report.summary import versions
 from graph.settings import load
-from knowledge_base.wiki import BUNDLED, Wiki
+from knowledge_base.pages.wiki import BUNDLED, Wiki
 from tests.graph.conftest import SHORT, configured
 from tools.artifacts import Task
 from tools.errors import WorkspaceError

@@ -26,7 +26,7 @@ from graph.older import told
 from graph.report import final
 from graph.report.summary import stored_state, versions
 from knowledge_base.__main__ import main as ask
-from knowledge_base.experience import Experience
+from knowledge_base.experience.log import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
 from tools import completeness
 from tools.artifacts import Interval, Record

@@ -13,7 +13,7 @@ from graph import events
 from graph.report.summary import stored_state, summarise, versions
 from graph.verify import accepted, verify
 from graph.workspace import peek
-from knowledge_base.experience import Experience
+from knowledge_base.experience.log import Experience
 from tests.graph.conftest import TRIES, gain_of
 from tools.store.records import Records
 from tools.store.repository import Commit, Repository

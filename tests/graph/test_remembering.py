@@ -9,8 +9,8 @@ import pytest
 from graph import events
 from graph.report.summary import versions
 from knowledge_base.artifacts import Attempt
-from knowledge_base.experience import Experience
-from knowledge_base.standing import status
+from knowledge_base.experience.log import Experience
+from knowledge_base.experience.status import status
 from tests.graph.conftest import QUICK, configured, graph
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.artifacts import Dossier
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import FinishedRun
 from tools.store.records import Records
 

@@ -17,8 +17,8 @@ from graph.__main__ import main
 from graph.artifacts import Placeholder
 from graph.unknown import ATTEMPTS
 from graph.unknown import settle as settled
-from knowledge_base.names import metrics
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import ROOT, SHORT, configured
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tools.analysis import signatures
 
 PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "cuda" in page.head.languages]

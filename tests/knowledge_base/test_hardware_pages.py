@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base import names, sheets
 from knowledge_base.artifacts import Page
-from knowledge_base.specs import figures_of, gap, resolve, reverify
-from knowledge_base.wiki import BUNDLED, Row, Wiki, rows
+from knowledge_base.pages import terminology
+from knowledge_base.pages.wiki import BUNDLED, Row, Wiki, rows
+from knowledge_base.specs import sheets
+from knowledge_base.specs.lookup import figures_of, gap, resolve, reverify
 from tools.analysis import rules
 from tools.profilers import ncu
 from tools.roofline.hardware import Spec, UnknownSpec
 
 WIKI = Wiki.open()
-KNOWN = names.metrics(WIKI)
+KNOWN = terminology.metrics(WIKI)
 PAGES = [page for page in WIKI.pages if sheets.product(page)]
 ROWS = [(page, row) for page in PAGES for row in rows(page, sheets.COLUMNS)]
 (LIMITS,) = [page for page in WIKI.pages if page.head.id == "compute-capability-limits"]
@@ -36,7 +37,7 @@ PRODUCTS = [
 ]
 
 
-def name(page: Page) -> names.Name:
+def name(page: Page) -> terminology.Name:
     found = sheets.product(page)
     assert found is not None
     return found
@@ -122,12 +123,12 @@ def test_a_figure_of_a_module_of_two_devices_says_so():
     assert isinstance(module, Spec) and "module" in module.caveat
 
 
-@pytest.mark.parametrize(("reported", "page"), sorted((r, str(n)) for r, n in names.products(WIKI).reported.items()))
+@pytest.mark.parametrize(("reported", "page"), sorted((r, str(n)) for r, n in terminology.products(WIKI).reported.items()))
 def test_a_name_that_a_driver_reports_leads_to_one_page_or_to_none(reported: str, page: str):
     answer = resolve(WIKI, reported, "compute_capability")
     without = [product for product in ("GCD", "141GB") if product in page]
     if isinstance(answer, Spec):
-        assert str(names.Name(answer.product, answer.variant)) == page and not without
+        assert str(terminology.Name(answer.product, answer.variant)) == page and not without
     else:
         assert without or reported.startswith("AMD"), answer.reason
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from knowledge_base.__main__ import main
-from knowledge_base.experience import Experience
-from knowledge_base.wiki import HOME, Wiki
-from tests.knowledge_base.test_experience import attempt
+from knowledge_base.experience.log import Experience
+from knowledge_base.pages.wiki import HOME, Wiki
+from tests.knowledge_base.experience.test_log import attempt
 from tools.artifacts import Interval
 
 

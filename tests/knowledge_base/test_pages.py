@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from knowledge_base.artifacts import Page
-from knowledge_base.lint import CODE, lint
-from knowledge_base.wiki import Wiki, rows
+from knowledge_base.pages.wiki import Wiki, rows
+from knowledge_base.specs.lint import CODE, lint
 from tools.analysis import rules, signatures
 
 WIKI = Wiki.open()

@@ -13,7 +13,7 @@ import pytest
 
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tools.analysis import signatures
 from tools.artifacts import Argument, DType, Task, Workload
 from tools.executors.local import Local

@@ -29,7 +29,7 @@ Targets are set by vendor and measured ones only."""
 
 
 class Spec(Artifact):
-    """A published hardware number. Only `knowledge_base.specs` makes one, from a file, a line and its hash."""
+    """A published hardware number. Only `knowledge_base.specs.lookup` makes one, from a file, a line and its hash."""
 
     metric: str
     value: float

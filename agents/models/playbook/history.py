@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from agents.artifacts import CoderBrief, PlannerBrief
 from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.standing import status
+from knowledge_base.experience.status import status
 
 Methods = frozenset[str]
 

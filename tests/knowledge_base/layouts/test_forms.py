@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledge_base.layouts import read
+from knowledge_base.layouts.reader import read
 from tests.knowledge_base.layouts.told import told
 from tools.artifacts import digest
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from knowledge_base.layouts import read
-from knowledge_base.wiki import BUNDLED
+from knowledge_base.layouts.reader import read
+from knowledge_base.pages.wiki import BUNDLED
 from tests.knowledge_base.layouts.told import told
 
 TABLE = "| Parameter | Value |\n|---|---|\n"

@@ -1,6 +1,6 @@
 """Figures as lines that a test can compare."""
 
-from knowledge_base.figures import Figures
+from knowledge_base.pages.figures import Figures
 
 
 def told(figures: Figures | None) -> list[str]:

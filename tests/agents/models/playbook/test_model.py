@@ -26,7 +26,7 @@ from agents.models.base import PROVIDERS, Model, Request
 from agents.models.playbook.model import Playbook
 from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
-from knowledge_base.wiki import Wiki
+from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
 from tools.analysis.rules import evaluate

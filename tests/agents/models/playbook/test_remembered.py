@@ -8,8 +8,8 @@ from agents.artifacts import Drafts, Plan, PlannerBrief
 from agents.models.playbook.model import answer
 from agents.planner import faults, violations
 from knowledge_base.artifacts import Attempt, Page, mark
-from knowledge_base.standing import RESULTS
-from knowledge_base.wiki import Wiki
+from knowledge_base.experience.status import RESULTS
+from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook.kernels import source
 from tests.agents.models.playbook.test_model import ask, coder_brief, planner_brief
 from tools.artifacts import Interval

@@ -1,0 +1,176 @@
+"""The log of outcomes: append-only JSONL under `KERNELWRIGHT_HOME/experience`, safe for many processes at once.
+
+Of the lines about the same evidence and methods the one with the greatest stamp counts, so that masking an attempt is one more line, and
+the union of two logs says the same whichever was merged into the other. What a kill tore off at the end is ignored on reading and removed
+by the next append.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pydantic import ValidationError
+
+from knowledge_base.artifacts import Attempt
+from knowledge_base.experience.similarity import family
+from knowledge_base.pages.wiki import HOME, home_folder
+from tools.artifacts import Bound, DType
+from tools.errors import SettingsError, StorageError
+
+LOG = "attempts.jsonl"
+
+
+class Read(NamedTuple):
+    """What files of lines hold."""
+
+    attempts: tuple[Attempt, ...]
+    """Every line that can be read, stamped."""
+    damaged: tuple[str, ...]
+    """Whole lines that are no attempts, as `file:line`."""
+
+
+class Experience:
+    """The attempts remembered under one home folder."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """`home`: None for `home_folder()`. Nothing is created before the first append."""
+        self.home = home or home_folder()
+        self.folder = self.home / "experience"
+
+    def add(self, attempt: Attempt, *, anew: bool = False) -> bool:
+        """Append `attempt`; False when it is there already (same evidence and methods, and the same masking unless it is stated `anew`,
+        which unmasks nothing). StorageError when the disk refuses."""
+        if attempt.verdict == "infra_error":
+            raise ValueError("a machine's failure is no experience of a method")
+        with self._locked() as file:
+            lines = self.lines().attempts
+            known = next((old for old in _counting(lines) if old.identity == attempt.identity), None)
+            if known is not None and (anew or known.masked == attempt.masked):
+                return False
+            stamp = max([time.time_ns(), *(old.stamp + 1 for old in lines)])
+            _append(file, [attempt.model_copy(update={"stamp": stamp})])
+        return True
+
+    def refuse_unwritable(self) -> None:
+        """SettingsError where nothing could be appended, before any work whose outcome would be lost. Creates nothing."""
+        path = self.folder / LOG
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        fits = path.is_file() if path == self.folder / LOG else path.is_dir()
+        if not fits or not os.access(path, os.W_OK):
+            why = "may not be written" if fits else "is no folder" if path.is_file() else "is no file"
+            raise SettingsError(f"{path} {why}, and what is learnt is kept in {self.folder}; mend that, or set {HOME} to a writable folder")
+
+    def merge(self, lines: Iterable[Attempt]) -> int:
+        """Append those of `lines` (stamped ones, see `read`) that are not here; how many that were. Commutes, and again adds nothing."""
+        with self._locked() as file:
+            here = {one.model_dump_json() for one in self.lines().attempts}
+            new = {text: one for one in lines if one.verdict != "infra_error" and (text := one.model_dump_json()) not in here}
+            _append(file, sorted(new.values(), key=_order))
+        return len(new)
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Every attempt that counts and is not masked, newest first."""
+        return tuple(one for one in _counting(self.lines().attempts) if not one.masked)
+
+    def like(
+        self, operator: str, language: str, architecture: str, dtype: DType | None = None, bottleneck: Bound | None = None
+    ) -> tuple[Attempt, ...]:
+        """Attempts on the same operator family, language and architecture, newest first; dtype and bottleneck narrow where given."""
+        return tuple(
+            attempt
+            for attempt in self.attempts()
+            if (family(attempt.operator), attempt.language, attempt.architecture) == (family(operator), language, architecture)
+            and dtype in (None, attempt.dtype)
+            and bottleneck in (None, attempt.bottleneck)
+        )
+
+    def damaged(self) -> tuple[str, ...]:
+        """Whole lines that are no attempts, as `file:line`; reading leaves them out."""
+        return self.lines().damaged
+
+    def lines(self) -> Read:
+        """Every line of the log, those included that no longer count."""
+        return read(self.folder) if self.folder.is_dir() else Read((), ())
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """The log, open for appending, with nobody else writing it."""
+        path = self.folder / LOG
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be written ({error.strerror}); free some space or set {HOME} to a writable folder"
+            ) from error
+
+
+def read(*places: Path) -> Read:
+    """The lines of files, and of all `*.jsonl` directly in folders. SettingsError for what is neither."""
+    attempts, damaged = [], []
+    for place, path in [(one, file) for one in places for file in _files(one)]:
+        try:
+            # In a folder somebody may be writing; a file that is named is whole, whether or not its last line ends.
+            whole = path.read_bytes() if place == path else path.read_bytes().rpartition(b"\n")[0]
+        except OSError as error:
+            raise SettingsError(f"{path} cannot be read ({error.strerror}); give logs that you may read") from error
+        for number, line in enumerate(whole.split(b"\n"), 1):
+            found = _parse(line, number) if line.strip() else None
+            if found is not None:
+                attempts.append(found)
+            elif line.strip():
+                damaged.append(f"{path}:{number}")
+    return Read(tuple(attempts), tuple(damaged))
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_dir():
+        return sorted(place.glob("*.jsonl"))
+    if not place.is_file():
+        raise SettingsError(f"{place}: no such file; give a log (attempts.jsonl) or a folder that holds some")
+    return [place]
+
+
+def _parse(line: bytes, number: int) -> Attempt | None:
+    try:
+        found = Attempt.model_validate_json(line)
+    except ValidationError:
+        return None
+    return found if found.stamp else found.model_copy(update={"stamp": number})
+
+
+def _order(attempt: Attempt) -> tuple[int, str]:
+    return attempt.stamp, attempt.model_dump_json()
+
+
+def _counting(lines: Iterable[Attempt]) -> list[Attempt]:
+    """Of each thing the line that counts, newest first."""
+    latest: dict[tuple[str, ...], Attempt] = {}
+    for one in sorted(lines, key=_order, reverse=True):
+        latest.setdefault(one.identity, one)
+    return list(latest.values())
+
+
+def _append(file: BinaryIO, attempts: list[Attempt]) -> None:
+    _mend(file)
+    file.write(b"".join(one.model_dump_json().encode() + b"\n" for one in attempts))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _mend(file: BinaryIO) -> None:
+    """Cut a torn last line off; one that only lacks its line feed is as torn, for nothing said that it had been written."""
+    file.seek(0)
+    data = file.read()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        file.truncate(whole)

@@ -1,0 +1,122 @@
+"""The knowledge base as an MCP server over stdio: the verbs of the command line as tools, answered with the same artifacts.
+
+Read-only, unless adding is allowed. Nothing but the protocol goes to stdout.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from pydantic_core import PydanticUndefined
+
+from knowledge_base.artifacts import PageType
+from knowledge_base.experience.verbs import Add, Answer, Base, CountAttempts, ListAttempts, Recommend, SearchAttempts, Verb
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.verbs import LookUp, Place, Query
+from tools.errors import KernelwrightError, SettingsError
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+    from knowledge_base.search.index import Index
+
+INSTRUCTIONS = (
+    "Knowledge about making kernels faster: a wiki whose hardware figures are cited line by line, and the outcomes of earlier runs. "
+    "State no hardware figure that spec does not give with its citation; UNKNOWN means unknown. Ask recommend before you write a version: "
+    "it names what failed in the same conditions, too."
+)
+READING: dict[str, type[Verb]] = {
+    "query": Query,
+    "spec": LookUp,
+    "recommend": Recommend,
+    "experience_list": ListAttempts,
+    "experience_search": SearchAttempts,
+    "experience_stats": CountAttempts,
+}
+
+
+class Opened(Place):
+    """The wiki, read once; the log is read anew for each question."""
+
+    @cached_property
+    def whole(self) -> Wiki:
+        """All of its pages."""
+        return Wiki.open(self.wiki)
+
+    @cached_property
+    def searched(self) -> Index:
+        """Made for the first question: a client that only asks for figures does not wait for it."""
+        return super().index()
+
+    def open(self, *types: PageType) -> Wiki:
+        """The whole wiki."""
+        return self.whole
+
+    def index(self) -> Index:
+        """The same for every question."""
+        return self.searched
+
+
+class Serve(Verb):
+    """Answer the same questions as an MCP server over stdio, until the client leaves."""
+
+    has_json = False
+
+    allow_add: bool = False
+    """offer experience_add, too; without it nothing can be written"""
+
+    def answer(self, base: Base) -> Answer:
+        """Returns when the client closes stdin."""
+        serve(base, adding=self.allow_add)
+        return Answer(None, ())
+
+
+def serve(base: Base, *, adding: bool) -> None:
+    """Answer until the client closes stdin. SettingsError when the package is missing or the wiki cannot be opened."""
+    server(base, adding=adding).run("stdio")
+
+
+def server(base: Base, *, adding: bool) -> MCPServer:
+    """The server with its tools."""
+    try:
+        from mcp.server.mcpserver import MCPServer
+        from mcp.types import ToolAnnotations
+    except ImportError as error:
+        raise SettingsError("serve: needs the package mcp; pip install 'kernelwright[mcp]'") from error
+    made = MCPServer("kernelwright-knowledge", instructions=INSTRUCTIONS, log_level="WARNING")
+    opened = Opened(wiki=base.wiki, home=base.home)
+    opened.open()
+    for name, verb in READING.items():
+        made.tool(name, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(_tool(verb, opened))
+    if adding:
+        writing = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+        made.tool("experience_add", annotations=writing)(_tool(Add, opened))
+    return made
+
+
+def _tool(verb: type[Verb], base: Opened) -> Any:
+    """A function with the verb's fields as parameters and its artifact as answer, from which MCP draws both schemas."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    def ask(**arguments: Any) -> Any:
+        try:
+            return verb(**arguments).answer(base).artifact
+        except KernelwrightError as error:
+            # Our own errors are one sentence.
+            raise ToolError(str(error)) from error
+
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if (default := info.get_default(call_default_factory=True)) is PydanticUndefined else default,
+            annotation=Annotated[info.annotation, Field(description=info.description)],
+        )
+        for name, info in verb.model_fields.items()
+    ]
+    ask.__doc__ = verb.__doc__
+    ask.__signature__ = Signature(parameters, return_annotation=verb.answers)  # type: ignore[attr-defined]
+    return ask

@@ -1,0 +1,207 @@
+"""What wikis and people call things: metrics with their units, products with their variants.
+
+Both are tables of the pages `metric-names` and `product-aliases`, data like the rest. A wiki without such a page is read by the
+bundled wiki's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from knowledge_base.artifacts import Page
+from knowledge_base.pages.wiki import BUNDLED, Row, Wiki, read_page, rows
+
+METRIC_NAMES = "meta/metric-names.md"
+PRODUCT_ALIASES = "meta/product-aliases.md"
+VENDOR_WORDS = frozenset({"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator", "tensor", "core"})
+PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+ON_CHIP = {"K": 1024.0, "M": 1024.0**2}
+"""Of bytes: only memories on the chip are printed in KB and MB, and mean powers of two."""
+NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+SCALED = re.compile(r"([KMGTP])i?(Hz|B/s|B|FLOPS|OPS)")
+
+
+class Kind(NamedTuple):
+    """What numbers of one metric look like."""
+
+    units: frozenset[str]
+    qualifiers: frozenset[str]
+    """Those of which a row must bear one; empty: it may bear any or none."""
+    least: float = 0.0
+    most: float = math.inf
+    """Bounds of what is possible, as `Metrics.scaled` counts."""
+
+
+class Metrics(NamedTuple):
+    """The metrics that there are."""
+
+    kinds: dict[str, Kind]
+    aliases: dict[str, tuple[str, str]]
+    """Another name -> the metric and the qualifier that the name implies."""
+    spellings: dict[str, str]
+    """Another spelling of a unit -> the unit."""
+
+    def canonical(self, asked: str) -> tuple[str, str]:
+        """The metric that is meant, and the qualifier that its name implies (`bf16_dense`); a name that nobody lists stays as it is."""
+        name = key(asked)
+        if name in self.kinds or name in self.aliases:
+            return self.aliases.get(name, (name, ""))
+        for qualifier in sorted({qualifier for kind in self.kinds.values() for qualifier in kind.qualifiers}):
+            metric, implied = self.aliases.get(stem := name.removesuffix(f"_{qualifier}"), (stem, ""))
+            if stem != name and not implied and metric in self.kinds and qualifier in self.kinds[metric].qualifiers:
+                return metric, qualifier
+        return name, ""
+
+    def fits(self, metric: str, unit: str) -> bool:
+        """Whether a number in `unit` can be one of `metric`; never for a metric that is not listed."""
+        kind = self.kinds.get(metric)
+        return kind is not None and self.spellings.get(unit, unit) in kind.units
+
+    def possible(self, metric: str, value: float, unit: str) -> bool:
+        """Whether a number of a listed metric is within its bounds."""
+        kind = self.kinds[metric]
+        return kind.least <= self.scaled(value, unit)[0] <= kind.most
+
+    def scaled(self, value: float, unit: str) -> tuple[float, str]:
+        """`value` without its unit's prefix, to see whether two lines say the same. KB and KiB count alike: of a chip both mean 1024."""
+        unit = self.spellings.get(unit, unit)
+        match = SCALED.fullmatch(unit)
+        if match is None:
+            return value, unit
+        factors = {**PREFIXES, **ON_CHIP} if match[2] == "B" else PREFIXES
+        return float(f"{value * factors[match[1]]:.12g}"), match[2]
+
+
+class Name(NamedTuple):
+    """What a product's name stands for."""
+
+    product: str
+    variant: str = ""
+    """Empty: any variant, or the only one."""
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.variant}".strip()
+
+
+class Products(NamedTuple):
+    """The names of products."""
+
+    sold: tuple[Name, ...]
+    """Every variant that is sold, or that a driver shows as a device of its own."""
+    names: dict[str, Name]
+    """Each of these and every other name, as `plain` makes it."""
+    reported: dict[str, Name]
+    """A driver's own name for a device, word for word."""
+    families: tuple[tuple[str, str], ...]
+    """A word in a name -> the product whose page says why there are no figures."""
+
+    def identify(self, product: str, variant: str, held: Iterable[Name]) -> Name | None:
+        """Which product is meant by `product` and `variant`; None where no name says it. `held`: what the wiki has figures of."""
+        reported = self.reported.get(product)
+        if reported and variant in ("", reported.variant):
+            return reported
+        names = _with(held, self.names)
+        whole = names.get(plain(product))
+        if whole is None:
+            return names.get(plain(f"{product} {variant}")) if variant else None
+        if not variant:
+            return whole
+        exact = names.get(plain(f"{whole.product} {variant}"))
+        return exact if exact and whole.variant in ("", exact.variant) else None
+
+    def canonical(self, name: Name) -> Name:
+        """The listed name of a product that a wiki may write in another way."""
+        return self.names.get(plain(str(name)), name)
+
+    def family(self, product: str) -> str | None:
+        """The family whose word stands in `product`; None where a listed product's does."""
+        said = words(product)
+        if any(words(name.product) <= said for name in (*self.sold, *self.reported.values())):
+            return None
+        return next((family for word, family in self.families if word in said), None)
+
+    def unfinished(self, asked: str, held: Iterable[Name]) -> tuple[Name, ...]:
+        """The variants of which `asked` names the product and a part of the rest, such as `A100 80GB`."""
+        said = words(asked) - VENDOR_WORDS
+        listed = dict.fromkeys((*self.sold, *held))
+        return tuple(name for name in listed if words(name.product) - VENDOR_WORDS <= said <= words(str(name)))
+
+
+def metrics(wiki: Wiki) -> Metrics:
+    """The metrics, their units and their other names."""
+    page = _page(wiki, "metric-names", METRIC_NAMES)
+    kinds = {
+        row.cells["dimension"]: Kind(frozenset(row.cells["units"].split(", ")), frozenset(row.cells.get("qualifiers", "").split()))
+        for row in _table(page, "dimension", "units")
+    }
+    listed = {
+        row.cells["metric"]: _bounded(kinds[row.cells["dimension"]], row)
+        for row in _table(page, "metric", "dimension")
+        if row.cells["dimension"] in kinds
+    }
+    aliases = {key(row.cells["alias"]): (row.cells["metric"], row.cells.get("qualifier", "")) for row in _table(page, "alias", "metric")}
+    spellings = {row.cells["spelling"]: row.cells["unit"] for row in _table(page, "spelling", "unit")}
+    return Metrics(listed, aliases, spellings)
+
+
+def products(wiki: Wiki) -> Products:
+    """The products that are sold and what else they are called."""
+    page = _page(wiki, "product-aliases", PRODUCT_ALIASES)
+
+    def names(column: str) -> list[tuple[str, Name]]:
+        return [(row.cells[column], Name(row.cells["product"], row.cells["variant"])) for row in _table(page, column, "product", "variant")]
+
+    sold = tuple(Name(row.cells["product"], row.cells["sold as"]) for row in _table(page, "product", "sold as"))
+    return Products(
+        sold=sold,
+        names=_with(sold, {plain(alias): name for alias, name in names("alias")}),
+        reported=dict(names("driver says")),
+        families=tuple((row.cells["word"].lower(), row.cells["family"]) for row in _table(page, "word", "family")),
+    )
+
+
+def plain(name: str) -> str:
+    """Case, separators and vendor words off; nothing else, so that one product never becomes another."""
+    return "".join(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in VENDOR_WORDS)
+
+
+def words(name: str) -> frozenset[str]:
+    """The words of a name; a size of memory is one."""
+    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"(\d)\s+(?=gb\b)", r"\1", name.lower())))
+
+
+def key(metric: str) -> str:
+    """A metric's name as it is compared."""
+    return re.sub(r"[^a-z0-9]+", "_", metric.strip().lower()).strip("_")
+
+
+def _with(known: Iterable[Name], names: dict[str, Name]) -> dict[str, Name]:
+    """`names`, and those of `known` products, which go before them; a product without a variant stands for any."""
+    found: dict[str, Name] = {}
+    for name in known:
+        found.setdefault(plain(name.product), Name(name.product))
+        found[plain(str(name))] = name
+    return {**names, **found}
+
+
+def _bounded(kind: Kind, row: Row) -> Kind:
+    """With the bounds that a row of a metric states; a page may leave them out."""
+    least, most = (row.cells.get(column, "") for column in ("least", "most"))
+    return kind._replace(
+        least=float(least) if NUMBER.fullmatch(least) else kind.least, most=float(most) if NUMBER.fullmatch(most) else kind.most
+    )
+
+
+def _table(page: Page, *columns: str) -> Iterator[Row]:
+    """The rows of a table that have all of `columns`."""
+    return (row for row in rows(page, columns) if all(column in row.cells for column in columns))
+
+
+def _page(wiki: Wiki, identity: str, path: str) -> Page:
+    page = wiki.page(identity) or read_page(BUNDLED, path)
+    if not isinstance(page, Page):
+        raise TypeError(f"the bundled wiki is broken: {page}")
+    return page

@@ -1,0 +1,1 @@
+"""Questions to wiki, outcomes and reference projects: by words, by vectors, and cited by line."""

@@ -1,0 +1,1 @@
+"""Cited figures of hardware: the one maker of a Spec, the sheets, measured roofs as pages, and lint."""

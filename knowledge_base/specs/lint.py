@@ -1,0 +1,110 @@
+"""Checks of a wiki that no reader should have to make: ids, links, sources, rules, table rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from knowledge_base.artifacts import Page
+from knowledge_base.pages.figures import Figure
+from knowledge_base.pages.terminology import Metrics, metrics, plain
+from knowledge_base.pages.wiki import HEADING, Problem, Wiki, lines_of
+from knowledge_base.specs import lookup, sheets
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`[^`]*`")
+CONFLICTS = "source-conflicts"
+"""The page that tells of documents which differ."""
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
+    """Everything wrong with `wiki`; `rules` are the ids that pages may name."""
+    found = [problem for page in wiki.pages for problem in (*_head(page, rules), *_links(wiki, page), *sheets.problems(wiki, page))]
+    figures = lookup.figures_of(wiki).figures
+    return tuple(sorted((*wiki.problems, *found, *_same_product(wiki.pages), *contradicting(figures, metrics(wiki)))))
+
+
+def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem]:
+    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same.
+
+    Within a page that is a row that stands there twice; what a product has by its architecture is compared where the two tables are
+    known. A figure whose caveat names source-conflicts says itself that another is known, and a measurement or somebody else's figure
+    does not contradict the vendor's.
+    """
+    first: dict[tuple[str, ...], Figure] = {}
+    for figure in figures:
+        if CONFLICTS in figure.caveat or figure.via is not None:
+            continue
+        about = (figure.product, figure.variant, figure.metric, figure.qualifier, figure.evidence)
+        other = first.setdefault(about, figure)
+        if other.citation.path != figure.citation.path and known.scaled(other.value, other.unit) != known.scaled(figure.value, figure.unit):
+            text = f"{figure.metric} of {f'{figure.product} {figure.variant}'.strip()} is {figure.value:g} {figure.unit}, which contradicts"
+            said = f"{other.value:g} {other.unit} <- {other.citation}; correct one, or tell why in {CONFLICTS} and name it in the caveat"
+            yield Problem(figure.citation.path, figure.citation.line, f"{text} {said}")
+
+
+def _same_product(pages: Iterable[Page]) -> Iterator[Problem]:
+    """Hardware pages that are about the same product and variant; those of limits are about none, and each driver is measured anew."""
+    first: dict[tuple[str, ...], Page] = {}
+    for page in pages:
+        about = tuple(plain(name) for name in page.head.applies_to)
+        if page.head.type != "hardware" or not about or any(source.startswith("measured:") for source in page.head.sources):
+            continue
+        other = first.setdefault(about, page)
+        if other is not page:
+            said = ", ".join(page.head.applies_to)
+            yield Problem(page.path, 1, f"applies_to [{said}] is that of {other.path}, too; merge them, or name what tells them apart")
+
+
+def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:
+    head = page.head
+    stem = PurePosixPath(page.path).stem
+    if head.id != stem and stem != "README":
+        yield Problem(page.path, 1, f"id {head.id!r} is not the file's name, {stem!r}; rename one of them")
+    if not head.sources:
+        yield Problem(page.path, 1, "names no sources")
+    if not DATE.fullmatch(head.last_checked):
+        yield Problem(page.path, 1, f"last_checked must be a date such as 2026-01-31, not {head.last_checked!r}")
+    if head.type in ("method", "skill") and head.axis is None:
+        yield Problem(page.path, 1, f"a {head.type} needs an axis: compute, memory, latency or occupancy")
+    for architecture, pattern in head.signature.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield Problem(page.path, 1, f"signature of {architecture} is not a regular expression: {error}")
+    for rule in head.rules:
+        if rule not in known:
+            yield Problem(page.path, 1, f"names the rule {rule!r}, which does not exist")
+
+
+def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
+    fenced = False
+    for number, line in enumerate(lines_of(page.body), page.body_line):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        for target in LINK.findall(CODE.sub("", line)) if not fenced else ():
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            name, _, anchor = target.partition("#")
+            file = (wiki.root / page.path).parent / name if name else wiki.root / page.path
+            if not file.exists():
+                yield Problem(page.path, number, f"link to {target!r} leads nowhere")
+            elif anchor and file.suffix == ".md" and anchor not in _anchors(file):
+                yield Problem(page.path, number, f"link to {target!r}: no heading there has the anchor {anchor!r}")
+
+
+def _anchors(file: Path) -> frozenset[str]:
+    """The anchors of a Markdown file, as the usual renderers make them of its headings."""
+    found: list[str] = []
+    fenced = False
+    for line in lines_of(file.read_text(encoding="utf-8", errors="replace")):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        match = None if fenced else HEADING.match(line)
+        if match:
+            name = re.sub(r"[^\w\- ]", "", match[2].lower()).replace(" ", "-")
+            again = sum(one == name or re.fullmatch(rf"{re.escape(name)}-\d+", one) is not None for one in found)
+            found.append(f"{name}-{again}" if again else name)
+    return frozenset(found)

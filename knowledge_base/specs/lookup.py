@@ -1,0 +1,220 @@
+"""The only maker of Spec: exact product, exact variant, one cited line; what is not written is UNKNOWN (law 2).
+
+A question is bound to the figures of a wiki, whatever layout they were read from (`figures_of`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+from knowledge_base.pages.figures import Figure, Figures, Silence
+from knowledge_base.pages.terminology import VENDOR_WORDS, Metrics, Name, Products, key, metrics, plain, products, words
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.specs import sheets
+from knowledge_base.specs.sheets import TIERS
+from tools.artifacts import digest
+from tools.roofline.hardware import Spec, UnknownSpec
+
+MEANT = ("dense", "total", "opt-in", "")
+"""Which qualifier is meant where none is asked for: the first of these that a metric has."""
+NEVER_MEANT = frozenset({"sparse", "per_direction"})
+"""Given only when asked for."""
+
+
+class Held(NamedTuple):
+    """What a wiki says of one product variant."""
+
+    name: Name
+    figures: list[Figure]
+    silences: list[Silence]
+
+    @property
+    def path(self) -> str:
+        """The page that is about it."""
+        own = (figure.citation for figure in self.figures if figure.via is None)
+        led = (figure.via for figure in self.figures if figure.via)
+        return next(place.path for place in (*own, *led, *(silence.citation for silence in self.silences)))
+
+
+def figures_of(wiki: Wiki) -> Figures:
+    """Every number of `wiki`; read at the first question and kept by it."""
+    if wiki.figures is None:
+        wiki.figures = _joined(sheets.read(wiki), _foreign(wiki))
+    return wiki.figures
+
+
+def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier: str = "") -> Spec | UnknownSpec:
+    """The published value of `metric` for exactly this product and variant.
+
+    Without a variant the wiki answers only when it holds every variant of the product and they agree. Without a qualifier the dense
+    figure is meant, a link's total, the shared memory that a block can opt in to; a sparse one is never given for it.
+    """
+    known, names = metrics(wiki), products(wiki)
+    held = _held(figures_of(wiki), known, names)
+    asked = str(Name(product, variant))
+    named = names.identify(product, variant, held) or _family(names, held, product)
+    broken = _broken(wiki, product)
+    if named is None:
+        several = tuple(str(name) for name in names.unfinished(asked, held))
+        none = f"no hardware page is about {asked!r}; a similar product is never taken for it"
+        reason = f"{asked!r} is the whole name of no variant; name the one that is meant" if several else none
+        nearest = several or _nearest(asked, sorted(str(name) for name in held))
+        return UnknownSpec(metric=metric, reason=reason + broken, candidates=nearest)
+    mine = [found for name, found in held.items() if name.product == named.product and named.variant in ("", name.variant)]
+    sold = [name for name in names.sold if name.product == named.product]
+    mine.sort(key=lambda found: sold.index(found.name) if found.name in sold else len(sold))
+    if not mine:
+        others = tuple(str(name) for name in held if name.product == named.product)
+        unsaid = named.product in others
+        reason = f"the wiki speaks of {named.product} without a variant" if unsaid else f"{named} exists but the wiki has no page of it"
+        return UnknownSpec(metric=metric, reason=reason + broken, candidates=others)
+    answers = [_bind(found, known, metric, qualifier) for found in mine]
+    unknown = next((answer for answer in answers if isinstance(answer, UnknownSpec)), None)
+    specs = [answer for answer in answers if isinstance(answer, Spec)]
+    if not specs and unknown:
+        return unknown.model_copy(update={"reason": unknown.reason + broken})
+    # A wiki that tells no variants apart speaks of the product as such.
+    whole = named.variant or any(not found.name.variant for found in mine)
+    missing = [] if whole else [name.variant for name in sold if name not in held]
+    if missing:
+        reason = f"there is also {named.product} {', '.join(missing)}, of which the wiki has no page; name the variant"
+        return UnknownSpec(metric=metric, reason=reason, candidates=tuple(str(found.name) for found in mine))
+    if unknown or len({(*known.scaled(spec.value, spec.unit), spec.qualifier) for spec in specs}) > 1:
+        reason = f"the variants of {named.product} differ or one is silent; name the variant"
+        return UnknownSpec(
+            metric=metric, reason=reason, candidates=tuple(f"{spec.product} {spec.variant}: {_told(spec)}" for spec in specs)
+        )
+    weakest = max(specs, key=lambda spec: TIERS.index(spec.evidence))
+    return weakest if len(specs) == 1 else weakest.model_copy(update={"variant": ""})
+
+
+def reverify(wiki: Wiki, spec: Spec) -> bool:
+    """Open the cited lines again: are they the same word for word, and does the same reader make the same number of them?"""
+    cited = (spec.citation,) if spec.via is None else (spec.citation, spec.via)
+    for place in cited:
+        line = wiki.line(place.path, place.line)
+        if line is None or digest(line) != place.sha256:
+            return False
+    now = _joined(sheets.read(wiki.reopened({place.path for place in cited})), _foreign(wiki))
+    held = _held(now, metrics(wiki), products(wiki))
+    return any(
+        _spec(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
+        for found in held.values()
+        if spec.variant in ("", found.name.variant)
+        for figure in found.figures
+    )
+
+
+def _foreign(wiki: Wiki) -> Figures:
+    """The figures in other layouts as they are now: there any file may bear on any figure, so that all are read once one changed."""
+    if wiki.own:
+        return Figures(())
+    mark = wiki.marked()
+    if wiki.foreign is None or wiki.mark != mark:
+        from knowledge_base.layouts import reader
+
+        found = reader.read(wiki.root)
+        wiki.own = found is None and wiki.foreign is None
+        wiki.foreign, wiki.mark = found or Figures(()), mark
+    return wiki.foreign
+
+
+def _joined(ours: Figures, theirs: Figures) -> Figures:
+    return Figures(ours.figures + theirs.figures, ours.silences + theirs.silences, ours.problems + theirs.problems)
+
+
+def _broken(wiki: Wiki, product: str) -> str:
+    """What is wrong with a page that by its name is about `product`: it might have answered."""
+    asked = words(product) - VENDOR_WORDS
+    found = next((problem for problem in wiki.problems if asked and asked <= words(problem.path)), None)
+    return f"; a page that may be about it could not be used: {found}" if found else ""
+
+
+def gap(answer: Spec | UnknownSpec) -> str:
+    """The line under which an answer is registered: a value with its citation, or the gap with its reason."""
+    if isinstance(answer, Spec):
+        return str(answer)
+    also = f" ({'; '.join(answer.candidates)})" if answer.candidates else ""
+    return f"{answer}: {answer.reason}{also}"
+
+
+def _held(figures: Figures, known: Metrics, names: Products) -> dict[Name, Held]:
+    """Product variants in the wiki's order; a number in a unit that its metric cannot have is left out."""
+    held: dict[Name, Held] = {}
+
+    def of(item: Figure | Silence) -> Held:
+        name = names.canonical(Name(item.product, item.variant))
+        return held.setdefault(name, Held(name, [], []))
+
+    for figure in figures.figures:
+        if known.fits(figure.metric, figure.unit):
+            of(figure).figures.append(figure)
+    for silence in figures.silences:
+        of(silence).silences.append(silence)
+    return held
+
+
+def _bind(found: Held, known: Metrics, metric: str, qualifier: str) -> Spec | UnknownSpec:
+    wanted, implied = known.canonical(metric)
+    if implied and qualifier and key(implied) != key(qualifier):
+        return UnknownSpec(metric=metric, reason=f"{metric!r} means the {implied} figure, which contradicts the qualifier {qualifier!r}")
+    qualifier = qualifier or implied
+    here = [figure for figure in found.figures if figure.metric == wanted]
+    fitting = _meant(here, qualifier)
+    if fitting:
+        best = min(TIERS.index(figure.evidence) for figure in fitting)
+        top = [figure for figure in fitting if TIERS.index(figure.evidence) == best]
+        if len({(*known.scaled(figure.value, figure.unit), figure.qualifier) for figure in top}) == 1:
+            return _spec(found.name, top[0])
+    told = tuple(f"{_told(_spec(found.name, figure))} {figure.qualifier}".strip() for figure in here)
+    silent = next((silence for silence in found.silences if silence.metric == wanted), None)
+    if silent and not fitting:
+        return UnknownSpec(metric=metric, reason=f"{silent.citation} says: {silent.reason}", candidates=told)
+    if not here:
+        names = sorted({figure.metric for figure in found.figures})
+        return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) has no such row", candidates=_nearest(wanted, names))
+    if len({figure.qualifier for figure in fitting}) == 1:
+        why = f"has two rows of {wanted} that differ"
+    else:
+        few = "has several rows" if fitting else f"has no {qualifier or 'dense'} figure"
+        why = f"{few} of {wanted}; name the qualifier"
+    return UnknownSpec(metric=metric, reason=f"{found.path} ({found.name}) {why}", candidates=told)
+
+
+def _meant(here: list[Figure], qualifier: str) -> list[Figure]:
+    for wanted in (qualifier,) if qualifier else MEANT:
+        fitting = [figure for figure in here if key(figure.qualifier) == key(wanted)]
+        if fitting or qualifier:
+            return fitting
+    return [figure for figure in here if key(figure.qualifier) not in NEVER_MEANT]
+
+
+def _spec(name: Name, figure: Figure) -> Spec:
+    return Spec(
+        metric=figure.metric,
+        value=figure.value,
+        unit=figure.unit,
+        qualifier=figure.qualifier,
+        product=name.product,
+        variant=name.variant,
+        citation=figure.citation,
+        via=figure.via,
+        evidence=figure.evidence,
+        caveat=figure.caveat,
+    )
+
+
+def _told(spec: Spec) -> str:
+    return str(spec).removeprefix(f"{spec.metric}: ")
+
+
+def _family(names: Products, held: dict[Name, Held], product: str) -> Name | None:
+    """A page that says why a whole family has no figures; never one that holds any."""
+    name = Name(names.family(product) or "")
+    return name if name in held and not held[name].figures else None
+
+
+def _nearest(name: str, names: list[str]) -> tuple[str, ...]:
+    close = difflib.get_close_matches(plain(name), [plain(other) for other in names], n=4, cutoff=0.4)
+    return tuple(other for one in close for other in names if plain(other) == one) or tuple(names[:6])

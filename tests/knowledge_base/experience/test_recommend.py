@@ -1,0 +1,243 @@
+"""What is recommended, on which evidence, and what is said about it."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledge_base.artifacts import Attempt
+from knowledge_base.experience import formatting
+from knowledge_base.experience.recommend import Recommendation, conditions, pooled, recommend, targets
+from knowledge_base.experience.similarity import Conditions, family, likeness
+from knowledge_base.experience.status import RESULTS, compacted
+from knowledge_base.pages.wiki import Wiki
+from tests.knowledge_base.experience.test_log import attempt
+from tools.artifacts import UNBOUNDED, Interval
+from tools.errors import SettingsError
+
+WIKI = Wiki.open()
+HERE = Conditions(language="cpp", operator="softmax", architectures=("x86_64",), dtype="float32", shape_class="2^25B", bottleneck="compute")
+
+
+def gain(estimate: float, spread: float = 1.05) -> Interval:
+    return Interval(estimate=estimate, low=estimate / spread, high=estimate * spread)
+
+
+def outcome(evidence: str, verdict: str, *methods: str, estimate: float = 1.5, **changes: object) -> Attempt:
+    effect = {"effect": gain(estimate)} if verdict != "reject_correctness" else {}
+    return attempt(evidence, verdict=verdict, result=RESULTS[verdict], methods=methods, **(effect | changes))
+
+
+def asked(*attempts: Attempt, conditions: Conditions = HERE, k: int = 5) -> Recommendation:
+    return recommend(attempts, conditions, WIKI, k)
+
+
+def tried(found: Recommendation) -> list[tuple[str, ...]]:
+    return [one.methods for one in found.proposed if one.basis == "experience"]
+
+
+def test_without_experience_the_wiki_answers_and_is_called_that():
+    found = asked()
+    assert found.proposed and all(one.basis == "wiki" and one.n == 0 for one in found.proposed)
+    assert all(one.citation.startswith("<gpu-wiki>/methods/") for one in found.proposed)
+    assert "no outcome in conditions like these is known" in found.note
+    priorities = [WIKI.page(one.methods[0]).head.priority for one in found.proposed]
+    assert priorities == sorted(priorities, reverse=True)
+
+
+def test_a_finding_gets_the_pages_that_name_it_first_and_its_skill():
+    finding = conditions(WIKI, language="cpp", bottleneck="scalar-math-call")
+    found = asked(conditions=finding)
+    named = [WIKI.page(one.methods[0]).head.rules for one in found.proposed]
+    assert "scalar_math_call" in named[0] and any("answers scalar_math_call" in one.reason for one in found.proposed)
+    assert [("scalar_math_call" in rules) for rules in named] == sorted((("scalar_math_call" in rules) for rules in named), reverse=True)
+    assert any("scalar-math-in-loop" in page for page in found.read)
+
+
+def test_one_measurement_is_called_one_and_keeps_its_own_interval():
+    found = asked(outcome("a", "accept", "vector-exp", estimate=2.0, commit="c0ffee", knobs={"DEGREE": "5"}))
+    first = found.proposed[0]
+    assert (first.methods, first.basis, first.n, first.effect) == (("vector-exp",), "experience", 1, gain(2.0))
+    assert "n=1 on x86_64" in first.reason and "one measurement" in first.reason and "1 in the same conditions" in first.reason
+    assert first.score == pytest.approx(math.sqrt(2.0)), "one imagined outcome without gain stands beside it"
+    assert (first.evidence[0].record, first.evidence[0].commit, first.evidence[0].knobs) == ("a", "c0ffee", {"DEGREE": "5"})
+
+
+def test_many_small_gains_here_beat_one_large_one_far_away():
+    near = [outcome(f"n{i}", "accept", "simd-reduction", estimate=1.6) for i in range(4)]
+    far = outcome("f", "accept", "vector-exp", estimate=4.0, architecture="sm_90", operator="transpose", dtype="float16")
+    assert tried(asked(*near, far))[0] == ("simd-reduction",)
+
+
+def test_what_failed_in_the_same_conditions_is_not_proposed():
+    found = asked(outcome("a", "reject_perf", "vector-exp", estimate=0.9, note="slower"), outcome("b", "reject_correctness", "simd-loop"))
+    assert not tried(found) and {one.methods for one in found.avoid} == {("vector-exp",), ("simd-loop",)}
+    assert not {"vector-exp", "simd-loop"} & {method for one in found.proposed for method in one.methods}
+    assert all(one.warning.startswith("failed in the same conditions") for one in found.avoid)
+
+
+def test_what_also_failed_in_the_same_conditions_is_proposed_with_a_warning():
+    lost = outcome("a", "reject_perf", "vector-exp", estimate=0.9, note="slower than before")
+    first = asked(outcome("b", "accept", "vector-exp"), lost).proposed[0]
+    assert first.results == {"success": 1, "failure": 1} and "a" in first.warning and "slower than before" in first.warning
+
+
+def test_a_failure_elsewhere_is_counted_and_is_no_ban():
+    elsewhere = outcome("a", "reject_perf", "vector-exp", estimate=0.9, architecture="aarch64")
+    here = outcome("b", "accept", "vector-exp")
+    alone, both = asked(here).proposed[0], asked(here, elsewhere).proposed[0]
+    assert not both.warning and both.n == 2 and both.score < alone.score
+    assert not asked(elsewhere).avoid
+
+
+def test_a_page_whose_method_failed_as_part_of_a_set_is_hinted_with_that():
+    found = asked(outcome("a", "reject_perf", "vector-exp", "simd-loop", estimate=0.9))
+    hinted = next(one for one in found.proposed if one.methods == ("vector-exp",))
+    assert hinted.basis == "wiki" and "vector-exp + simd-loop" in hinted.warning and "no experience" not in hinted.reason
+
+
+def test_what_a_person_states_counts_half():
+    outcomes = (outcome("a", "accept", "vector-exp", estimate=2.0, origin=origin) for origin in ("run", "stated"))
+    measured, stated = (asked(one).proposed[0] for one in outcomes)
+    assert 1 < stated.score < measured.score and "not measured by a run" in stated.reason
+
+
+def test_another_language_says_nothing():
+    assert not tried(asked(outcome("a", "accept", "triton-tiles", language="triton")))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"operator": "rms_norm"}, "operator rms_norm (row-wise, too)"),
+        ({"operator": "transpose"}, "operator transpose"),
+        ({"architecture": "aarch64"}, "architecture aarch64"),
+        ({"dtype": "float64"}, "dtype float64"),
+        ({"shape_class": "2^17B"}, "shapes 2^17B"),
+        ({"bottleneck": "memory"}, "bottleneck memory"),
+        ({"architecture": ""}, "architecture not known"),
+    ],
+)
+def test_each_condition_that_differs_lowers_the_likeness_and_is_named(change: dict[str, str], said: str):
+    same, other = likeness(HERE, attempt("a")), likeness(HERE, attempt("a", **change))
+    assert (same.score, same.same, same.differing) == (1.0, True, ())
+    assert 0 < other.score < 1 and not other.same and other.differing == (said,)
+
+
+def test_a_kin_is_nearer_than_a_stranger():
+    def near(**change: str) -> float:
+        return likeness(HERE, attempt("a", **change)).score
+
+    assert near(operator="rms_norm") > near(operator="transpose")
+    assert near(architecture="aarch64") > near(architecture="sm_90")
+    assert near(shape_class="2^24B") > near(shape_class="2^10B")
+
+
+def test_what_is_not_asked_does_not_differ():
+    vague = Conditions(language="cpp")
+    assert likeness(vague, attempt("a", operator="x", architecture="y", shape_class="")).same
+
+
+def test_a_finding_is_matched_by_the_findings_kept():
+    finding = conditions(WIKI, language="cpp", bottleneck="scalar_math_call")
+    kept, other, old = (attempt("a", findings=findings) for findings in (("scalar_math_call",), ("single_threaded",), ()))
+    scores = [likeness(finding, one).score for one in (kept, old, other)]
+    assert scores[0] == 1.0 and scores == sorted(scores, reverse=True) and len(set(scores)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("softmax", "softmax"), ("triton-softmax", "softmax"), ("LogSoftmax", "log_softmax"), ("my_layernorm_v2", "layer_norm"),
+        ("RMSNorm", "rms_norm"), ("gemm", "matmul"), ("batched-matmul", "matmul"), ("mm", "matmul"), ("vector_add", "add"),
+        ("row_sum", "sum"), ("cumsum", "cumsum"), ("summary", "summary"), ("heat", "heat"),
+    ],
+)  # fmt: skip
+def test_families(name: str, found: str):
+    assert family(name) == found
+
+
+def test_names_of_architectures_come_from_the_wiki():
+    assert targets(WIKI, "Hopper") == targets(WIKI, "H200") == ("sm_90",)
+    assert set(targets(WIKI, "blackwell")) >= {"sm_100", "sm_120"} and targets(WIKI, "sm_90a") == ("sm_90a",)
+    assert likeness(Conditions(language="cuda", architectures=("sm_90",)), attempt("a", language="cuda", architecture="sm_90a")).same
+    with pytest.raises(SettingsError, match="--arch hoper"):
+        targets(WIKI, "hoper")
+
+
+@pytest.mark.parametrize("given", [{"language": "basic"}, {"dtype": "fp7"}, {"bottleneck": "slow"}])
+def test_names_that_mean_nothing_are_one_sentence(given: dict[str, str]):
+    ((name, value),) = given.items()
+    with pytest.raises(SettingsError, match=f"--{name} {value}"):
+        conditions(WIKI, **({"language": "cpp"} | given))
+
+
+METHODS = st.sampled_from([("vector-exp",), ("simd-loop",), ("vector-exp", "simd-loop"), ("tile-loops", "hoist-invariants")])
+LOGS = st.lists(
+    st.builds(
+        lambda verdict, methods, number, change: outcome(f"e{number}", verdict, *methods, **change),
+        st.sampled_from(list(RESULTS)),
+        METHODS,
+        st.integers(0, 99),
+        st.sampled_from([{}, {}, {"architecture": "aarch64"}, {"operator": "matmul"}, {"dtype": "float64"}]),
+    ),
+    max_size=12,
+    # As a log is read: of the lines about the same evidence and methods one counts.
+    unique_by=lambda one: one.identity,
+)
+
+
+@given(LOGS)
+def test_nothing_that_failed_in_the_same_conditions_is_proposed_without_a_word(log: list[Attempt]):
+    found = asked(*log, k=50)
+    failed = [one for one in log if likeness(HERE, one).same and RESULTS[one.verdict] in ("failure", "crash")]
+    for one in found.proposed:
+        bad = [lost for lost in failed if set(lost.methods) == set(one.methods) or (one.basis == "wiki" and one.methods[0] in lost.methods)]
+        assert bool(one.warning) == bool(bad)
+    told = [frozenset(one.methods) for one in (*found.proposed, *found.avoid)]
+    assert len(told) == len(set(told)) and {frozenset(one.methods) for one in failed} <= set(told)
+
+
+EFFECTS = st.lists(st.tuples(st.floats(0.2, 8).map(gain), st.floats(0.1, 1)), min_size=1, max_size=6)
+
+
+@given(EFFECTS)
+def test_a_pooled_effect_lies_among_those_pooled_whatever_their_order(effects: list[tuple[Interval, float]]):
+    found, turned = pooled(effects), pooled(effects[::-1])
+    assert found is not None and turned is not None and found.low <= found.estimate <= found.high
+    assert min(one.estimate for one, _ in effects) * 0.999 <= found.estimate <= max(one.estimate for one, _ in effects) * 1.001
+    assert turned.estimate == pytest.approx(found.estimate)
+
+
+def test_outcomes_that_agree_narrow_and_those_that_disagree_widen():
+    def width(*estimates: float) -> float:
+        found = pooled([(gain(one), 1.0) for one in estimates])
+        assert found is not None
+        return found.high / found.low
+
+    assert width(2.0, 2.0) < width(2.0) < width(1.2, 3.3)
+    assert pooled([]) is None
+
+
+def test_an_effect_without_an_interval_is_counted_and_not_pooled():
+    open_ended = Interval(estimate=9.0, low=1 / UNBOUNDED, high=UNBOUNDED)
+    noted = outcome("a", "accept", "vector-exp", effect=open_ended, origin="stated")
+    found = asked(noted, outcome("b", "accept", "vector-exp", estimate=2.0))
+    assert found.proposed[0].n == 2 and found.proposed[0].effect == gain(2.0)
+
+
+def test_it_reads_well():
+    found = asked(outcome("a", "accept", "vector-exp", estimate=2.0), outcome("b", "reject_perf", "simd-loop"))
+    text = "\n".join(formatting.recommended(found))
+    assert "1. vector-exp  2.000x [1.9, 2.1] (experience: 1 success)" in text
+    assert "avoid, failed in the same conditions:\n-  simd-loop" in text and "(wiki: not tried)" in text
+
+
+def test_compaction_goes_by_the_newest_outcome(tmp_path: Path):
+    told = compacted((outcome("c", "accept", "a"), outcome("b", "reject_perf", "a"), outcome("a", "inconclusive", "b", "c")))
+    assert [(one.status, one.methods, one.verdicts) for one in told] == [
+        ("resolved", ("a",), {"accept": 1, "reject_perf": 1}),
+        ("pending", ("b", "c"), {"inconclusive": 1}),
+    ]

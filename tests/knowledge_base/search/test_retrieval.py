@@ -1,0 +1,405 @@
+"""Words and vectors over wiki, outcomes and reference projects: what is found, filtered out, told apart, and said where nothing is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import retrieval
+from knowledge_base.__main__ import main
+from knowledge_base.artifacts import Attempt
+from knowledge_base.experience.log import Experience
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.search import embedding
+from knowledge_base.search.code_chunks import LONG, Reference
+from knowledge_base.search.documents import Architectures
+from knowledge_base.search.index import Index
+from knowledge_base.search.synonyms import Glossary
+from knowledge_base.search.vectors import EXACT
+from tests.knowledge_base.search.test_vectors import written
+from tools.artifacts import Interval, digest
+from tools.errors import SettingsError
+
+WIKI = Wiki.open()
+SMOKE = Path(__file__).with_name("smoke_questions.jsonl")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return Index.open(WIKI, home=tmp_path_factory.mktemp("home"), embedder="hashed", languages=("hip",))
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active", "meta/ncu-metrics.md"),
+        ("what does smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active mean", "meta/ncu-metrics.md"),
+        ("sm_90a", "meta/platforms.md"),
+        ("is sm_90a forward compatible", "meta/platforms.md"),
+        ("__kmpc_fork_call", "methods/openmp-parallel-outer.md"),
+    ],
+)
+def test_an_identifier_finds_its_page_and_first_one_that_has_it(index: Index, name: str, page: str) -> None:
+    found = index.search(name, 4)
+    identifier = next(word for word in name.split() if "_" in word)
+    assert page in [passage.path for passage in found] and identifier in found[0].text
+
+
+def test_an_instruction_finds_a_page_that_names_it(index: Index) -> None:
+    assert all("LDGSTS" in hit.text for hit in index.search("LDGSTS", 2))
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("scattered accesses", "skills/gpu-poor-coalescing.md"),
+        ("uncoalesced loads", "skills/gpu-poor-coalescing.md"),
+        ("too many registers", "skills/gpu-register-limited.md"),
+        ("register pressure", "skills/gpu-register-limited.md"),
+    ],
+)
+def test_synonyms_find_each_other_both_ways(index: Index, question: str, page: str) -> None:
+    assert page in [hit.path for hit in index.search(question, 5)]
+
+
+def test_the_longest_phrase_says_what_is_meant() -> None:
+    glossary = Glossary((("memory bound", "starved for data"), ("memory",)))
+    assert list(glossary.concepts("why is it memory-bound")) == [0]
+    assert list(glossary.concepts("Starved for DATA")) == [0]
+
+
+def test_further_passages_of_a_page_come_after_the_best_of_others(index: Index) -> None:
+    """What a page has in points is halved for its second passage, which is here nearly as good as its first."""
+    found = [hit.path for hit in index.search("bank conflicts in shared memory", 5)]
+    assert len(set(found)) >= 4
+
+
+def test_a_passage_that_is_found_by_its_words_and_by_phrases_is_shown_once(index: Index) -> None:
+    found = index.search("reading down columns on the graphics card is far slower than along rows", 8)
+    assert found[0].path == "skills/gpu-poor-coalescing.md" and "asked as" in found[0].why
+    assert len({hit.citation for hit in found}) == len(found)
+
+
+def test_filters_are_hard(index: Index) -> None:
+    found = index.search("shared memory", 30, language="triton")
+    assert found and not [hit.path for hit in found if hit.path.startswith("methods/cuda-")]
+    assert {hit.kind for hit in index.search("memory", 30, kind="skill")} == {"skill"}
+    on_cpu = index.search("vector loads", 30, arch="cpu")
+    assert on_cpu and not [hit.path for hit in on_cpu if "cuda" in hit.path or "nvidia" in hit.path]
+
+
+@pytest.mark.parametrize("name", ["hopper", "sm_90", "SM90", "sm_90a", "H100"])
+def test_an_architecture_has_many_names(index: Index, name: str) -> None:
+    pages = {hit.path for hit in index.search("memory bandwidth", 60, kind="hardware", arch=name)}
+    assert "hardware/nvidia/h200-sxm5.md" in pages and "hardware/nvidia/a100-pcie-40gb.md" not in pages
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ({"language": "cobol"}, "no page is about language 'cobol'; give one of cpp, cuda, cutedsl"),
+        ({"language": "trition"}, "no page is about language 'trition'; did you mean 'triton'? There are cpp, cuda, cutedsl"),
+        ({"arch": "itanium"}, "no architecture is called 'itanium'; give one of "),
+        ({"arch": "hoper"}, "no architecture is called 'hoper'; did you mean 'hopper'? There are "),
+        ({"kind": "novel"}, "no page is of kind 'novel'; give one of guide, hardware"),
+        ({"kind": "methd"}, "no page is of kind 'methd'; did you mean 'method'? There are guide, hardware"),
+        ({"kind": "hardware", "arch": "gfx942", "language": "cpp"}, ""),
+    ],
+)
+def test_a_filter_that_nothing_passes_closes_and_says_what_there_is(index: Index, filters: dict[str, str], says: str) -> None:
+    if says:
+        assert index.search("memory", **filters) == ()
+        assert says in index.explain("memory", **filters)
+
+
+def test_a_language_without_pages_of_its_own_gets_those_about_all(index: Index) -> None:
+    found = index.search("memory bandwidth", 8, language="hip")
+    assert found and not [hit.path for hit in found if hit.path.startswith(("methods/cuda", "methods/triton"))]
+
+
+def test_what_means_nothing_here_finds_nothing(index: Index) -> None:
+    assert index.search("zzzunknown qqqwwv") == ()
+    assert index.explain("zzzunknown qqqwwv") == "none of the words zzzunknown, qqqwwv occurs in the wiki"
+
+
+def test_what_says_the_same_twice_is_shown_once_with_both_places(tmp_path: Path) -> None:
+    same = "A fence orders the writes of a thread before its later ones, for all threads of the device."
+    wiki = written(tmp_path / "wiki", {"one": ("Fences", same), "two": ("Fences", same), "three": ("Copies", "A copy engine moves tiles.")})
+    found = Index.open(wiki, home=tmp_path, embedder="hashed").search("fence orders writes")
+    assert [hit.path for hit in found if "fence" in hit.text] == ["one.md"]
+    assert "the same at <gpu-wiki>/two.md:" in found[0].why
+
+
+def test_a_long_lived_index_sees_what_changes(tmp_path: Path) -> None:
+    wiki = written(tmp_path / "wiki", {"one": ("Fences", "A fence orders writes.")})
+    index = Index(wiki, experience=Experience(tmp_path), vectors=Index.open(wiki, home=tmp_path, embedder="hashed")._vectors, recheck_s=0)
+    assert not [hit for hit in index.search("polynomial") if "polynomial" in hit.text]
+    written(wiki.root, {"two": ("Exponentials", "By a polynomial.")})
+    assert index.search("polynomial")[0].path == "two.md"
+    (wiki.root / "one.md").unlink()
+    assert "one.md" not in {hit.path for hit in index.search("fence writes polynomial", 20)}
+    Experience(tmp_path).add(ATTEMPT)
+    assert index.search("polynomial vector-exp", kind="outcome")[0].path == "<experience>/attempts.jsonl"
+
+
+ATTEMPT = Attempt(
+    operator="softmax",
+    language="cpp",
+    architecture="x86_64",
+    dtype="float32",
+    shape_class="2^24B",
+    bottleneck="compute",
+    methods=("vector-exp",),
+    result="success",
+    verdict="accept",
+    effect=Interval(estimate=2.5, low=2.25, high=2.75),
+    evidence="e" * 16,
+    iteration=1,
+    note="the polynomial is short",
+)
+
+
+def test_past_outcomes_are_found_cited_and_hidden_when_masked(tmp_path: Path) -> None:
+    log = Experience(tmp_path)
+    other = ATTEMPT.model_copy(update={"methods": ("triton-split-k",), "language": "triton", "architecture": "sm_90", "result": "failure"})
+    assert log.add(ATTEMPT) and log.add(other)
+    index = Index.open(WIKI, home=tmp_path, embedder="hashed")
+    (hit,) = index.search("vector-exp softmax", kind="outcome", language="cpp")
+    assert hit.path == "<experience>/attempts.jsonl" and hit.first_line == hit.last_line == 1
+    assert "success (accept, 2.5x [2.25, 2.75] over the incumbent)" in hit.text
+    assert index.holds(hit.citation) and hit.citation.sha256 == digest((log.folder / "attempts.jsonl").read_text().splitlines()[0])
+    assert [one.first_line for one in index.search("softmax", kind="outcome", arch="hopper")] == [2]
+    log.add(ATTEMPT.model_copy(update={"masked": True}))
+    fresh = Index.open(WIKI, home=tmp_path, embedder="hashed")
+    assert [one.first_line for one in fresh.search("softmax", kind="outcome")] == [2]
+
+
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def rowwise_gelu(x, y, n, BLOCK: tl.constexpr):
+    # waves of programs
+""" + "".join(f"    step_{number} = {number}\n" for number in range(80))
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Path:
+    root = tmp_path / "projects"
+    (root / "lib" / ".git").mkdir(parents=True)
+    (root / "lib" / "gelu.py").write_text(KERNEL)
+    (root / "lib" / "gelu.cu").write_text("__global__ void gelu(float* x) { x[threadIdx.x] *= 0.5f; }\n")
+    (root / "lib" / "gelu.cpp").write_text("void gelu(float* x) { x[0] *= 0.5f; }\n")
+    (root / "lib" / "README.md").write_text("# gelu\n\nA note about gelu.\n")
+    (root / "lib" / ".git" / "gelu.py").write_text(KERNEL)
+    (root / "lib" / "binary.txt").write_bytes(b"gelu\0\x01")
+    (root / "lib" / "huge.txt").write_text("gelu " * 100_000)
+    (root / "lib" / "weights.bin").write_text("gelu")
+    return root
+
+
+def test_reference_projects_are_cut_cited_and_told_apart_by_language(projects: Path, tmp_path: Path) -> None:
+    index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="hashed")
+    found = index.search("gelu", 20, kind="reference")
+    assert {hit.path for hit in found} == {f"<reference>/lib/{name}" for name in ("gelu.py", "gelu.cu", "gelu.cpp", "README.md")}
+    assert {hit.path.rpartition("/")[2] for hit in index.search("gelu", 20, kind="reference", language="triton")} == {
+        "gelu.py",
+        "README.md",
+    }
+    (kernel,) = index.search("rowwise_gelu", kind="reference")[:1]
+    lines = KERNEL.splitlines()
+    assert kernel.text.splitlines() == lines[kernel.first_line - 1 : kernel.last_line]
+    assert kernel.heading == ("lib/gelu.py", "rowwise_gelu") and str(kernel.citation) == f"<reference>/lib/gelu.py:{kernel.first_line}"
+    assert index.holds(kernel.citation)
+    (projects / "lib" / "gelu.py").write_text("# rewritten\n" * 100)
+    assert not index.holds(kernel.citation)
+
+
+def test_more_pieces_than_a_model_can_embed_are_compared_by_words_and_it_is_said(
+    projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding.Hashed, "most", 1)
+    index = Index.open(WIKI, home=tmp_path, reference=projects, embedder="hashed")
+    assert index.search("rowwise_gelu")[0].path == "<reference>/lib/gelu.py"
+    assert index.shortfall.endswith("pieces of reference projects are too many for hashed-1")
+    assert any("similar" in hit.why for hit in index.search("scattered accesses"))
+
+
+def test_every_line_of_a_reference_file_is_in_one_piece(projects: Path) -> None:
+    pieces = [entry.passage for entry in Reference(projects).entries() if entry.passage.path.endswith("gelu.py")]
+    covered = [number for piece in pieces for number in range(piece.first_line, piece.last_line + 1)]
+    assert len(covered) == len(set(covered)) and all(piece.last_line - piece.first_line < LONG for piece in pieces)
+    assert {number for number, line in enumerate(KERNEL.splitlines(), 1) if line.strip()} <= set(covered)
+
+
+def test_a_reference_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="reference_projects"):
+        Index.open(WIKI, home=tmp_path, reference=tmp_path / "nowhere", embedder="hashed")
+
+
+def test_markdown_of_another_wiki_without_front_matter_is_searched_too(tmp_path: Path) -> None:
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki" / "plain.md").write_text("# Barriers\n\nWarps wait for each other.\n\n## Remedy\n\nSplit the barrier.\n")
+    hits = Index.open(Wiki.open(tmp_path / "wiki"), home=tmp_path, embedder="hashed").search("split the barrier")
+    assert (hits[0].path, hits[0].heading, hits[0].first_line) == ("plain.md", ("Barriers", "Remedy"), 5)
+
+
+# ---------------------------------------------------------------- without chromadb, and what is imported
+
+BLOCKED = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "chromadb":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocked())
+from knowledge_base.search import vectors
+from knowledge_base.__main__ import main
+vectors.EXACT = int(sys.argv.pop(1))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_chromadb_few_vectors_are_compared_as_ever() -> None:
+    command = [sys.executable, "-c", BLOCKED, str(EXACT), "query", "uncoalesced loads"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "similar" in told.stdout and told.stderr == ""
+
+
+def test_without_chromadb_words_alone_answer_where_vectors_are_many_and_it_is_said() -> None:
+    command = [sys.executable, "-c", BLOCKED, "0", "query", "uncoalesced loads"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout
+    assert told.stderr == "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n"
+    answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert answer["passages"] and answer["note"].startswith("words alone were compared")
+
+
+@pytest.mark.parametrize(
+    "command", ["graph --help", "knowledge_base --help", "knowledge_base spec H200 tdp --variant SXM5", "tools --help"]
+)
+def test_what_does_not_search_imports_no_chromadb(command: str) -> None:
+    module, *arguments = command.split()
+    code = f"import runpy, sys\nsys.argv[1:] = {arguments}\ntry:\n    runpy.run_module('{module}', run_name='__main__', alter_sys=True)\n"
+    code += "except SystemExit:\n    pass\nprint(sorted({'chromadb', 'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]).stdout
+    assert out.splitlines()[-1] == "[]"
+
+
+def test_a_cold_query_imports_nothing_that_it_does_not_use() -> None:
+    """What it takes from a process's start to the answer is mostly imports."""
+    assert main(["query", "bank conflicts", "-k", "1"]) == 0
+    code = "import sys; from knowledge_base.__main__ import main; main(['query', 'bank conflicts', '-k', '1'])\n"
+    code += "print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    loaded = set(told.stdout.splitlines()[-1].split())
+    assert "similar" in told.stdout and "numpy" in loaded
+    others = {"chromadb", "opentelemetry", "grpc", "httpx", "torch", "rich", "jinja2", "langgraph"}
+    assert not loaded & {*others, "knowledge_base.specs.lookup", "knowledge_base.specs.sheets"}
+
+
+@pytest.mark.parametrize(
+    ("dotenv", "note"), [("ANONYMIZED_TELEMETRY=true\n", ""), ("CHROMA_SERVER_HTTP_PORT=nonsense\n", "note: words alone")]
+)
+def test_a_query_reaches_no_machine_and_bears_any_dotenv(tmp_path: Path, dotenv: str, note: str) -> None:
+    (tmp_path / ".env").write_text(dotenv)
+    code = """
+import socket, sys
+def refused(self, address):
+    if self.family != socket.AF_UNIX:
+        print("connects to", address, file=sys.stderr)
+        raise OSError("no network")
+socket.socket.connect = refused
+from knowledge_base.search import vectors
+from knowledge_base.__main__ import main
+vectors.EXACT = 0
+sys.exit(main(["query", "bank conflicts", "-k", "1", "--embedder", "hashed"]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert told.stdout and told.stderr.startswith(note) and bool(told.stderr) == bool(note)
+
+
+# ---------------------------------------------------------------- embedders
+
+
+def test_hashed_vectors_are_the_same_everywhere_and_of_unit_length() -> None:
+    found = embedding.Hashed().embed(["coalesced loads", "coalesced load", "exponentials", ""])
+    assert (found**2).sum(axis=1).tolist() == pytest.approx([1, 1, 1, 0])
+    assert found[0] @ found[1] > 0.8 > found[0] @ found[2]
+    assert digest(found.round(5).tobytes().hex()) == digest(
+        embedding.Hashed().embed(["coalesced loads", "coalesced load", "exponentials", ""]).round(5).tobytes().hex()
+    )
+
+
+@pytest.mark.skipif(not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`")
+def test_minilm_agrees_with_the_model_card() -> None:
+    vectors = embedding.MiniLM().embed(
+        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+    )
+    assert (vectors[1:] @ vectors[0]).tolist() == pytest.approx([0.6946, 0.9429, 0.2569], abs=0.01)
+
+
+@pytest.mark.skipif(not (embedding.MODEL.found() and embedding.TOKENIZER.found()), reason="needs the extra `embeddings`")
+def test_minilms_vectors_are_the_same_before_and_after_its_network_is_optimised() -> None:
+    embedder, text = embedding.MiniLM(), "lanes of a warp read a column of shared memory"
+    first = embedder.embed([text])[0]
+    assert "_optimised" not in vars(embedder)
+    many = embedder.embed([text, *("registers",) * embedding.FEW])[0]
+    assert "_optimised" in vars(embedder)
+    assert many.tolist() == pytest.approx(first.tolist(), abs=1e-5)
+
+
+def test_a_model_file_that_was_not_tested_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some_model").mkdir()
+    (tmp_path / "some_model" / "model.onnx").write_bytes(b"other weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError, match="is not the file that was tested"):
+        embedding.MODEL._replace(package="some_model").data()
+    with pytest.raises(SettingsError, match="is not installed"):
+        embedding.MODEL._replace(package="no_such_package").data()
+
+
+def test_an_unknown_embedder_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query", "softmax", "--embedder", "magic"]) == 2
+    assert "embedder: 'magic' is not known; give one of hashed, minilm" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the benchmark
+
+
+def test_the_benchmark_scores_and_refuses_what_is_no_question(tmp_path: Path, index: Index) -> None:
+    questions = retrieval.load(SMOKE, WIKI)
+    assert {question.kind for question in questions} == {"jargon", "paraphrase"}
+    first = questions[0]
+    page = first.answers[0]
+    right = next(passage for passage in WIKI.passages() if passage.path == page)
+    wrong = next(passage for passage in WIKI.passages() if passage.path not in first.answers)
+    assert retrieval.scored(first, [wrong, wrong, right]) == (1.0, 1 / 3)
+    assert retrieval.scored(first, [wrong] * 5 + [right]) == (0.0, 1 / 6)
+    assert retrieval.scored(first, [wrong]) == (0.0, 0.0)
+    assert retrieval.interval([0.0, 1.0] * 50)[0] < 0.5 < retrieval.interval([0.0, 1.0] * 50)[1]
+    told = retrieval.table(questions[:2], {"FTS5": lambda text: [], "fused": index.search})
+    assert "| jargon (1) | FTS5 | 0.000 [0.000, 0.000] |" in told and "fused − FTS5" in told
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(json.dumps({**first.model_dump(), "answers": ["skills/nowhere.md"]}))
+    with pytest.raises(SettingsError, match=r"bad.jsonl:1: there is no 'skills/nowhere.md'"):
+        retrieval.load(bad, WIKI)
+
+
+def test_smoke_questions_are_answered(index: Index) -> None:
+    """Few, and the author's own: this only finds out that something broke. The figure of record is `benchmarks.retrieval`'s."""
+    scores = [retrieval.scored(question, index.search(question.question, 10)) for question in retrieval.load(SMOKE, WIKI)]
+    assert sum(score.recall for score in scores) / len(scores) >= 0.7
+
+
+def test_architectures_come_from_the_wiki() -> None:
+    assert Architectures(WIKI).named("MI300X") == {"gfx942"}
+    assert Architectures(WIKI).named("blackwell") >= {"sm_100", "sm_120"}
+    assert not Architectures(WIKI).named("")

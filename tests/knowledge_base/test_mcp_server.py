@@ -1,0 +1,163 @@
+"""The MCP server, asked by a real client over stdio as an editor would start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from knowledge_base.experience.log import Experience
+from knowledge_base.pages.wiki import HOME
+from tests.knowledge_base.experience.test_log import attempt
+from tools.artifacts import Interval
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "knowledge-base.md").read_text(encoding="utf-8")
+ENTRIES = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", DOCS, flags=re.DOTALL | re.MULTILINE)]
+READING = {"query", "spec", "recommend", "experience_list", "experience_search", "experience_stats"}
+
+
+def talk(home: Path, conversation: Callable[[Client], Awaitable[None]], *arguments: str, command: list[str] | None = None) -> None:
+    argv = command or [sys.executable, "-P", "-m", "knowledge_base", "serve"]
+    # In a folder that is not ours, as an editor starts it.
+    server = StdioServerParameters(
+        command=argv[0], args=[*argv[1:], *arguments], cwd=str(home), env={**os.environ, HOME: str(home), "PYTHONPATH": str(ROOT)}
+    )
+
+    async def start() -> None:
+        with anyio.fail_after(120):
+            async with Client(server) as client:
+                await conversation(client)
+
+    anyio.run(start)
+
+
+async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    assert answer.structured_content is not None
+    return answer.structured_content
+
+
+def test_a_client_asks_everything(tmp_path: Path) -> None:
+    log = Experience(tmp_path)
+    log.add(attempt("a", effect=Interval(estimate=2.0, low=1.9, high=2.1)))
+    log.add(attempt("b", methods=("simd-loop",), result="failure", verdict="reject_perf", note="slower by far"))
+
+    async def conversation(client: Client) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} == READING
+        found = await ask(client, "query", text="GOMP_parallel", k=1)
+        assert found["passages"][0]["path"] == "methods/openmp-parallel-outer.md"
+        assert (await ask(client, "query", text="zzzunknown"))["explain"]
+        assert (await ask(client, "spec", product="H200", metric="memory_bandwidth", variant="SXM5"))["line"].startswith(
+            "memory_bandwidth: "
+        )
+        unknown = await ask(client, "spec", product="H300", metric="memory_bandwidth")
+        assert not unknown["known"] and "UNKNOWN" in unknown["line"]
+        advised = await ask(client, "recommend", language="cpp", operator="softmax", arch="x86_64", bottleneck="compute")
+        assert (advised["proposed"][0]["methods"], advised["avoid"][0]["methods"]) == (["vector-exp"], ["simd-loop"])
+        assert [one["evidence"] for one in (await ask(client, "experience_list"))["attempts"]] == ["b", "a"]
+        assert [one["evidence"] for one in (await ask(client, "experience_search", text="slower"))["attempts"]] == ["b"]
+        assert (await ask(client, "experience_stats"))["results"] == {"failure": 1, "success": 1}
+        # Another process adds while the server runs.
+        log.add(attempt("c"))
+        assert (await ask(client, "experience_stats"))["attempts"] == 3
+
+    talk(tmp_path, conversation)
+
+
+def test_what_is_wrong_is_told_as_one_sentence_and_the_server_lives_on(tmp_path: Path) -> None:
+    async def conversation(client: Client) -> None:
+        for tool, arguments, named in (
+            ("recommend", {"language": "basic"}, "language basic"),
+            ("query", {"text": "softmax", "k": 0}, "k: 0"),
+            ("experience_search", {"text": " "}, "no word"),
+        ):
+            answer = await client.call_tool(tool, arguments)
+            assert answer.is_error and named in answer.content[0].text and "Traceback" not in answer.content[0].text
+        assert (await ask(client, "experience_stats"))["attempts"] == 0
+
+    talk(tmp_path, conversation)
+
+
+def test_outcomes_are_added_only_where_that_is_allowed(tmp_path: Path) -> None:
+    outcome = {
+        "operator": "softmax",
+        "language": "cpp",
+        "dtype": "float32",
+        "methods": ["tile-loops"],
+        "result": "success",
+        "effect": [1.3],
+    }
+
+    async def refused(client: Client) -> None:
+        assert (await client.call_tool("experience_add", outcome)).is_error
+
+    async def allowed(client: Client) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} == READING | {"experience_add"}
+        assert (await ask(client, "experience_add", **outcome))["added"] == 1
+        assert (await ask(client, "experience_add", **outcome))["known"] == 1
+
+    talk(tmp_path, refused)
+    assert not (tmp_path / "experience").exists()
+    talk(tmp_path, allowed, "--allow-add")
+    (kept,) = Experience(tmp_path).attempts()
+    assert kept.methods == ("tile-loops",) and kept.origin == "stated"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[str(number) for number in range(len(ENTRIES))])
+def test_the_entries_in_the_docs_start_a_server(entry: dict[str, Any], tmp_path: Path) -> None:
+    (server,) = entry["mcpServers"].values()
+    assert server["command"].endswith("/.venv/bin/python")
+
+    async def conversation(client: Client) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} >= READING
+
+    talk(tmp_path, conversation, command=[sys.executable, *server["args"]])
+
+
+def test_the_docs_have_an_entry_for_each_of_the_two() -> None:
+    assert len(ENTRIES) >= 2 and "`.mcp.json`" in DOCS and "`.cursor/mcp.json`" in DOCS
+
+
+def test_nothing_but_the_protocol_goes_to_stdout(tmp_path: Path) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "experience_stats", "arguments": {}}},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "recommend", "arguments": {"language": "basic"}}},
+        {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "nothing", "arguments": {}}},
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "knowledge_base", "serve", "--home", str(tmp_path)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    seen: set[int] = set()
+    for message in messages:
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        while "id" in message and message["id"] not in seen:
+            said = json.loads(process.stdout.readline())
+            assert said["jsonrpc"] == "2.0"
+            seen.add(said.get("id", 0))
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and not rest.strip()
+
+
+def test_without_the_package_it_is_one_sentence(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['mcp'] = None; sys.modules['mcp.server'] = None; sys.modules['mcp.server.mcpserver'] = None\n"
+    code = f"{hidden}from knowledge_base.__main__ import main\nraise SystemExit(main(['serve', '--home', {str(tmp_path)!r}]))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines() == ["error: serve: needs the package mcp; pip install 'kernelwright[mcp]'"]
