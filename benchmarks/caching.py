@@ -10,15 +10,15 @@ from typing import NamedTuple, cast, get_args
 
 from pydantic import JsonValue
 
-from agents import coder_tools
 from agents.artifacts import Answer, CoderBrief, Draft, Drafts, RoleName
-from agents.base import Agent
-from agents.models.anthropic import Anthropic
 from agents.models.base import Tool, ToolCall, ToolResult, Usage
 from agents.models.ledger import Ledger, exchanges
 from agents.models.playbook.model import answer
 from agents.models.prices import Price
-from agents.toolbox import Toolbox
+from agents.models.providers.anthropic import Anthropic
+from agents.roles.agent import Agent
+from agents.tool_use import coder_tools
+from agents.tool_use.base import Toolbox
 from benchmarks.scenario import Asked
 from tests.agents.models.anthropic_rules import Body
 from tests.agents.models.anthropic_server import Server

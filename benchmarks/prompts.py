@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from agents.fitting import tokens
-from agents.prompting import parts
+from agents.prompting.render import parts
+from agents.prompting.token_budget import tokens
 from benchmarks.caching import Cost, Way, later, run, total
 from benchmarks.scenario import FOLDERS, Asked, Scenario
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from agents import coder
 from agents.artifacts import RoleName
 from agents.handlers.base import applying, hints, opened
+from agents.roles import coder
 from graph import cited, first, reserve, room
 from graph.estimate import ASSUMED, Estimate, estimate
 from graph.report.render import render

@@ -16,10 +16,10 @@ from agents.artifacts import (
     RetrieverBrief,
     RoleName,
 )
-from agents.base import Agent
 from agents.models.base import CHARACTERS_PER_TOKEN, Usage
 from agents.models.ledger import tokens, unpriced, unsaid
-from agents.prompting import blocks
+from agents.prompting.render import blocks
+from agents.roles.agent import Agent
 from graph.settings import Settings
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Artifact, Task

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents import coder
-from agents.base import Agent
-from agents.workbench import told
+from agents.roles import coder
+from agents.roles.agent import Agent
+from agents.tool_use.workbench import told
 from graph.services import Services
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agents.artifacts import RoleName
-from agents.base import Agent
 from agents.models.base import Request, Usage
 from agents.models.ledger import Cap, dollars, tokens
-from agents.prompting import blocks
+from agents.prompting.render import blocks
+from agents.roles.agent import Agent
 from graph.estimate import Asked, Estimate, Row, asked, estimate
 from graph.settings import Settings
 from knowledge_base.pages.wiki import Wiki

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.artifacts import RoleName
-from agents.base import Agent, open_model
 from agents.handlers.base import Handler
 from agents.models import prices
 from agents.models.ledger import Ledger, Left
-from agents.workbench import Workbench
+from agents.roles.agent import Agent, open_model
+from agents.tool_use.workbench import Workbench
 from graph import caps
 from graph.artifacts import Reached
 from graph.caps import Sender

@@ -18,9 +18,9 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from agents.models import anthropic_client, chat_client, command, manual, recorded
 from agents.models.ledger import Cap
 from agents.models.prices import LongPrompt, Price
+from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
 from tools.artifacts import field_docstrings
 from tools.gate.policy import Policy
@@ -35,7 +35,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 OPTIONS: dict[str, type[BaseModel]] = {
     "anthropic": anthropic_client.Options,
-    "openai_compatible": chat_client.Options,
+    "openai_compatible": openai_client.Options,
     "command": command.Options,
     "manual": manual.Options,
     "recorded": recorded.Options,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.base import Agent, open_model
 from agents.models.base import PROVIDERS, Request
 from agents.models.ledger import Ledger
-from agents.prompting import blocks
+from agents.prompting.render import blocks
+from agents.roles.agent import Agent, open_model
 from benchmarks.scenario import Scenario
 from graph import services
 from graph.__main__ import parser

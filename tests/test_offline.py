@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from agents.base import open_model
-from tests.agents.models.test_anthropic import request
+from agents.roles.agent import open_model
+from tests.agents.models.providers.test_anthropic import request
 
 KEPT = {
     name: f"value of {name}" for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS")

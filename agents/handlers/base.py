@@ -18,8 +18,8 @@ from tools.registry import guarded, load
 T = TypeVar("T")
 
 HANDLERS = {
-    "prose": "agents.handlers.prose:Prose",
-    "several": "agents.handlers.several:Several",
+    "prose": "agents.handlers.license_header:Prose",
+    "several": "agents.handlers.partial_source:Several",
     "namespaces": "agents.handlers.namespaces:Namespaces",
     "templates": "agents.handlers.templates:Templates",
 }

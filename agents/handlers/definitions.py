@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.source_text import is_python
+from agents.text.source import is_python
 from tools.languages.cpp_source import CppSource, walk
 
 if TYPE_CHECKING:

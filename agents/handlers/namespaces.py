@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, definitions
-from agents.source_text import blanked, is_python, language
+from agents.text.source import blanked, is_python, language
 from tools.languages.cpp_source import CppSource, Edit
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from agents.handlers.base import Handler
 from agents.handlers.definitions import Definition, called, definitions
-from agents.source_text import is_python, language
+from agents.text.source import is_python, language
 
 
 class Templates(Handler):

@@ -1,1 +1,1 @@
-"""Model providers: one file each, named in `base.PROVIDERS`; `playbook` is the built-in one."""
+"""What answers prompts: the seam, keys, prices and the ledger; who does is in `providers` and, built in, `playbook`."""

@@ -15,11 +15,11 @@ from tools.artifacts import Artifact
 
 PROVIDERS = {
     "playbook": "agents.models.playbook.model:Playbook",
-    "anthropic": "agents.models.anthropic:Anthropic",
-    "openai_compatible": "agents.models.openai_compatible:OpenAICompatible",
-    "command": "agents.models.command:Command",
-    "manual": "agents.models.manual:Manual",
-    "recorded": "agents.models.recorded:Recorded",
+    "anthropic": "agents.models.providers.anthropic:Anthropic",
+    "openai_compatible": "agents.models.providers.openai_compatible:OpenAICompatible",
+    "command": "agents.models.providers.command:Command",
+    "manual": "agents.models.providers.manual:Manual",
+    "recorded": "agents.models.providers.recorded:Recorded",
 }
 """Name -> class; a new provider is one file and one line here."""
 CHARACTERS_PER_TOKEN = 3

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.models.keys import refuse_pasted
+from agents.models.credentials import refuse_pasted
 from tools.cli.validation import sentences
 from tools.errors import SettingsError
 

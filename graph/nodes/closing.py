@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agents import gatekeeper
 from agents.artifacts import GatekeeperBrief, Plan
+from agents.roles import gatekeeper
 from graph import cited
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
 from graph.nodes.commits import commit_version

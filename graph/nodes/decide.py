@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agents import coder
 from agents.artifacts import Plan
+from agents.roles import coder
 from graph import events
 from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
 from graph.nodes.closing import close

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 
-from agents import profiler_analyst
 from agents.artifacts import Analysis, AnalystBrief
+from agents.roles import profiler_analyst
 from graph import cited, events, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.nodes.commits import commit_baseline

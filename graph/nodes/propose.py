@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from agents import coder, knowledge_retriever, planner
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
 from agents.handlers.base import hints
-from agents.workbench import told
+from agents.roles import coder, knowledge_retriever, planner
+from agents.tool_use.workbench import told
 from graph import cited
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored
 from graph.report.referred import analysis

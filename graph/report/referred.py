@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agents.references import REFERENCE
+from agents.checks.references import REFERENCE
 from graph.artifacts import Inspection, WorkloadRoofline
 from graph.report.render import percent, seconds
 from tools.artifacts import Finding, Profile, Quantity, Record

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.artifacts import Answer, RoleName
-from agents.base import Agent
 from agents.models.base import Answered, Called, Model, Reply, Request, ToolCall, Unfit, Usage
+from agents.roles.agent import Agent
 from tools.errors import KernelwrightError
 from tools.store.records import Records
 

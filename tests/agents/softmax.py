@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMethod
-from agents.workbench import Workbench
+from agents.tool_use.workbench import Workbench
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tests.tools.judge.test_judge import NAIVE, POLICY, Counting, kernel, softmax

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.sourced import Sources, uncited
+from agents.checks.sourced import Sources, uncited
 
 SENTENCES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "fixtures" / "uncited.yaml").read_text(encoding="utf-8"))
 CITED = "<gpu-wiki>/hardware/nvidia/h100-sxm5.md:24"

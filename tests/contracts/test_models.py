@@ -29,10 +29,10 @@ from agents.artifacts import (
     Review,
     RoleName,
 )
-from agents.base import open_model
 from agents.models.base import PROVIDERS, Answered, Model, Reply, Request
 from agents.models.playbook.model import answer
-from agents.prompting import blocks
+from agents.prompting.render import blocks
+from agents.roles.agent import open_model
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.models import anthropic_server, openai_server, scripted
 from tests.agents.models.anthropic_rules import conform

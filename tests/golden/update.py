@@ -41,7 +41,7 @@ def schema(name: str) -> str:
 
 def prompt(language: str, role: str) -> str:
     """The last prompt of a role in the story of `benchmarks/scenario.py` before it ends, block after block."""
-    from agents.prompting import blocks
+    from agents.prompting.render import blocks
     from benchmarks.scenario import Scenario
 
     asked = [one for one in Scenario(language).asked() if one.role == role and one.iteration < 6]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from agents.models import recorded, redaction
+from agents.models import redaction
+from agents.models.providers import recorded
 from graph.artifacts import Judged
 from tests.graph.conftest import ROOT, graph
 from tools.artifacts import Passed

@@ -13,7 +13,7 @@ import pytest
 
 from agents.artifacts import CoderBrief, PlannerBrief
 from agents.models.base import Request
-from agents.prompting import blocks
+from agents.prompting.render import blocks
 from tests.graph.conftest import QUICK, FinishedRun
 from tools.contracts.workloads import hidden_workloads
 from tools.store.records import Records

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agents.models import recorded
+from agents.models.providers import recorded
 from graph.__main__ import main
 from graph.artifacts import Judged
 from tests.agents.models import scripted

@@ -8,9 +8,9 @@ from itertools import combinations
 from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
+from agents.checks.priorities import passed_over
 from agents.models.playbook import history
 from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
-from agents.priorities import passed_over
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents import coder
 from agents.artifacts import CoderBrief, Draft, Drafts
-from agents.draft_faults import faults_of
+from agents.checks.drafts import faults_of
 from agents.handlers.base import applying, hints, mended, opened
 from agents.handlers.definitions import definitions
+from agents.roles import coder
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.calling import build, compare
 from tests.agents.models.playbook.kernels import KERNELS, source

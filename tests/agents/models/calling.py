@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.artifacts import Analysis
 from agents.models.base import Answered, Called, Model, Reply, Request, Tool, ToolCall, ToolResult, Unfit, Usage
-from agents.toolbox import Toolbox
+from agents.tool_use.base import Toolbox
 
 PAID = Usage(model="somebody", input=100, output=10, seconds=1.5)
 

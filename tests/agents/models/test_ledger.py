@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.artifacts import GatekeeperBrief, Review, RoleName
-from agents.base import Agent, open_model
 from agents.models.base import Answered, Model, Request, Usage
 from agents.models.ledger import Cap, Caps, Ledger, dollars, exchanges, tokens, total
 from agents.models.prices import LongPrompt, Price, cost, published
+from agents.roles.agent import Agent, open_model
 from tests.contracts.conftest import task
 from tools.artifacts import Artifact, Record
 from tools.errors import BudgetError, ProviderError, SettingsError

@@ -6,7 +6,7 @@ import pytest
 
 from agents.artifacts import Drafts, Plan, PlannerBrief
 from agents.models.playbook.model import answer
-from agents.planner import faults, violations
+from agents.roles.planner import faults, violations
 from knowledge_base.artifacts import Attempt, Page, mark
 from knowledge_base.experience.status import RESULTS
 from knowledge_base.pages.wiki import Wiki

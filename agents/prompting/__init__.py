@@ -1,0 +1,1 @@
+"""From a brief to a prompt: templates, sections, what fits in a budget, and past attempts."""

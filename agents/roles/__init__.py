@@ -1,0 +1,1 @@
+"""The loop of an agent and the five roles."""

@@ -1,0 +1,131 @@
+"""Coder: from a plan to candidates, their simplified twins for ablation, and v0 where only PyTorch logic is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from agents.artifacts import CoderBrief, Draft, Drafts, Plan
+from agents.checks import drafts
+from agents.handlers.base import Handler, mended, opened
+from agents.roles.agent import Agent
+from agents.tool_use.coder_tools import CoderTools
+from agents.tool_use.workbench import Workbench, candidate, told
+from tools.artifacts import Candidate, Failed, Task, Unmeasured
+from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
+from tools.executors.protocol import Trace
+
+
+def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
+    """Up to `brief.plan.variants` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
+
+    With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call tools, and then
+    again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken is handed
+    on only where there is no other, so that the judge says why nothing came of the plan.
+    """
+    wanted = max(brief.plan.variants, 1)
+    handlers = bench.handlers if bench else opened()
+    if bench is None or agent.model.reads == "brief":
+        answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers))
+        return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
+    sound: dict[str, Candidate] = {}
+    broken: dict[str, tuple[Candidate, str]] = {}
+    asked = brief
+    for left in range(bench.fixes, -1, -1):
+        answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked))
+        made = {name: one for name, one in _distinct(answer, brief, handlers, parent, suffix).items() if name not in sound | broken}
+        failed = {name: told(f"draft {name}", why, one.source) for name, one in made.items() if (why := _fault(bench, one)) is not None}
+        sound |= {name: one for name, one in made.items() if name not in failed}
+        broken |= {name: (made[name], said) for name, said in failed.items()}
+        missing = min(len(failed), wanted - len(sound))
+        if missing <= 0 or not left:
+            break
+        asked = _mending(brief, failed.values(), missing)
+    last = [one for one, _ in broken.values()]
+    return tuple(sound.values() or last[-wanted:])[:wanted]
+
+
+def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
+    """v0 of a task without a kernel, from its reference; `failures`: what was wrong with earlier tries, for those who can mend it.
+
+    SettingsError, in one sentence, where the coder writes none.
+    """
+    plan = Plan(methods=(), variants=1, reason="There is no kernel yet.")
+    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
+    # Handlers know shapes of sources, and there is none.
+    answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=()))
+    made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)
+    if made is None:
+        why = next(iter(answer.skipped.values()), "the coder gave no usable draft; give a kernel").rstrip(".")
+        raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {why}")
+    return made.model_copy(update={"parent": None})
+
+
+def ablate(
+    agent: Agent, brief: CoderBrief, method: str, champion: Candidate, suffix: str, bench: Workbench | None = None
+) -> Candidate | None:
+    """The champion without `method`, from the same incumbent source; None when the coder cannot take it out alone."""
+    rest = tuple(m for m in brief.plan.methods if m.method != method)
+    asked = brief.model_copy(
+        update={
+            "without": method,
+            "champion": champion.source,
+            "champion_knobs": champion.knobs,
+            "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
+        }
+    )
+    handlers = bench.handlers if bench else opened()
+    answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked) if bench else None)
+    made = next(iter(_distinct(answer, asked, handlers, champion.parent or "", suffix).values()), None)
+    return None if made is None or made.id == champion.id else made
+
+
+def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:
+    """What is wrong with drafts before anything is compiled, and one sentence for each method that a draft claims and the plan does not
+    hold: it would be credited with what was never planned.
+    """
+    planned = _planned(brief)
+    unplanned = tuple(
+        f"drafts.{number}.methods: {method!r} is not planned; name only {', '.join(planned) or 'none'}, as far as the draft applies it"
+        for number, draft in enumerate(answer.drafts)
+        for method in dict.fromkeys(draft.methods)
+        if method not in planned
+    )
+    return (*drafts.faults(_mended(answer, brief, handlers), brief), *unplanned)
+
+
+def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:
+    return answer.model_copy(update={"drafts": tuple(mended(handlers, draft, brief) for draft in answer.drafts)})
+
+
+def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
+    """What is wrong with a draft, as far as it can be tried: where time is up or the machine fails, the judge says it."""
+    try:
+        return bench.fault(one)
+    except StorageError:
+        raise  # damaged evidence is no matter of one draft
+    except (BudgetError, InfrastructureError):
+        return None
+
+
+def _mending(brief: CoderBrief, failures: Iterable[str], variants: int) -> CoderBrief:
+    plan = brief.plan.model_copy(update={"variants": variants})
+    return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
+
+
+def _distinct(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...], parent: str, suffix: str) -> dict[str, Candidate]:
+    """Candidates by id, without copies of each other and of the parent, and without faulty drafts."""
+    found: dict[str, Candidate] = {}
+    for draft in _mended(answer, brief, handlers).drafts:
+        made = _candidate(draft, brief, parent, suffix)
+        if (made.source != brief.source or brief.without) and not drafts.faults_of(draft, brief):
+            found.setdefault(made.id, made)
+    return found
+
+
+def _candidate(draft: Draft, brief: CoderBrief, parent: str, suffix: str) -> Candidate:
+    return candidate(draft, brief.task.language, parent, suffix, _planned(brief))
+
+
+def _planned(brief: CoderBrief) -> tuple[str, ...]:
+    return tuple(item.method for item in brief.plan.methods)

@@ -1,0 +1,1 @@
+"""Text of sources and answers: code apart from comments, fences, and what an answer elides."""

@@ -1,0 +1,184 @@
+"""From what models write to answers: JSON in all its surroundings, drafts as fenced code, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agents import artifacts
+from agents.artifacts import Draft, Drafts, Review
+from agents.models.answers import code_blocks, parsing
+from agents.models.base import Answered, Block, Request, Unfit, Usage
+from tests.contracts.test_models import ASKED
+
+VETO = Review(veto=True, quote="{ x[i] }", reason='It says "no".')
+CODE = 'extern "C" void solve(float* x, int n) {\n  x[0] = \'"\';  // {"drafts": []}\n}\n'
+
+
+def request(owed: str) -> Request:
+    role, brief = next((role, brief) for role, (brief, kind) in ASKED.items() if kind.__name__ == owed)
+    return Request(role=role, brief=brief, answer=owed)
+
+
+def read(text: str, owed: str = "Review") -> artifacts.Answer | tuple[str, ...]:
+    reply = parsing.read(text, request(owed), said="said", usage=Usage(output=3))
+    assert reply.said == "said" and reply.usage.output == 3
+    if isinstance(reply, Unfit):
+        assert reply.faults and all("\n" not in fault for fault in reply.faults)
+        return reply.faults
+    assert isinstance(reply, Answered)
+    return reply.answer
+
+
+WRITTEN = VETO.model_dump_json(indent=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRITTEN,
+        f"```json\n{WRITTEN}\n```",
+        f"I looked at it.\n\n~~~\n{WRITTEN}\n~~~\nThat is {{all}}.",
+        f"The code has `{{ int i; }}` and an empty {{}} in it: {WRITTEN} I hope this helps!",
+        f'First {{"note": "of no use"}}, then {WRITTEN}',
+        f"{WRITTEN}\n\nOnce more, in short:\n{VETO.model_dump_json()}",
+        f'<think>Perhaps {{"veto": false}}?</think>\n{WRITTEN}',
+    ],
+)
+def test_the_answer_is_found_in_its_surroundings(text: str) -> None:
+    assert read(text) == VETO
+
+
+def test_a_title_before_the_header_is_prose() -> None:
+    text = f"## Draft 1: wider tiles\n\nIt reads less.\n\n### draft: methods=vector-exp\n```cpp\n{CODE}```\n"
+    found = read(text, "Drafts")
+    assert isinstance(found, Drafts) and [draft.source for draft in found.drafts] == [CODE]
+    refused = read(f"### draft: methods=a\n\n### draft: methods=b\n```\n{CODE}```\n", "Drafts")
+    assert isinstance(refused, tuple) and "no fenced block of code follows" in refused[0], "a variant that is announced is owed"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"veto": true,\n "quote": "x", }', "line 2, column 1"),
+        ("{'veto': true}", "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes"),
+        ('So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
+        ('{"veto": true, "reason": "x"', "the JSON ends in the middle"),
+        ('{"veto": yes}', "line 1, column 10: this is no JSON"),
+        ("void f() { g(); }", "no JSON object Review is in the answer"),
+        ('{"veto": true} or {"veto": false}', "2 different JSON objects each fit Review; give one"),
+        ('{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
+        ('{"vetoed": true}', "vetoed: there is no such field in Review; leave it out"),
+    ],
+)
+def test_what_is_no_answer_is_said_with_its_place(text: str, said: str) -> None:
+    faults = read(text)
+    assert isinstance(faults, tuple) and said in faults[0], faults
+
+
+def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
+    code = '```cpp\n// {"veto": false}\n```\n'
+    assert read(f"{code}{WRITTEN}") == VETO and isinstance(read(code), tuple)
+    assert isinstance(read('{"a": ' * 3000 + "1" + "}" * 3000), tuple)
+
+
+def test_each_missing_field_is_named() -> None:
+    faults = read('{"methods": [{"method": "m"}]}', "Plan")
+    assert faults == ("methods.0.axis: is missing; add it", "methods.0.hypothesis: is missing; add it", "variants: is missing; add it")
+
+
+# ------------------------------------------------------------ drafts
+
+
+def block(header: str, code: str = CODE, fence: str = "```") -> str:
+    return f"{header}\n{fence}cpp\n{code}{fence}\n"
+
+
+def test_drafts_as_fenced_code() -> None:
+    text = (
+        "Two variants follow, the first with `{` in it.\n\n"
+        + block("### draft: methods=a,b knobs=TILE=64,UNROLL=4 note=tiles, so that methods=c is not needed")
+        + "\nAnd:\n\n"
+        + block("## Draft 2: methods=a; knobs=none", "// second\n" + CODE, "````")
+        + "### skipped: c=the loop carries a dependence = no lanes\n"
+    )
+    assert read(text, "Drafts") == Drafts(
+        drafts=(
+            Draft(source=CODE, methods=("a", "b"), knobs={"TILE": "64", "UNROLL": "4"}, note="tiles, so that methods=c is not needed"),
+            Draft(source="// second\n" + CODE, methods=("a",)),
+        ),
+        skipped={"c": "the loop carries a dependence = no lanes"},
+    )
+
+
+def test_drafts_as_json_need_no_header() -> None:
+    drafts = Drafts(drafts=(Draft(source="### draft: x\n" + CODE, methods=("a",)),))
+    assert read(drafts.model_dump_json(), "Drafts") == drafts
+    assert read(f"```json\n{drafts.model_dump_json()}\n```", "Drafts") == drafts
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("### draft: methods=a\nNo code.", "line 1: no fenced block of code follows"),
+        ("### draft: methods=a\n```cpp\nint x;", "line 2: the block of code is not closed"),
+        (block("### draft: methods=a") + block("As well:"), "line 8: a second block of code"),
+        (block("### draft: methods=a", ""), "line 2: the block of code is empty"),
+        (block("### draft: the first"), "line 1: write `### draft: methods=a,b"),
+        (block("### draft: methods=a knobs=64"), "line 1: knobs are written NAME=value"),
+        (block("### draft: methods=a methods=b"), "line 1: methods is given twice"),
+        (block("### draft: methods=a") + "### skipped: c does not apply", "line 7: write `### skipped: METHOD="),
+        (block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
+        ("I cannot.", "no line `### draft: ...` with a fenced block behind it"),
+    ],
+)
+def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
+    faults = read(text, "Drafts")
+    assert isinstance(faults, tuple) and said in faults[0], faults
+
+
+# ------------------------------------------------------------ how to answer
+
+
+@pytest.mark.parametrize("owed", ["Plan", "Drafts", "Analysis", "Queries", "Review"])
+@pytest.mark.parametrize("structured", [True, False])
+def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, structured: bool) -> None:
+    text = parsing.how_to_answer(owed, structured)
+    assert ("```" in text) == (owed == "Drafts" and not structured)
+    written = text.partition(f"JSON schema of {owed}:\n\n")[2].partition("\n")[0]
+    assert bool(written) == (structured or owed != "Drafts")
+    assert not written or json.loads(written)["properties"].keys() == parsing.schema(request(owed))["properties"].keys()
+    assert "schema" not in parsing.how_to_answer(owed, True, shown=False).lower()
+    assert ("unchanged" in text) == (owed == "Drafts"), "what code must be is told to who writes code"
+
+
+def test_the_example_of_the_instruction_can_be_read() -> None:
+    text = parsing.how_to_answer("Drafts", False)
+    example = "\n".join(line.removeprefix("    ") for line in text.splitlines() if line.startswith("    "))
+    found = code_blocks.drafts(example)
+    assert isinstance(found, Drafts) and found.drafts[0].knobs == {"TILE": "64", "UNROLL": "4"}
+
+
+def test_a_continuation_repeats_nothing() -> None:
+    begun = block("### draft: methods=a")[:-20]
+    rest = block("### draft: methods=a")[-20:]
+    assert parsing.joined(begun, rest) == begun + rest
+    assert parsing.joined(begun, "```cpp\n" + rest) == begun + rest
+    assert parsing.joined(begun, begun[-45:] + rest) == begun + rest
+    assert parsing.joined("  }\n  }\n", "  }\n}\n") == "  }\n  }\n  }\n}\n", "short repetitions are code"
+
+
+def test_one_instruction_serves_several_types() -> None:
+    text = parsing.how_to_answer(("Analysis", "Queries"), True)
+    assert text.count("## How to answer") == 1 and "Analysis or Queries, whichever is owed" in text
+    assert all(f"JSON schema of {owed}:" in text for owed in ("Analysis", "Queries"))
+
+
+def test_the_form_stands_behind_the_block_that_names_it_else_behind_what_is_stable() -> None:
+    stable, run, now = (Block(scope=scope, text=f"{scope}.") for scope in ("stable", "run", "iteration"))
+    for second in (run, run.model_copy(update={"answers": ("Plan", "Queries")})):
+        prompt = parsing.explained(request("Plan").model_copy(update={"prompt": (stable, second, now)}), True)
+        assert ["## How to answer" in block.text for block in prompt].index(True) == 1
+        assert "".join(block.text for block in prompt).count("## How to answer") == 1
+        assert prompt[-1] == now and [block.scope for block in prompt if block.text.startswith("run")] == ["run"]

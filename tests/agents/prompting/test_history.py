@@ -1,0 +1,72 @@
+"""Past attempts in few words."""
+
+from __future__ import annotations
+
+from agents.artifacts import Tried
+from agents.prompting.history import of_earlier, of_run
+from knowledge_base.artifacts import Attempt, mark
+from tools.artifacts import Interval
+
+GAIN = Interval(estimate=1.5, low=1.4, high=1.6)
+
+
+def tried(iteration: int, verdict: str, *methods: str, reason: str = "why", planned: tuple[str, ...] = ()) -> Tried:
+    return Tried(
+        iteration=iteration, methods=methods, knobs={"TILE": "8"}, verdict=verdict, reason=reason, planned=planned or methods, speedup=GAIN
+    )
+
+
+def lines(run: list[Tried], most: int | None = None) -> list[str]:
+    return [item.levels[0] for item in of_run(run, most).items]
+
+
+def test_each_set_of_methods_is_resolved_pending_or_to_avoid() -> None:
+    run = [tried(1, "accept", "a", "b"), tried(2, "reject_perf", "c"), tried(3, "inconclusive", "d"), tried(4, "reject_correctness", "e")]
+    told = of_run(run, None)
+    assert told.counts == {"resolved": 1, "pending": 1, "avoid": 2}
+    assert lines(run) == [
+        "resolved: a + b: accept; last v1 (TILE=8, 1.5x [1.4, 1.6])",
+        "pending: d: inconclusive; last v3 (TILE=8): why",
+        "avoid: e: reject_correctness; last v4 (TILE=8): why",
+        "avoid: c: reject_perf; last v2 (TILE=8): why",
+    ]
+
+
+def test_the_last_word_on_a_set_counts_and_all_are_counted() -> None:
+    run = [tried(3, "inconclusive", "b", "a"), tried(1, "reject_perf", "a", "b"), tried(2, "reject_perf", "a", "b", reason="slower")]
+    assert lines(run) == ["pending: a + b: reject_perf x2, inconclusive; last v3 (TILE=8): why"]
+
+
+def test_what_the_coder_left_out_is_pending() -> None:
+    assert "pending: b: not written; last v1: planned, but left out by the coder" in lines([tried(1, "accept", "a", planned=("a", "b"))])
+
+
+def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:
+    run = [tried(n, "reject_perf", f"method-{n}", reason="because " * 40) for n in range(1, 41)]
+    told = of_run(run, 1500)
+    assert [item.rank for item in told.items] == list(range(40)), "the newest stands first and is shortened last"
+    shortest = of_run(run, 300)
+    assert all(f"method-{n}" in "\n".join(item.levels[-1] for item in shortest.items) for n in range(1, 41))
+
+
+EARLIER = Attempt(
+    operator="softmax", language="cpp", architecture="x86_64", dtype="float32", shape_class="2^25B", bottleneck="memory",
+    methods=("a",), result="failure", verdict="reject_perf", effect=GAIN, evidence="0123456789abcdef", iteration=1, note="not faster",
+)  # fmt: skip
+
+
+def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_knobs() -> None:
+    won = {"verdict": "accept", "methods": ("b",), "note": "The task is the same.; Faster: 1.5x"}
+    known = {"methods": ("c",), "evidence": "r1", "effect": None, "knobs": {"TILE": "8"}, "before": mark("source")}
+    here = EARLIER.model_copy(update={**won, **known})
+    told = of_earlier((EARLIER, EARLIER.model_copy(update={**won, "before": mark("other")}), here), None, "source")
+    assert sorted(item.levels[0] for item in told.items) == [
+        "avoid: a: reject_perf; last record 0123456789abcdef (limited by memory, float32, 2^25B): not faster",
+        "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",
+        "resolved: c: accept; last record r1 (on this baseline, TILE=8, limited by memory, float32, 2^25B)",
+    ]
+
+
+def test_a_miss_is_told_with_what_was_predicted_and_what_came() -> None:
+    one = tried(1, "accept", "a").model_copy(update={"scored": 2, "hits": 1, "missed": ("a: time 0.15 predicted, 0.063 observed",)})
+    assert "1 of 2 predictions held (a: time 0.15 predicted, 0.063 observed)" in lines([one])[0]

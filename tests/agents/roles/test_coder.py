@@ -1,0 +1,123 @@
+"""The coder: drafts are tried before they are judged, mended within bounds, and credited only with what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.models.playbook.model import Playbook
+from agents.roles import coder
+from tests.agents.scripted import agent, called
+from tests.agents.softmax import METHOD, bench, brief, judge
+from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
+from tools.judge.judge import Judge
+from tools.store.records import Records
+
+ALSO = FASTER.replace("1.0f / sum", "1.0f / (sum + 0.0f)")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Counting]]:
+    root = tmp_path_factory.mktemp("coder")
+    with Counting(Records(root).blobs, root / "scratch") as executor:
+        yield root, executor
+
+
+@pytest.fixture
+def judging(place: tuple[Path, Counting]) -> Judge:
+    return judge(*place)
+
+
+def drafts(*sources: str, methods: tuple[str, ...] = (METHOD,)) -> Drafts:
+    return Drafts(drafts=tuple(Draft(source=source, methods=methods) for source in sources))
+
+
+def shown(asked: CoderBrief) -> str:
+    return "\n".join(asked.failures)
+
+
+def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path: Path) -> None:
+    asked, model = agent("coder", tmp_path, [drafts(BROKEN, FASTER), drafts(WRONG), drafts(ALSO)])
+    made = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    assert [one.source for one in made] == [FASTER, ALSO]
+    assert all(one.methods == (METHOD,) and one.parent == "p" for one in made)
+    first, second, third = (request.brief for request in model.asked)
+    assert isinstance(first, CoderBrief) and isinstance(second, CoderBrief) and isinstance(third, CoderBrief)
+    assert first.failures == () and first.plan.variants == 2
+    assert second.plan.variants == third.plan.variants == 1, "the sound draft is not asked for again"
+    assert "failed at build" in shown(second) and "nothing" in shown(second) and BROKEN in shown(second) and FASTER not in shown(second)
+    assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
+
+
+def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: Judge, tmp_path: Path) -> None:
+    lines = [drafts(BROKEN), drafts(BROKEN + "// again\n"), drafts(BROKEN + "// and again\n")]
+    asked, model = agent("coder", tmp_path / "a", lines)
+    made = coder.write(asked, brief(1), "p", ".cpp", bench(judging))
+    assert len(model.asked) == 3 and [one.source for one in made] == [BROKEN + "// and again\n"]
+    asked, model = agent("coder", tmp_path / "b", [drafts(BROKEN, FASTER)])
+    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp", bench(judging, fixes=0))] == [FASTER]
+
+
+def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path) -> None:
+    turns = [
+        called(("compile", {"name": "a", "source": BROKEN}), turn=1),
+        called(("compile", {"name": "a", "source": FASTER}), ("quick_check", {"name": "a"}), turn=2),
+        called(("submit", {"name": "a", "methods": [METHOD], "last": True}), turn=3),
+    ]
+    asked, model = agent("coder", tmp_path, turns, tools=True)
+    (made,) = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    assert made.source == FASTER and made.methods == (METHOD,)
+    assert len(model.asked) == 3, "what is handed in need not be said again"
+    results = [result for request in model.asked for turn in request.turns[-1:] for result in turn.results]
+    assert [result.failed for result in results] == [True, False, False] and "error" in results[0].text
+
+
+@pytest.mark.parametrize(("last", "expected"), [(drafts(ALSO), [FASTER, ALSO]), (drafts(FASTER), [FASTER])], ids=["more", "again"])
+def test_what_was_handed_in_and_what_is_said_go_together(judging: Judge, tmp_path: Path, last: Drafts, expected: list[str]) -> None:
+    turns = [called(("compile", {"name": "a", "source": FASTER}), ("submit", {"name": "a", "methods": [METHOD]})), last]
+    asked, model = agent("coder", tmp_path, turns, tools=True)
+    made = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    assert [one.source for one in made] == expected and len(model.asked) == 2
+
+
+def test_tools_end_with_the_rounds_that_the_run_allows(judging: Judge, tmp_path: Path) -> None:
+    turns = [called(("read_kernel", {"name": "incumbent"}), turn=n) for n in range(2)]
+    asked, model = agent("coder", tmp_path, [*turns, drafts(FASTER)], tools=True)
+    assert coder.write(asked, brief(), "p", ".cpp", bench(judging, rounds=1))
+    assert model.asked[2].refused and len(model.asked) == 3
+    asked, model = agent("coder", tmp_path / "none", [drafts(FASTER)], tools=True)
+    assert coder.write(asked, brief(), "p", ".cpp", bench(judging, rounds=0)) and model.asked[0].tools == ()
+
+
+def test_a_method_that_was_not_planned_is_returned_and_then_not_credited(judging: Judge, tmp_path: Path) -> None:
+    boasting = drafts(FASTER, methods=(METHOD, "openmp-parallel-outer"))
+    asked, model = agent("coder", tmp_path, [boasting, boasting])
+    (made,) = coder.write(asked, brief(), "p", ".cpp", bench(judging))
+    assert made.methods == (METHOD,)
+    (why,) = model.asked[1].refused
+    assert "drafts.0.methods: 'openmp-parallel-outer' is not planned" in why and METHOD in why
+
+
+def test_an_ablation_is_not_credited_with_what_it_left_out(judging: Judge, tmp_path: Path) -> None:
+    asked, _ = agent("coder", tmp_path, [drafts(ALSO)] * 2)
+    champion = kernel(FASTER).model_copy(update={"methods": (METHOD,)})
+    made = coder.ablate(asked, brief(), METHOD, champion, ".cpp", bench(judging))
+    assert made is not None and made.methods == ()
+
+
+def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting], tmp_path: Path) -> None:
+    asked, _ = agent("coder", tmp_path, [])
+    asked.model = Playbook({})
+    pages = tuple(page for page in bench(judging).wiki.pages if page.head.id == METHOD)
+    ran = place[1].kinds
+    assert coder.write(asked, brief().model_copy(update={"pages": pages}), "p", ".cpp", bench(judging))
+    assert place[1].kinds == ran
+
+
+def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:
+    given = drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")
+    asked, _ = agent("coder", tmp_path, [given, given])
+    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], "two variants are wanted"

@@ -1,0 +1,115 @@
+"""The analyst refers to figures, and the report puts them in place from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.artifacts import Analysis, AnalystBrief
+from agents.checks import references
+from agents.models.base import Request
+from agents.models.playbook.model import Playbook
+from agents.roles import profiler_analyst
+from agents.roles.agent import REPAIRS
+from graph.report.referred import referred
+from tests.agents.checks.test_sourced import HEADROOM, cited
+from tests.agents.scripted import agent
+from tools.artifacts import Finding, Quantity
+
+RECORD, TIMES = "0123456789abcdef", "fedcba9876543210"
+FINDING = Finding(
+    rule="single_threaded", severity="high", axis="occupancy", text="One of 2 threads runs 97 % of the time.", line=4, evidence=(RECORD,)
+)
+FIGURES = {RECORD: {"gcc.share": Quantity(value=0.031, unit="fraction")}, TIMES: {"time.w": Quantity(value=3.3e-5, unit="s")}}
+BRIEF = AnalystBrief(
+    source="", findings=(FINDING,), remarks=(), headroom=HEADROOM, records=(TIMES, RECORD), figures=FIGURES, specs=(cited(),)
+)
+GOOD = f"[rule:single_threaded] at line 4: see [record:{RECORD} gcc.share] and [record:{TIMES} time.w], by [record:{TIMES}]."
+
+
+def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
+    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GOOD)])
+    answer = profiler_analyst.analyse(asked, BRIEF)
+    assert answer.text == GOOD and len(model.asked) == 1
+    assert referred(answer.text, BRIEF.findings, FIGURES, "inspection") == (
+        f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % (gcc.share, record "
+        f"`{RECORD}`) and 33 us (time.w, record `{TIMES}`), by record `{TIMES}`."
+    )
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "97 %",
+        "33 us",
+        "2.5x",
+        "12 GB/s",
+        "1.2 GFLOPS",
+        "40 registers",
+        "3x",
+    ],
+)
+def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure: str) -> None:
+    text = f"The loop at line 4 takes {figure} of it."
+    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
+    answer = profiler_analyst.analyse(asked, BRIEF)
+    assert len(model.asked) == REPAIRS + 1
+    assert any("is restated in" in fault and "[record:ID METRIC]" in fault for fault in model.asked[1].refused)
+    assert answer.text in (references.LEFT_OUT, profiler_analyst.sourced.LEFT_OUT) and figure not in answer.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Lines 4-7 hold 2 loops over float32 rows of 1000 elements.",
+        "`j += 4 * 2 ms` is code, and a tile of 64x64 or 64×64 a choice.",
+        "4-byte loads at line 3 read neighbours 4096 bytes apart; the row is read 3 times, the loop unrolled 4x.",
+        "sm_90 and L2 are names; the 2nd loop of 3 waits.",
+        f"Memory allows {cited().value} {cited().unit} <- {cited().citation}.",
+    ],
+)
+def test_what_is_no_measured_figure_passes(text: str) -> None:
+    assert references.faults(text, BRIEF) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[rule:spills]", "names no finding of this kernel"),
+        ("[record:00000000deadbeef time.w]", "names no record that you were given"),
+        (f"[record:{RECORD} time.w]", "names no metric of that record"),
+        ("[rule: single_threaded", "is no reference"),
+        ("[record:]", "is no reference"),
+    ],
+)
+def test_a_reference_to_nothing_is_returned(tmp_path: Path, text: str, why: str) -> None:
+    wrong = Analysis(ranking=("single_threaded",), text=f"See {text} first.")
+    asked, model = agent("profiler_analyst", tmp_path, [wrong] * 2)
+    assert profiler_analyst.analyse(asked, BRIEF).text == references.LEFT_OUT
+    (fault,) = model.asked[1].refused
+    assert why in fault
+
+
+def test_only_what_fired_is_ranked_and_nothing_that_fired_is_lost(tmp_path: Path) -> None:
+    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2)
+    assert profiler_analyst.analyse(asked, BRIEF).ranking == ("single_threaded",)
+    assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only what did",)
+
+
+def test_a_reference_that_leads_nowhere_is_not_available() -> None:
+    assert referred(f"[record:{RECORD} lost]", (), FIGURES, "i") == f"N/A (record:{RECORD} lost)"
+    assert referred("[rule:lost]", (), FIGURES, "i") == "N/A (rule:lost)"
+
+
+def test_the_playbook_restates_nothing() -> None:
+    answer = Playbook({}).ask(Request(role="profiler_analyst", brief=BRIEF, answer="Analysis")).answer
+    assert isinstance(answer, Analysis) and "[rule:single_threaded]" in answer.text and not profiler_analyst.faults(answer, BRIEF)
+
+
+def test_one_sentence_at_fault_loses_no_other(tmp_path: Path) -> None:
+    text = f"{GOOD} The loop takes 33 us. See [rule:lost] as well.\n\nSo divide once."
+    asked, _ = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
+    answer = profiler_analyst.analyse(asked, BRIEF)
+    assert answer.text == f"{GOOD} {references.LEFT_OUT} {references.LEFT_OUT}\n\nSo divide once."
+    assert not references.faults(answer.text, BRIEF)
