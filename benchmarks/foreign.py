@@ -23,11 +23,11 @@ from pathlib import Path
 import yaml
 
 from graph.artifacts import FinalBenchmark, Inspection
-from graph.report.render import percent, ratio, seconds, standing
-from graph.report.summary import Summary, stored_state, summarise
+from graph.report.content.render import percent, ratio, seconds, standing
+from graph.report.content.summary import Summary, stored_state, summarise
 from graph.services import open_executor, open_language
 from graph.settings import load
-from graph.workspace import peek
+from graph.workspace.folder import peek
 from tools.artifacts import Candidate, Interval
 from tools.environment import Environment
 from tools.executors.base import pick

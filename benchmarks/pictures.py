@@ -15,13 +15,13 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from graph import events
 from graph.build import build
-from graph.console import line
-from graph.events import Event
-from graph.report.summary import stored_state, summarise
+from graph.console.lines import line
+from graph.report.content.summary import stored_state, summarise
 from graph.settings import Settings
-from graph.workspace import peek
+from graph.workspace import events
+from graph.workspace.events import Event
+from graph.workspace.folder import peek
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GRAPH, RUN, RECORDED = IMAGES / "graph.svg", IMAGES / "run.svg", IMAGES / "run.jsonl"

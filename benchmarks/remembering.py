@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from graph import events
 from graph.artifacts import VersionMemory
-from graph.report.summary import versions
+from graph.report.content.summary import versions
+from graph.workspace import events
 from knowledge_base.experience.status import ORDER, status
 from knowledge_base.pages.wiki import HOME
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.report.render import ratio, seconds
-from graph.report.summary import Summary, stored_state, summarise
-from graph.workspace import peek
+from graph.report.content.render import ratio, seconds
+from graph.report.content.summary import Summary, stored_state, summarise
+from graph.workspace.folder import peek
 from tools.artifacts import Interval, Record
 from tools.judge import evidence
 from tools.store.records import Records, key

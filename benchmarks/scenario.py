@@ -26,7 +26,7 @@ from agents.artifacts import (
     Tried,
 )
 from agents.models.playbook.model import answer
-from graph.nodes.closing import diff
+from graph.nodes.gate import diff
 from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index

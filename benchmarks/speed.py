@@ -14,8 +14,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from graph import events
 from graph.services import open_executor, open_language
+from graph.workspace import events
 from tools.artifacts import Candidate
 from tools.gate.policy import Policy
 from tools.judge.judge import Judge
@@ -140,7 +140,7 @@ def starting(count: int = 7) -> list[Row]:
     rows = []
     for said, argv in (
         *((f"python -m {program} --help", ("-m", program, "--help")) for program in ("graph", "tools", "knowledge_base")),
-        ('python -c "import graph.run"', ("-c", "import graph.run")),
+        ('python -c "import graph.lifecycle.run"', ("-c", "import graph.lifecycle.run")),
     ):
         times = []
         for _ in range(count):

@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
     except ValueError as error:
         # What pydantic raises is one, and cannot be named here before it is known that there is a pydantic.
-        from graph.older import told
+        from graph.workspace.compatibility import told
 
         sentence = told(error, arguments.workspace) if "workspace" in arguments else None
         if sentence is None:
@@ -207,26 +207,26 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb in OPTIMISING:
         return _optimise(arguments)
     if arguments.verb == "check":
-        from graph.check import check
+        from graph.lifecycle.check import check
 
         found = check(_settings(arguments))
         _say(found.model_dump_json() if arguments.json else found.text(), alone=True)
         return 0
     if arguments.verb == "verify":
-        from graph.verify import verify
+        from graph.lifecycle.verify import verify
 
         return _verified(verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json)
     if arguments.verb in ("mask", "unmask"):
-        from graph.versions import mask
+        from graph.lifecycle.versions import mask
 
         _say(mask(arguments.workspace, arguments.version, masked=arguments.verb == "mask"))
         return 0
     if arguments.verb == "report":
-        from graph.run import write_report
+        from graph.lifecycle.run import write_report
 
         _say(write_report(arguments.workspace))
         return 0
-    from graph.report.summary import show
+    from graph.report.content.summary import show
 
     _say(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
@@ -262,9 +262,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _optimise(arguments: argparse.Namespace) -> int:
-    from graph import run
-    from graph.progress import Progress
-    from graph.report.summary import summarise
+    from graph.console.terminal import Progress
+    from graph.lifecycle import run
+    from graph.report.content.summary import summarise
 
     with Progress(_say, _complain, quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
@@ -273,7 +273,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
             progress.recall(arguments.workspace)
             ended = run.resume(arguments.workspace, progress.observers, progress.ask)
         else:
-            from graph.versions import restart
+            from graph.lifecycle.versions import restart
 
             ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, budget=arguments.budget)
     if not isinstance(ended, tuple):
@@ -289,7 +289,7 @@ def _optimise(arguments: argparse.Namespace) -> int:
 
 def _not_measured(found: NotMeasured, arguments: argparse.Namespace) -> int:
     """Say what was found without the device; that nothing was measured is no failure."""
-    from graph.unmeasured import text
+    from graph.lifecycle.static_report import text
 
     if not arguments.quiet:
         _say(text(found).rstrip())
@@ -299,7 +299,7 @@ def _not_measured(found: NotMeasured, arguments: argparse.Namespace) -> int:
 
 
 def _verified(results: Sequence[object], *, as_json: bool) -> int:
-    from graph.verify import Verification
+    from graph.lifecycle.verify import Verification
 
     found = [result for result in results if isinstance(result, Verification)]
     outcomes = {result.outcome for result in found}

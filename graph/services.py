@@ -12,14 +12,14 @@ from agents.models import prices
 from agents.models.ledger import Ledger, Left
 from agents.roles.agent import Agent, open_model
 from agents.tool_use.workbench import Workbench
-from graph import caps
+from graph import limits
 from graph.artifacts import Reached
-from graph.caps import Sender
-from graph.metering import Capped, Emit, Metered
-from graph.reserve import Reserve
+from graph.budget.metering import Capped, Emit, Metered
+from graph.budget.reserve import Reserve
+from graph.limits import Sender
 from graph.settings import Settings
 from graph.state import StopReason
-from graph.workspace import Workspace
+from graph.workspace.folder import Workspace
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import Wiki
@@ -53,7 +53,7 @@ class Services:
     executor: Metered
     language: Language
     judge: Judge
-    """Counted, under no cap: for what there is no run or no report without (`graph.caps`)."""
+    """Counted, under no cap: for what there is no run or no report without (`graph.limits`)."""
     wiki: Wiki
     """Holds the hardware figures."""
     guide: Wiki
@@ -94,7 +94,7 @@ class Services:
 
     def over_budget(self) -> str | None:
         """The same, or a cap on wall or device time under which no other iteration could come to its end."""
-        return self.ended or self.executor.reached(caps.lasting(self.settings.budget, self.kept_s), self.language.device)
+        return self.ended or self.executor.reached(limits.lasting(self.settings.budget, self.kept_s), self.language.device)
 
     @property
     def kept_s(self) -> float:

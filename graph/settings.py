@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
 from agents.models.prices import Price
-from graph.caps import SENDERS
+from graph.limits import SENDERS
 from tools.cli.suggestions import meant
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.inference import Sources
@@ -100,7 +100,7 @@ class Budget(Caps):
     """Caps of the run. Reaching one ends the run in order, with exit code 3.
 
     Those on dollars and tokens are looked at before each exchange with a model, which is not begun when it could pass one; those on time
-    before each job and exchange, which are given no more of it than is left. `graph.caps` says whose jobs each counts.
+    before each job and exchange, which are given no more of it than is left. `graph.limits` says whose jobs each counts.
     """
 
     wall_s: float = Field(default=3600, gt=0, allow_inf_nan=False)

@@ -288,7 +288,7 @@ def test_help_loads_nothing_heavy(program: str) -> None:
 
 
 def test_what_a_run_imports_first_is_light() -> None:
-    program = f"import sys, graph.run; print(*({HEAVY!r} & set(sys.modules)))"
+    program = f"import sys, graph.lifecycle.run; print(*({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

@@ -102,7 +102,7 @@ def test_the_estimate_that_it_names_is_checks(reachable: dict[str, dict[str, Any
 
 
 def check_estimate(settings: Settings, reachable: dict[str, dict[str, Any]], folder: Path) -> list[float]:
-    from graph.estimate import estimate
+    from graph.budget.estimate import estimate
     from knowledge_base.pages.wiki import Wiki
 
     models = {role: choice.model_copy(update=reachable["anthropic"]) for role, choice in settings.models.items()}

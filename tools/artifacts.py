@@ -42,7 +42,7 @@ class Artifact(BaseModel):
         """The schema with each field's docstring as its description.
 
         Read from the source when a schema is asked for: pydantic's own `use_attribute_docstrings` does so for every class at import,
-        which was a fifth of what it took to import `graph.run`.
+        which was a fifth of what it took to import `graph.lifecycle.run`.
         """
         found = handler(core_schema)
         properties = handler.resolve_ref_schema(found).get("properties", {})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graph.artifacts import VersionMemory
-from graph.report import version as artifacts
-from graph.report.render import ratio
+from graph.report.content import version_files as artifacts
+from graph.report.content.render import ratio
 from graph.services import Services
 from graph.state import State
-from tools import completeness
+from graph.workspace import completeness
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
 from tools.executors.protocol import PROTOCOL

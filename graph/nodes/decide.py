@@ -6,15 +6,15 @@ from typing import Literal
 
 from agents.artifacts import Plan
 from agents.roles import coder
-from graph import events
 from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
-from graph.nodes.closing import close
+from graph.nodes.gate import close
 from graph.nodes.propose import coder_brief, trials
-from graph.report.render import ratio
-from graph.report.summary import version_of
+from graph.report.content.render import ratio
+from graph.report.content.summary import version_of
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State
+from graph.workspace import events
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graph import cited
 from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.render import gain
-from graph.report.summary import versions
+from graph.report.content.render import gain
+from graph.report.content.summary import versions
 from graph.services import Services
+from graph.specs import datasheet
 from graph.state import State
-from tools import completeness
+from graph.workspace import completeness
 from tools.artifacts import Record, Task
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
@@ -22,7 +22,7 @@ from tools.gate.statistics import Objective
 def finalise(state: State, services: Services) -> State:
     """Audit what was closed, benchmark the best version against everything it is compared with, write and commit the report."""
     audit(services)
-    cited.sheet(state["specs"], services)
+    datasheet.sheet(state["specs"], services)
     contestants = {"baseline": services.candidate(state["baseline"])}
     if state["incumbent"] != state["baseline"]:
         # A kernel is not raced against itself: what noise makes of that would be read as a gain.

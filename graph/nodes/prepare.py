@@ -7,15 +7,16 @@ import math
 
 from agents.artifacts import Analysis, AnalystBrief
 from agents.roles import profiler_analyst
-from graph import cited, events, unknown
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
+from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
-from graph.report.referred import Figures, figures
-from graph.report.render import percent, seconds
-from graph.reserve import Reserve, benchmark_s, sample_s
+from graph.report.content.placeholders import Figures, figures
+from graph.report.content.render import percent, seconds
 from graph.routing import Routes
 from graph.services import Services
+from graph.specs import datasheet, unknown
 from graph.state import State
+from graph.workspace import events
 from knowledge_base.pages.terminology import metrics
 from tools.analysis import rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
@@ -68,10 +69,10 @@ def retrieve_specs(state: State, services: Services) -> State:
     # Looked up first: a person who answered is not asked again after a kill.
     record = services.records.find(key("specs", product=product, variant=settings.variant))
     if record is None:
-        answers = cited.published(services.wiki, services.task, product, settings.variant)
+        answers = datasheet.published(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-        silent = cited.cpu(services.wiki, product) or (not settings.hardware and services.device.kind == "cpu")
-        foreign = cited.elsewhere(services.wiki, services.device, settings.hardware, settings.variant)
+        silent = datasheet.cpu(services.wiki, product) or (not settings.hardware and services.device.kind == "cpu")
+        foreign = datasheet.elsewhere(services.wiki, services.device, settings.hardware, settings.variant)
         sheet = SpecSheet(
             product=product,
             specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
@@ -80,7 +81,7 @@ def retrieve_specs(state: State, services: Services) -> State:
             roofs=services.roofs,
             wiki=services.wiki.root.name,
             elsewhere=bool(foreign),
-            remark=foreign or (cited.SILENT if silent else ""),
+            remark=foreign or (datasheet.SILENT if silent else ""),
         )
         record = services.keep("specs", sheet, product=product, variant=settings.variant)
     found = SpecSheet.model_validate(record.payload)
@@ -143,7 +144,7 @@ def profile(state: State, services: Services) -> State:
     """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
     candidate = services.candidate(state["incumbent"])
     record = services.records.find(key("inspection", candidate=candidate.id))
-    sheet = cited.sheet(state["specs"], services)
+    sheet = datasheet.sheet(state["specs"], services)
     if record is None:
         inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
         record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)

@@ -8,11 +8,11 @@ from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverB
 from agents.handlers.base import hints
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import told
-from graph import cited
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored
-from graph.report.referred import analysis
-from graph.report.summary import versions
+from graph.report.content.placeholders import analysis
+from graph.report.content.summary import versions
 from graph.services import Services
+from graph.specs import datasheet
 from graph.state import State
 from knowledge_base.artifacts import Attempt
 from tools.artifacts import Failed, Record
@@ -35,7 +35,7 @@ def retrieve_evidence(state: State, services: Services) -> State:
             bottleneck=inspection.bottleneck,
             source=services.candidate(state["incumbent"]).source,
             headroom=inspection.headroom,
-            specs=cited.sheet(state["specs"], services).here,
+            specs=datasheet.sheet(state["specs"], services).here,
             architecture=services.architecture,
             signals=services.guide.signals(task.language),
             skills=services.guide.skills(task.language, fired),
@@ -76,7 +76,7 @@ def plan(state: State, services: Services) -> State:
         methods_per_iteration=search.methods_per_iteration,
         variants=search.variants,
         records=(state["profile"], *inspected.parents),
-        specs=cited.sheet(state["specs"], services).here,
+        specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=earlier_outcomes(services),
         shape_class=services.shape_class,
@@ -125,7 +125,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         plan=made,
         pages=tuple(page for item in made.methods if (page := services.guide.page(item.method)) is not None),
         tried=tried(services),
-        specs=cited.sheet(state["specs"], services).here,
+        specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
         memory=earlier_outcomes(services),
         shape_class=services.shape_class,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graph.artifacts import FinalBenchmark
-from graph.report import page
-from graph.report.render import render
-from graph.report.view import View, view
+from graph.report import html
+from graph.report.content.render import render
+from graph.report.content.view import View, view
 from graph.services import Services
 from graph.state import State
 
@@ -22,7 +22,7 @@ def benchmark(found: FinalBenchmark, record: str) -> str:
 def reports(state: State, services: Services) -> dict[str, str]:
     """File name -> text of the report in its two renderings."""
     found = view(state, services)
-    return {MARKDOWN: markdown(found), HTML: page.html(found)}
+    return {MARKDOWN: markdown(found), HTML: html.html(found)}
 
 
 def markdown(found: View) -> str:

@@ -13,9 +13,9 @@ import signal
 import sys
 from pathlib import Path
 
-from graph import run
-from graph.events import Event
+from graph.lifecycle import run
 from graph.settings import load
+from graph.workspace.events import Event
 
 PLACES = {
     "node": ("node", "state", "iteration"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from graph import run as runs
-from graph import workspace as workspaces
 from graph.__main__ import _settings, main, parser
-from graph.events import Event
+from graph.lifecycle import run as runs
 from graph.settings import load
+from graph.workspace import folder as workspaces
+from graph.workspace.events import Event
 from tests.graph import conftest
 from tests.graph.conftest import ROOT, TASK
 from tools.errors import SettingsError

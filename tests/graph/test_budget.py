@@ -12,15 +12,15 @@ import pytest
 import yaml
 
 from agents.models.ledger import exchanges, seconds, total
-from graph import events, run
 from graph.__main__ import main
 from graph.artifacts import MethodOutcome
-from graph.events import Event
-from graph.report.summary import stored_state
-from graph.reserve import benchmark_s, sample_s
+from graph.budget.reserve import benchmark_s, sample_s
+from graph.lifecycle import run
+from graph.report.content.summary import stored_state
 from graph.settings import load
-from graph.workspace import peek
-from tools import completeness
+from graph.workspace import completeness, events
+from graph.workspace.events import Event
+from graph.workspace.folder import peek
 from tools.store.records import Records
 from tools.store.repository import Repository
 

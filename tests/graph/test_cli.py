@@ -17,18 +17,18 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from graph import run as runs
-from graph import workspace as workspaces
 from graph.__main__ import _named, main
 from graph.artifacts import FinalBenchmark, VersionMemory
+from graph.lifecycle import run as runs
 from graph.nodes.propose import tried
-from graph.older import told
 from graph.report import final
-from graph.report.summary import stored_state, versions
+from graph.report.content.summary import stored_state, versions
+from graph.workspace import completeness
+from graph.workspace import folder as workspaces
+from graph.workspace.compatibility import told
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import QUICK, ROOT, TASK, FinishedRun
-from tools import completeness
 from tools.artifacts import Interval, Record
 from tools.contracts.workloads import hidden_workloads
 from tools.executors.base import Device

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from graph import events
-from graph.report.summary import stored_state, summarise, versions
-from graph.verify import accepted, verify
-from graph.workspace import peek
+from graph.lifecycle.verify import accepted, verify
+from graph.report.content.summary import stored_state, summarise, versions
+from graph.workspace import events
+from graph.workspace.folder import peek
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import TRIES, gain_of
 from tools.store.records import Records

@@ -116,7 +116,7 @@ def test_its_recording_plays_in_another_run(played: Played, tmp_path: Path, caps
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from graph import run
+from graph.lifecycle import run
 
 def die(event):
     if event.kind == "exchange" and event.details.get("record"):

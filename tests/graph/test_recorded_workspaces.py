@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from graph import run as runs
 from graph.build import build
-from graph.nodes import closing
+from graph.lifecycle import run as runs
+from graph.lifecycle.verify import accepted, read, verify
+from graph.nodes import gate as gate_node
 from graph.services import open_agents
-from graph.verify import accepted, read, verify
 from tests.graph.conftest import RECORDED, graph, unpacked
 from tools.gate import gate
 from tools.gate.policy import Policy
@@ -75,11 +75,11 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
     with runs.opened(workspace, reading=True) as services:
         services.agents.update(open_agents(services.settings, services.records, services.emit, services.ledger, workspace))
         for state in gates(workspace, services):
-            evidence = closing._gather(state, services)
+            evidence = gate_node._gather(state, services)
             record = services.records.get(commit_of(workspace, state["iteration"]).trailers["Evidence"])
             verdict = gate.decide(evidence, services.settings.judge)
             assert verdict.model_dump(mode="json") == record.payload
-            closing._write(state, services, evidence, verdict, record)
+            gate_node._write(state, services, evidence, verdict, record)
             judged += 1
     assert judged >= 2
     assert git(workspace, "status", "--porcelain", "versions", "memory", "records") == ""

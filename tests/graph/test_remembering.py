@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graph import events
-from graph.report.summary import versions
+from graph.report.content.summary import versions
+from graph.workspace import events
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience
 from knowledge_base.experience.status import status

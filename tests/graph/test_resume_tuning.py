@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from graph import events, run
+from graph.lifecycle import run
 from graph.settings import load
+from graph.workspace import events
 from tests.graph.conftest import QUICK
 from tests.graph.test_kill_and_resume import MEASURED, nothing_is_lost, repeated, workspace
 from tools.errors import InfrastructureError, WorkspaceError

@@ -12,7 +12,7 @@ from agents.models.base import Request
 from agents.models.playbook.model import Playbook
 from agents.roles import profiler_analyst
 from agents.roles.agent import REPAIRS
-from graph.report.referred import referred
+from graph.report.content.placeholders import referred
 from tests.agents.checks.test_sourced import HEADROOM, cited
 from tests.agents.scripted import agent
 from tools.artifacts import Finding, Quantity

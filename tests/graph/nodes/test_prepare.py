@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graph import run as runs
 from graph.artifacts import Inspection
-from graph.metering import Capped
+from graph.budget.metering import Capped
+from graph.lifecycle import run as runs
 from graph.nodes import prepare
-from graph.report.summary import stored_state
+from graph.report.content.summary import stored_state
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import State

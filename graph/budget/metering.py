@@ -1,0 +1,228 @@
+"""The account of a run's time (F7): device seconds of its jobs, set aside before each and settled after; what is left of its wall time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from agents.models.ledger import Caps, Left
+from graph import limits
+from graph.limits import Limit, Sender, Sent
+from tools.artifacts import digest
+from tools.errors import BudgetError, DeviceBusyError, InfrastructureError
+from tools.executors.base import Device, DeviceKind, Executor, Finished, Job
+
+Emit = Callable[[str, Mapping[str, str]], None]
+
+
+class Metered(Executor):
+    """Passes jobs on and keeps account of them; what is left of a run's wall time is the orchestrator's own.
+
+    Before a job begins, the log says on whose account it is and how long it may take at most; after it, what it took. Of one without an
+    end in the log, for a kill took its process and with it the job, `graph.workspace.events.jobs_s` counts all the time until the kill,
+    and never more than was set aside.
+    """
+
+    def __init__(
+        self,
+        inner: Executor,
+        emit: Emit,
+        clock: Callable[[], float],
+        before: Mapping[Sent, float],
+        began: Mapping[int, float] | None = None,
+    ) -> None:
+        """`clock`: wall seconds of the run. `before`: seconds that jobs of earlier processes of the run took. `began`: what the clock
+        said when an iteration was begun there."""
+        self.inner = inner
+        self.emit = emit
+        self.clock = clock
+        self.iteration = 0
+        """That jobs are for; the graph sets it (`enter`)."""
+        self._began = {0: 0.0, **(began or {})}
+        self._spent = defaultdict[Sent, float](float, before)
+        self._held: dict[int, tuple[Sent, float]] = {}
+        """Job under way -> whose it is, and the seconds that are set aside for it."""
+        self._numbers = itertools.count()
+        self._settled = threading.Condition()
+        self.stopping = threading.Event()
+        """Set by Ctrl-C: what is under way comes to its end, and nothing more begins."""
+        self._abandoned = threading.Event()
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """KeyboardInterrupt when nothing more shall begin."""
+        if self.stopping.is_set():
+            raise KeyboardInterrupt
+
+    def enter(self, iteration: int) -> None:
+        """What comes is for `iteration`."""
+        self._began.setdefault(iteration, self.clock())
+        self.iteration = iteration
+
+    def abandon(self) -> None:
+        """End the jobs that run, whose results are lost; to be called from a signal handler, so it does not wait."""
+        self._abandoned.set()
+        threading.Thread(target=self._end_all, daemon=True).start()
+
+    def _end_all(self) -> None:
+        # Again until no job is left: a warm server that dies is started once more before its job is given up.
+        while not self._ended.wait(0.1):
+            self.inner.close()
+
+    def seconds(self, device: str) -> float:
+        """That the jobs of the run which have ended took on a kind of device."""
+        with self._settled:
+            return sum(seconds for sent, seconds in self._spent.items() if sent.device == device)
+
+    def reached(self, bounds: Iterable[Limit], device: str) -> str | None:
+        """The first cap of `bounds` that leaves nothing for another job on a kind of device, in one sentence."""
+        with self._settled:
+            return next((one.sentence(self._used(one, device)) for one in bounds if self._left(one, device) <= 0), None)
+
+    def exchange(self, caps: Caps) -> Left:
+        """What is left of the wall time for an exchange with a model; KeyboardInterrupt when none shall begin."""
+        self.begin()
+        left = [Left(self._left(limit, ""), limit.sentence(limit.cap)) for limit in limits.of_exchange(caps, self.iteration)]
+        return min(left, default=Left())
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    @cached_property
+    def _devices(self) -> tuple[Device, ...]:
+        # Looked at once: a run stays on its devices, and each look reads many files of the system.
+        return self.inner.devices()
+
+    def run(self, job: Job) -> Finished:
+        return self.within(job, Sent(job.needs.device, iteration=self.iteration), ())
+
+    def within(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> Finished:
+        """Run `job` on the account `sent`, under `bounds`.
+
+        Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap leaves less, the limit
+        is cut to that, since limits are generous (minutes) and to refuse would leave most of a small cap unspent. While others are under
+        way a job that does not fit beside them waits for them to settle. BudgetError when nothing is left, or when the job did not end
+        within what was, with the cap that left least: nothing that the job left counts then, for or against what it ran. A cap is passed
+        by no more than ending a process takes.
+        """
+        self.begin()
+        number, held, tightest = self._set_aside(job, sent, bounds)
+        given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if tightest else job
+        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2]), "number": str(number)}
+        named |= {"device": sent.device, "iteration": str(sent.iteration)} | ({"role": sent.role} if sent.role else {})
+        start, used = time.perf_counter(), None
+        try:
+            self.emit("job", {**named, "state": "started", "held": f"{held:.4f}", "at": f"{self.clock():.4f}"})
+            finished = self.inner.run(given)
+            used = finished.usage.wall_s
+            if tightest and finished.timed_out:
+                raise _cut_short(job, tightest)
+            return finished
+        except DeviceBusyError:
+            used = 0.0
+            raise
+        except InfrastructureError as error:
+            # What a harness without time dies of is the cap, not the machine.
+            if tightest and time.perf_counter() - start >= held:
+                raise _cut_short(job, tightest) from error
+            raise
+        finally:
+            elapsed = time.perf_counter() - start
+            used = min(elapsed, held) if used is None else used
+            with self._settled:
+                del self._held[number]
+                self._spent[sent] += used
+                self._settled.notify_all()
+            # The job's time as the orchestrator saw it has waiting for the device in it.
+            self.emit("job", {**named, "state": "finished", "used": f"{used:.4f}", "s": f"{elapsed:.4f}"})
+            if self._abandoned.is_set():
+                # Whatever it left says nothing about the kernel.
+                raise KeyboardInterrupt
+
+    def _set_aside(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> tuple[int, float, Limit | None]:
+        """The job's number, the seconds that it may take, and the cap that cut them, if one did."""
+        wanted, device = job.limits.wall_s, sent.device
+        with self._settled:
+            while any(self._beside(limit, device) and wanted > self._left(limit, device) for limit in bounds):
+                self._settled.wait()
+                self.begin()
+            tightest = min(bounds, key=lambda limit: self._left(limit, device), default=None)
+            left = self._left(tightest, device) if tightest else wanted
+            if tightest and left <= 0:
+                raise BudgetError(tightest.sentence(self._used(tightest, device)))
+            number = next(self._numbers)
+            self._held[number] = sent, min(wanted, left)
+            return number, min(wanted, left), tightest if left < wanted else None
+
+    def _beside(self, limit: Limit, device: str) -> float:
+        """Seconds that are set aside for jobs under way which the cap counts, too."""
+        if limit.kind == "wall_s":
+            return 0.0
+        return sum(held for sent, held in self._held.values() if sent.device == device and limit.counts(sent))
+
+    def _used(self, limit: Limit, device: str) -> float:
+        if limit.kind == "wall_s":
+            return self.clock() - self._began.get(limit.iteration or 0, 0.0)
+        return sum(seconds for sent, seconds in self._spent.items() if sent.device == device and limit.counts(sent))
+
+    def _left(self, limit: Limit, device: str) -> float:
+        return limit.cap - limit.aside - self._used(limit, device) - self._beside(limit, device)
+
+    def close(self) -> None:
+        self._ended.set()
+        self.inner.close()
+
+
+def _cut_short(job: Job, limit: Limit) -> BudgetError:
+    return BudgetError(f"{limit.sentence(limit.cap - limit.aside)}; a job that may take {job.limits.wall_s:.0f} s was cut short")
+
+
+class Capped(Executor):
+    """Passes a role's jobs on while the caps on time leave any for them; BudgetError from then on.
+
+    What was asked before, records answer without a job.
+    """
+
+    def __init__(
+        self,
+        inner: Metered,
+        role: Sender,
+        device: DeviceKind,
+        caps: Caps,
+        aside: float = 0.0,
+        tell: Callable[[str], object] = lambda reason: None,
+    ) -> None:
+        """`device`: the kind whose seconds are capped. `aside`: seconds of the run's cap that are kept for the final benchmark. `tell`:
+        is told which cap was reached, also where whoever wanted the job can do without."""
+        self.inner = inner
+        self.role: Sender = role
+        self.device = device
+        self.caps = caps
+        self.aside = aside
+        self.tell = tell
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.inner.devices()
+
+    def run(self, job: Job) -> Finished:
+        device = job.needs.device
+        bounds = tuple(limit for limit in self._bounds() if limit.kind == "wall_s" or device == self.device)
+        try:
+            return self.inner.within(job, Sent(device, self.role, self.inner.iteration), bounds)
+        except BudgetError as error:
+            self.tell(str(error))
+            raise
+
+    def reached(self) -> str | None:
+        """The cap that leaves nothing for another job on the device, in one sentence."""
+        return self.inner.reached(self._bounds(), self.device)
+
+    def _bounds(self) -> tuple[Limit, ...]:
+        return limits.of_job(self.caps, self.role, self.inner.iteration, self.aside)
+
+    def close(self) -> None:
+        self.inner.close()

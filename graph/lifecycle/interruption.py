@@ -1,0 +1,99 @@
+"""How a run ends before its end: what is said, what stays, and where it can be taken up again."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graph.report.content.summary import stored_state
+from graph.services import Services
+from graph.workspace.folder import Workspace
+from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError, StorageError, WorkspaceError
+from tools.store.records import disk_full, without_room
+
+
+def checkpoint(workspace: Workspace) -> Path:
+    """The file of LangGraph's state."""
+    return workspace.private / "checkpoint.sqlite"
+
+
+@contextmanager
+def kept(workspace: Workspace) -> Iterator[None]:
+    """What ends a run names the workspace from which it can be resumed.
+
+    A workspace whose v0 is refused is removed: resumed, it would be refused again, and nothing was measured that could be lost.
+    """
+    root = workspace.root
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(str(root)) from None
+    except (sqlite3.DatabaseError, InfrastructureError) as error:
+        failure = _machine_failure(error, checkpoint(workspace))
+        failure.workspace = root
+        raise failure from error
+    except (DiskFullError, WorkspaceError) as error:
+        error.workspace = root
+        raise
+    except PendingError as error:
+        error.workspace = root
+        workspace.awaits(str(error))
+        raise
+    except SettingsError as error:
+        if stored_state(workspace).get("baseline"):
+            error.workspace = root
+        else:
+            workspace.discard()
+        raise
+
+
+@contextmanager
+def stoppable(services: Services) -> Iterator[None]:
+    """The first Ctrl-C lets the job or exchange under way come to its end, so that nothing measured or paid is lost; another ends it."""
+    executor = services.executor
+    # Its put may interrupt itself; whoever writes must not do so from a signal handler, which may have interrupted a write.
+    pressed: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def stop(_number: int, _frame: object) -> None:
+        if executor.stopping.is_set():
+            # LangGraph's threads still hand in what they were at, to a pool that takes nothing any more: a traceback on stderr for each.
+            logging.getLogger("concurrent.futures").disabled = True
+            executor.abandon()
+            raise KeyboardInterrupt
+        executor.stopping.set()
+        pressed.put(True)
+
+    def tell() -> None:
+        if pressed.get():
+            services.emit("interrupt", {"workspace": str(services.workspace.root)})
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        pressed.put(False)
+        teller.join()
+
+
+def _machine_failure(error: sqlite3.DatabaseError | InfrastructureError, checkpoint: Path) -> KernelwrightError:
+    """A full disk by its name, whatever it broke; else the failure itself, a checkpoint's as StorageError."""
+    full = without_room(checkpoint.parent)
+    if full is not None:
+        return full
+    if isinstance(error, InfrastructureError):
+        return error
+    if "full" in str(error):
+        return disk_full(checkpoint.parent)
+    return StorageError(f"{checkpoint}: the checkpoint cannot be used ({error}); restore it from a copy of the workspace")

@@ -1,0 +1,109 @@
+"""What can be said of a task whose device is not here: is it right, what does it compile to, what is its least time. Never a speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph.artifacts import AttainableTime, NotMeasured
+from graph.report.content.render import render
+from graph.services import Ask, open_language, open_profilers
+from graph.settings import Settings
+from graph.specs import datasheet, unknown
+from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.wiki import Wiki
+from tools.artifacts import Candidate, Profile, Task
+from tools.contracts.inference import Sources
+from tools.errors import SettingsError
+from tools.executors.base import ELSEWHERE, Executor
+from tools.executors.protocol import SeenWorkload
+from tools.judge.build import compiled
+from tools.languages.base import Language
+from tools.languages.triton_interpreter import Interpreted
+from tools.roofline import roofline
+from tools.roofline.hardware import Spec, UnknownSpec
+from tools.store.records import Blobs
+from tools.tasks.loader import Loaded
+
+
+def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, absent: str, ask: Ask | None = None) -> NotMeasured:
+    """Everything that needs no device of the task's language; `absent` says why there is none.
+
+    SettingsError where the kernel does not compile or is wrong, which is found without the device, and where `on_unknown` says so.
+    """
+    task = loaded.task
+    absent = lacking_of(settings, absent)
+    language = open_language(task.language)
+    files = settings.sources(language.suffix)
+    if task.baseline is None:
+        raise SettingsError(f"{task.name}: no kernel is given; add {files.kernel} beside {files.reference}")
+    library = compiled(task, language, executor, blobs, name=files.kernel)
+    interpreted = language.interpret(task, task.baseline, executor, blobs)
+    refuse_wrong(interpreted, files)
+    profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
+    wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
+    answers = datasheet.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
+    specs = tuple(answer for answer in answers if isinstance(answer, Spec))
+    gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
+    asked = settings.hardware if settings.hardware and not datasheet.cpu(wiki, settings.hardware) else None
+    return NotMeasured(
+        reason=_reason(absent, interpreted),
+        task=task.name,
+        identity=task.identity(),
+        interpreted=interpreted,
+        profiles=profiles,
+        missing=missing,
+        product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
+        specs=specs,
+        gaps=gaps,
+        placeholders=unknown.settle(gaps, asked, settings.on_unknown, ask, metrics(wiki)) if asked else (),
+        reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
+        inferred=task.inferred,
+    )
+
+
+def refuse_wrong(interpreted: Interpreted | None, files: Sources) -> None:
+    """SettingsError where the interpreter has shown that the kernel is wrong."""
+    if interpreted and interpreted.status == "failed":
+        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
+
+
+def lacking_of(settings: Settings, absent: str) -> str:
+    """`absent` with what it means for a GPU that the settings name."""
+    return absent if settings.gpu is None else f"{absent} (gpu: {settings.gpu} names none)"
+
+
+def text(found: NotMeasured) -> str:
+    """For people: one paragraph a kind of evidence, the reason last."""
+    return render("not_measured.md", found=found)
+
+
+def _profiles(
+    settings: Settings, task: Task, library: str, language: Language, executor: Executor, blobs: Blobs, absent: str
+) -> tuple[tuple[Profile, ...], dict[str, str]]:
+    candidate = Candidate(language=task.language, files={f"kernel{language.suffix}": task.baseline or ""})
+    found: list[Profile] = []
+    missing: dict[str, str] = {}
+    for name, profiler in open_profilers(settings.profilers, language).items():
+        lacking = absent if profiler.on_device else profiler.missing(language)
+        if lacking:
+            missing[name] = lacking
+            continue
+        found.append(profiler.profile(task, candidate, library, task.workloads[0], language, executor, blobs)[0])
+    return tuple(found), missing
+
+
+def _reason(absent: str, interpreted: Interpreted | None) -> str:
+    unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
+    return f"{absent}: {ELSEWHERE}{unchecked}."
+
+
+def _unnamed() -> tuple[UnknownSpec, ...]:
+    reason = "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
+    return (UnknownSpec(metric="roofline", reason=reason),)
+
+
+def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:
+    roofs = roofline.published(specs)
+    roof_s, bound = roofline.roof_time(seen.flops, seen.unique_bytes, roofs, roofline.precision(task))
+    least_s = roofline.memory_floor(seen.unique_bytes, roofs)
+    return AttainableTime(workload=seen.name, flops=seen.flops, unique_bytes=seen.unique_bytes, least_s=least_s, roof_s=roof_s, bound=bound)

@@ -1,0 +1,334 @@
+"""`verify`: rebuild a version from git alone, measure it again with fresh seeds, and say whether the commit tells the truth.
+
+A clone is enough: neither the run's secret nor its private folder is needed. The task, the settings and so the tolerances are those of the
+first commit, v0; a later commit that changed them is refuted. What is measured anew goes through the same gate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from graph.report.content.render import ratio
+from graph.services import open_executor, open_language
+from graph.settings import Settings, parse
+from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
+from tools.errors import SettingsError, StorageError, WorkspaceError
+from tools.executors.base import Executor, pick
+from tools.executors.protocol import PROTOCOL
+from tools.gate.policy import Policy
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
+from tools.store.repository import Commit, Repository
+from tools.tasks.loader import Loaded
+
+FROZEN = ("task", "settings.yaml")
+"""What no commit after v0 may touch."""
+DRIFT = 0.2
+"""Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not reproduced, and beyond
+half of it refuted."""
+LOOKS = 3
+"""Times that a claim is measured before its figures are called wrong: what neighbours take away in one look they may leave in the next."""
+BUSY = 0.1
+"""Share of the machine's CPU time in others' hands from which on a look can support a claim but not refute it."""
+
+
+class Verification(Artifact):
+    """What one commit claims and what was found."""
+
+    commit: str
+    version: str
+    """Such as v2; empty for a commit that is not the run's."""
+    candidate: str
+    outcome: Literal["agree", "disagree", "inconclusive"]
+    claimed: Interval | None
+    measured: Interval | None
+    reason: str
+
+    def sentence(self) -> str:
+        """One line for people."""
+        named = " ".join(part for part in (self.version, self.commit[:12], self.candidate) if part)
+        return f"{named}: {self.outcome}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a commit says, read from git and found consistent in itself."""
+
+    task: Task
+    settings: Settings
+    loaded: Loaded
+    candidate: Candidate
+    incumbent: Candidate
+    verdict: Verdict
+    speedup: Interval
+
+
+@dataclass(frozen=True)
+class Look:
+    """One fresh measurement of a claim."""
+
+    trial: Trial
+    verdict: Verdict
+    others: float
+    """The largest share of the machine's CPU time that others took during a batch of pairs."""
+
+
+class Refuted(Exception):
+    """The commit contradicts itself, or v0."""
+
+
+def verify(path: Path, commit: str | None = None, *, every: bool = False) -> tuple[Verification, ...]:
+    """Verify one commit (an id, v<N> or HEAD; default: the last accepted one) or every accepted one of a workspace or a clone of it.
+
+    Raises WorkspaceError when there is nothing to verify, InfrastructureError when this machine cannot measure.
+    """
+    if not (path / ".git").exists():
+        raise WorkspaceError(f"{path}: not a Kernelwright workspace; give a folder that `python -m graph run` made, or a clone of it")
+    repository = Repository(path.resolve())
+    repository.check()
+    chosen = _chosen(repository, commit, every=every)
+    intruders = () if commit is not None else _intruders(repository)
+    return (*intruders, *(_one(repository, item) for item in chosen))
+
+
+def accepted(repository: Repository) -> tuple[Commit, ...]:
+    """Commits that changed the kernel, oldest first."""
+    return tuple(reversed([c for c in repository.log() if c.trailers.get("Verdict") == "accept"]))
+
+
+def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
+    found = accepted(repository)
+    if commit is not None:
+        log = repository.log()
+        named = [c for c in log if c.trailers.get("Version") == commit or c.id.startswith(commit.lower())]
+        if commit == "HEAD":
+            named = list(log[:1])
+        if len(named) != 1 or named[0].trailers.get("Verdict") != "accept":
+            known = ", ".join(c.trailers["Version"] for c in found) or "none"
+            raise WorkspaceError(f"{commit!r} does not name an accepted version of {repository.root}; accepted are: {known}")
+        return named
+    if not found:
+        raise WorkspaceError(
+            f"{repository.root}: no version was accepted, so nothing to verify; `python -m graph show {repository.root}` tells more"
+        )
+    return found if every else found[-1:]
+
+
+def _intruders(repository: Repository) -> tuple[Verification, ...]:
+    """What stands in the history besides the run's own commits: strangers, and changes of the kernel that no gate accepted."""
+    log = repository.log()
+    strangers = set(repository.foreign())
+    kernels = set(repository.changing("kernel"))
+    found = []
+    for commit in log:
+        if commit.id in strangers:
+            found.append(_result(commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"))
+        elif commit.id in kernels and commit.trailers.get("Version") != "v0" and commit.trailers.get("Verdict") != "accept":
+            found.append(_result(commit, "disagree", "changed the kernel although the gate did not accept it"))
+    return tuple(found)
+
+
+def _one(repository: Repository, commit: Commit) -> Verification:
+    if commit.trailers.get("Protocol") != str(PROTOCOL):
+        reason = f"measured under protocol {commit.trailers.get('Protocol', 'none')}, and this version runs only {PROTOCOL}"
+        return _result(commit, "inconclusive", reason)
+    with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
+        copy = repository.clone_to(Path(folder) / "copy", commit.id)
+        try:
+            claim = read(copy, commit)
+        except (Refuted, SettingsError, StorageError) as error:
+            return _result(commit, "disagree", str(error))
+        return compare(commit, claim, measure(claim, Path(folder)))
+
+
+def read(copy: Repository, commit: Commit) -> Claim:
+    """The claim of `commit`, checked out at `copy`. Refuted when task, kernel, message and records do not belong together."""
+    from graph.workspace import completeness
+    from tools.judge import evidence
+    from tools.tasks import loader as tasks
+
+    first = copy.log()[-1]
+    if first.trailers.get("Version") != "v0":
+        raise Refuted("the first commit is not a baseline v0")
+    if copy.diff(first.id, commit.id, FROZEN):
+        raise Refuted("the frozen task or settings are not those of v0")
+    task = tasks.thaw(copy.root / "task")
+    settings = _settings(copy.root)
+    candidate = _kernel(copy, commit.id, task)
+    records = Records(copy.root)
+    named = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
+    if named.kind != "verdict":
+        raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
+    verdict = Verdict.model_validate(named.payload)
+    said = verdict.speedup
+    if commit.trailers.get("Task") != task.identity()[:16]:
+        raise Refuted("the frozen task is not the one that the commit names")
+    if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
+        raise Refuted(f"the kernel's content is {candidate.id}, not the candidate that the commit names")
+    if verdict.outcome != "accept" or said is None or commit.trailers.get("Speedup", "").split(" ")[0] != f"{said.estimate:.4g}":
+        raise Refuted("the speed-up in the commit message is not the one in its record")
+    incumbent = _kernel(copy, f"{commit.id}^", task)
+    cited = [records.get(identity) for identity in verdict.records]
+    again = evidence.trial_of(cited, settings.judge.objective, said.confidence, incumbent.id)
+    if not (isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, said)):
+        raise Refuted("the speed-up does not follow from the records that the verdict names")
+    _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
+    faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
+    if faults:
+        raise Refuted(faults[0])
+    known = records.find(key("task"))
+    if known is None:
+        raise Refuted("the record of the task is missing")
+    return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said)
+
+
+def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> None:
+    """Refuted, or StorageError, unless the contests that a verdict names confirm the gain."""
+    from tools.gate import confirmation
+
+    confirmed = [record for record in cited if record.kind == "confirmation"]
+    if any(record.payload["candidates"] != kernels for record in confirmed):
+        raise Refuted("the confirmation that the verdict names is of other kernels")
+    if any(confirmation.problem(record) for record in confirmed):
+        raise Refuted("the candidate failed in the confirmation that the verdict names")
+    if confirmation.contradicted(confirmed, policy.objective, policy.confidence):
+        raise Refuted("in the confirmation that the verdict names the candidate's own clock and the one outside contradict each other")
+    # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
+    if confirmation.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
+        raise Refuted("the confirmation that the verdict names does not show the gain")
+
+
+def _equal(one: Interval, other: Interval) -> bool:
+    """The same figures but for the last digit, in which machines may differ."""
+    pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
+    return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
+
+
+def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
+    """The claim through the whole judge and gate again: own noise floor, fresh seeds and hidden sizes, separate processes.
+
+    Looked at again, each time from nothing, while the figures speak against it; `LOOKS` times at most.
+    """
+    looks: list[Look] = []
+    while len(looks) < LOOKS and all(_too_slow(claim, look) for look in looks):
+        records = Records(scratch / f"look-{len(looks)}")
+        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu) as executor:
+            looks.append(_look(claim, executor, records))
+    return tuple(looks)
+
+
+def _look(claim: Claim, executor: Executor, records: Records) -> Look:
+    from tools.gate import gate
+    from tools.judge import evidence
+    from tools.judge.judge import Judge
+    from tools.roofline import lower_bounds, microbenchmarks
+
+    language = open_language(claim.task.language)
+    policy = claim.settings.judge
+    baseline = Candidate(language=claim.task.language, files={f"kernel{language.suffix}": claim.task.baseline or ""})
+    device = pick(executor.devices(), language.device)
+    judge = Judge(
+        claim.task,
+        language,
+        executor,
+        records,
+        environment="",
+        device=f"{device.kind}:{device.index} {device.name}",
+        # Other seeds and other hidden sizes than those the version was accepted on.
+        secret=secrets.token_bytes(32),
+        policy=policy,
+        emit=lambda kind, details: None,
+    )
+    noise = evidence.noise_floor(judge.calibrate(claim.incumbent), policy.objective)
+    trial = judge.judge(claim.candidate, claim.incumbent, baseline, siblings=1, iteration=0, noise_floor=noise)
+    confirmed = judge.confirmations(claim.candidate, claim.incumbent) if isinstance(trial, Passed) else ()
+    attempts = itertools.count(1)
+
+    def roofs() -> tuple[Roof, ...]:
+        return microbenchmarks.measure(language, executor, records, attempt=next(attempts))
+
+    needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
+    possible = lower_bounds.settled(trial, needs, device.last_level_cache, roofs(), roofs)
+    weighed = gate.Evidence(
+        incumbent=claim.incumbent.id,
+        trial=trial,
+        task_at_start=claim.task.identity(),
+        task_now=claim.task.identity(),
+        workloads=tuple(w.name for w in claim.task.workloads),
+        margins=claim.task.margins,
+        cases=evidence.cases(trial, records),
+        physics=possible,
+        noise_floor=noise,
+        looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
+    )
+    weighed = gate.with_confirmations(weighed, confirmed, policy)
+    return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
+
+
+def _too_slow(claim: Claim, look: Look) -> bool:
+    """Whether the figures of one look, and nothing else, speak against the claim."""
+    outcome = look.verdict.outcome
+    if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
+        return False
+    return outcome == "reject_perf" or look.trial.speedup.high < claim.speedup.low / 2
+
+
+def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
+    """The claim against fresh looks at it, the last of which counts: still accepted, and by about as much."""
+    look, claimed = looks[-1], claim.speedup
+    reason = look.verdict.reasons[-1]
+    if isinstance(look.trial, Failed):
+        return _result(commit, "disagree", reason, claimed)
+    if not isinstance(look.trial, Passed):
+        return _result(commit, "inconclusive", reason, claimed)
+    found = look.trial.speedup
+    figures = f"claimed {ratio(claimed)}, measured {ratio(found)}"
+    if _too_slow(claim, look):
+        others = max(look.others for look in looks)
+        if others > BUSY:
+            busy = f"{figures}, but others took up to {others:.0%} of the CPU time meanwhile; verify again on an idle machine"
+            return _result(commit, "inconclusive", busy, claimed, found)
+        why = reason if look.verdict.outcome == "reject_perf" else "not half of the claim is there"
+        return _result(commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, found)
+    if look.verdict.outcome.startswith("reject"):
+        return _result(commit, "disagree", f"{figures}: {reason}", claimed, found)
+    if look.verdict.outcome != "accept":
+        return _result(commit, "inconclusive", f"{figures}: {reason}", claimed, found)
+    if found.high < claimed.low * (1 - DRIFT):
+        return _result(commit, "inconclusive", f"faster by less than claimed; is the machine as idle as then? {figures}", claimed, found)
+    return _result(commit, "agree", figures, claimed, found)
+
+
+def _settings(copy: Path) -> Settings:
+    import yaml
+
+    path = copy / "settings.yaml"
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not valid YAML"
+        raise SettingsError(f"{path.name} of that version cannot be read ({why}); verify another one") from error
+    return parse(data, origin=path.name, base=copy)
+
+
+def _kernel(copy: Repository, commit: str, task: Task) -> Candidate:
+    name = f"kernel{open_language(task.language).suffix}"
+    return Candidate(language=task.language, files={name: copy.show(commit, name).decode(errors="replace")})
+
+
+def _result(
+    commit: Commit,
+    outcome: Literal["agree", "disagree", "inconclusive"],
+    reason: str,
+    claimed: Interval | None = None,
+    measured: Interval | None = None,
+) -> Verification:
+    named = {name: commit.trailers.get(name.title(), "") for name in ("version", "candidate")}
+    return Verification(commit=commit.id, **named, outcome=outcome, claimed=claimed, measured=measured, reason=reason)

@@ -1,0 +1,335 @@
+"""The gate's own hands: gather the evidence, ask for the verdict, write the version's artifacts, make the one commit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.artifacts import GatekeeperBrief, Plan
+from agents.roles import gatekeeper
+from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
+from graph.nodes.commits import commit_version
+from graph.nodes.propose import trials
+from graph.report.content import version_files as artifacts
+from graph.services import Services
+from graph.specs import datasheet
+from graph.state import State
+from graph.workspace import completeness
+from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.experience.status import RESULTS
+from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
+from tools.errors import BudgetError, WorkspaceError
+from tools.gate import gate
+from tools.judge import evidence
+from tools.roofline import lower_bounds
+from tools.screen.screen import screen
+from tools.store.records import key
+from tools.store.repository import having
+from tools.tasks import loader as tasks
+
+
+@dataclass(frozen=True)
+class Closed:
+    """An iteration after its gate."""
+
+    verdict: Verdict
+    record: str
+    commit: str
+
+
+def close(state: State, services: Services) -> Closed:
+    """Verdict, artifacts, commit. Called again after a kill it finds the commit, or does what was left to do."""
+    iteration = state["iteration"]
+    commit = having(services.workspace.repository.log(), "Version", f"v{iteration}")
+    if commit is not None:
+        record = services.records.get(commit.trailers["Evidence"])
+        return Closed(Verdict.model_validate(record.payload), record.id, commit.id)
+    # A verdict must not rest on an archive whose citations no longer hold.
+    datasheet.sheet(state["specs"], services)
+    weighed = _gather(state, services)
+    verdict = gate.decide(weighed, services.settings.judge)
+    parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)
+    record = services.keep("verdict", verdict, parents=parents, iteration=iteration)
+    verdict = Verdict.model_validate(record.payload)
+    _write(state, services, weighed, verdict, record)
+    services.emit("commit", {"state": "started", "iteration": str(iteration)})
+    made = commit_version(state, services, verdict, record)
+    services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": made})
+    return Closed(verdict, record.id, made)
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def _gather(state: State, services: Services) -> gate.Evidence:
+    """Everything the verdict rests on; a champion is reviewed and confirmed in separate processes first."""
+    champion = state.get("champion")
+    trial = _weighed_trial(state, services)
+    if champion:
+        # Its own A/A blocks are needed next; a kernel that fails in them must not get that far.
+        trial = _calibrated(champion, trial, services)
+    if champion and not isinstance(trial, Passed):
+        champion = None
+    incumbent = services.candidate(state["incumbent"])
+    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
+    calibration = services.judge.calibrate(incumbent)
+    veto: gate.Veto | None = None
+    confirmed: tuple[Record, ...] = ()
+    unconfirmed = ""
+    possible = lower_bounds.Physics()
+    needs = {w.workload: w.unique_bytes for w in inspection.rooflines}
+    candidate = services.candidate(champion) if champion else None
+    if candidate is not None:
+        veto = _review(candidate, incumbent, services)
+    try:
+        jobs = services.jobs_of("gatekeeper")
+        cache, roofs = services.device.last_level_cache, services.all_roofs
+        possible = lower_bounds.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs))
+        if candidate is not None:
+            confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
+    except BudgetError as error:
+        # Nothing is accepted unconfirmed, and nobody accused of what roofs forbid that could not be measured again.
+        unconfirmed = str(error)
+        services.out_of_budget(unconfirmed)
+    weighed = gate.Evidence(
+        incumbent=incumbent.id,
+        trial=trial,
+        siblings=max(1, len(state.get("drafts", []))),
+        task_at_start=services.task.identity(),
+        task_now=tasks.thaw(services.workspace.task_folder).identity(),
+        workloads=tuple(w.name for w in services.task.workloads),
+        margins=services.task.margins,
+        screen=_screened(champion, services),
+        veto=veto,
+        unconfirmed=unconfirmed,
+        cases=evidence.cases(trial, services.records),
+        physics=possible,
+        noise_floor=state["noise_floor"],
+        looks=_looks(trial, services),
+        mechanisms=_mechanisms(state, services),
+        records=(calibration.id,),
+    )
+    return gate.with_confirmations(weighed, confirmed, services.settings.judge)
+
+
+def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:
+    """The champion's trial, or its failure in its own A/A blocks; where the cap leaves no time for these, no confirmation follows."""
+    try:
+        calibration = services.capped_judge.calibrate(services.candidate(champion))
+    except BudgetError as error:
+        services.out_of_budget(str(error))
+        return trial
+    return evidence.timing_failure(calibration, trial.records if trial else ()) or trial
+
+
+def _confirmed(candidate: Candidate, incumbent: Candidate, iteration: int, services: Services) -> tuple[Record, ...]:
+    """The confirmations of a candidate whose A/A blocks are measured; BudgetError where the cap leaves no time for both."""
+    services.capped_judge.calibrate(candidate)
+    return services.capped_judge.confirmations(candidate, incumbent, iteration=iteration)
+
+
+def _weighed_trial(state: State, services: Services) -> Trial | None:
+    """The champion's trial; else the fastest correct one, else a kernel's failure, else a machine's; recomputed from its records."""
+    judged = [j.trial for j in trials(state, services)]
+    champion = state.get("champion")
+    passed = sorted((t for t in judged if isinstance(t, Passed)), key=lambda t: (t.candidate != champion, -t.speedup.estimate))
+    failed = [t for t in judged if isinstance(t, Failed)]
+    chosen = next(iter([*passed, *failed, *judged]), None)
+    if chosen is None:
+        return None
+    cited = {identity: services.records.get(identity) for identity in chosen.records}
+    return evidence.recomputed(chosen, cited, services.settings.judge.objective, state["incumbent"])
+
+
+def _review(candidate: Candidate, incumbent: Candidate, services: Services) -> gate.Veto | None:
+    brief = GatekeeperBrief(task=services.task, diff=diff(incumbent, candidate))
+    try:
+        answer = gatekeeper.review(services.agents["gatekeeper"], brief)
+    except BudgetError as error:
+        # Nobody looked, and nothing is accepted without a review.
+        services.out_of_budget(str(error))
+        return gate.Veto(quote="", reason=f"there was none ({error})")
+    return gate.Veto(quote=answer.quote, reason=answer.reason) if answer.veto else None
+
+
+def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
+    if champion is None:
+        return ()
+    texts = services.candidate(champion).files.values()
+    task = services.task
+    return tuple(sentence for text in texts for sentence in screen(text, task.language, tensors=task.tensors))
+
+
+def _correctness(trial: Trial | None, services: Services) -> Record | None:
+    found = [services.records.get(identity) for identity in (trial.records if trial else ())]
+    return next((record for record in found if record.kind == "correctness"), None)
+
+
+def _looks(trial: Trial | None, services: Services) -> int:
+    kinds = [services.records.get(identity).kind for identity in (trial.records if trial else ())]
+    return max(1, kinds.count("timing"))
+
+
+def _mechanisms(state: State, services: Services) -> dict[str, bool]:
+    found = _attribution(state, services)
+    return {o.method: o.visible for o in found.methods if o.visible is not None} if found else {}
+
+
+def _attribution(state: State, services: Services) -> Attribution | None:
+    identity = state.get("attribution")
+    return Attribution.model_validate(services.records.get(identity).payload) if identity else None
+
+
+def diff(before: Candidate, after: Candidate) -> str:
+    """Unified diff of two kernels' entry files."""
+    names = [next(name for name in c.files if name.startswith("kernel.")) for c in (before, after)]
+    lines = difflib.unified_diff(
+        before.source.splitlines(keepends=True), after.source.splitlines(keepends=True), f"a/{names[0]}", f"b/{names[1]}"
+    )
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Verdict, record: Record) -> None:
+    iteration = state["iteration"]
+    dossier = services.records.get(state["dossier"])
+    plan = services.records.get(state["plan"])
+    inspection = services.records.get(state["profile"])
+    champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
+    contents = artifacts.Contents(
+        iteration=iteration,
+        incumbent=services.candidate(state["incumbent"]),
+        candidate=champion,
+        dossier=dossier,
+        plan=plan,
+        inspection=inspection,
+        trials=trials(state, services),
+        candidates={j.trial.candidate: services.candidate(j.trial.candidate) for j in trials(state, services)},
+        ablations=_ablations(state, services),
+        attribution=_attribution(state, services),
+        attribution_record=state.get("attribution"),
+        correctness=_correctness(weighed.trial, services),
+        evidence=weighed,
+        diff=diff(services.candidate(state["incumbent"]), champion) if champion else "",
+        architecture=services.architecture,
+    )
+    folder = f"versions/v{iteration}"
+    for name, text in artifacts.render_version(contents).items():
+        services.workspace.write(f"{folder}/{name}", text)
+    missing = completeness.audit(services.workspace.root, iteration)
+    if missing:
+        raise WorkspaceError(f"{services.workspace.root}: {missing[0]}")
+    services.workspace.write(f"{folder}/{completeness.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
+    memory = _memory(state, services, verdict, record, champion)
+    services.workspace.write(f"memory/v{iteration}.json", memory.model_dump_json(indent=1) + "\n")
+
+
+def _ablations(state: State, services: Services) -> dict[str, Judged]:
+    """Method -> the trial of the champion without it, where one was made."""
+    champion = state.get("champion")
+    if not champion:
+        return {}
+    found = {}
+    for method in services.candidate(champion, state["iteration"]).methods:
+        record = services.records.find(key("ablation", iteration=state["iteration"], champion=champion, method=method))
+        if record is not None:
+            found[method] = Judged.model_validate(record.payload)
+    return found
+
+
+def _memory(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> VersionMemory:
+    made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    return VersionMemory(
+        iteration=state["iteration"],
+        parent=state["incumbent"],
+        candidate=verdict.candidate,
+        verdict=verdict.outcome,
+        reasons=verdict.reasons,
+        methods=champion.methods if champion else tuple(item.method for item in made.methods),
+        knobs=champion.knobs if champion else {},
+        speedup=verdict.speedup,
+        predictions=_scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect),
+        attempts=_attempts(state, services, verdict, record, champion),
+        records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
+    )
+
+
+def _scored(
+    made: Plan, verdict: Verdict, champion: Candidate | None, attribution: Attribution | None, min_effect: float
+) -> tuple[Scored, ...]:
+    """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
+
+    A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the
+    size within a factor of `SIZE` either way.
+    """
+    own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
+    scored = []
+    for item in made.methods:
+        applied = champion is not None and item.method in champion.methods
+        gain = own.get(item.method, verdict.speedup) if applied else None
+        expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
+        hit = None
+        if gain is not None and expected is not None:
+            shown = gain.low > 1 + min_effect if expected < 1 else gain.high < 1
+            hit = shown and 1 / SIZE <= gain.estimate * expected <= SIZE
+        scored.append(Scored(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
+    return tuple(scored)
+
+
+def _attempts(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> tuple[Attempt, ...]:
+    """What experience may keep: nothing of a machine's failure, nothing that was accepted without its mechanism showing.
+
+    Nor of a refusal by screen, review or physics: it is about what was written, and says nothing of what the methods are worth.
+    """
+    if champion is None or verdict.outcome in ("infra_error", "reject_policy"):
+        return ()
+    if not verdict.explained:
+        return tuple(_siblings(state, services, champion))
+    weighed = _attempt(state, services, champion, verdict.outcome, verdict.speedup, record.id, "; ".join(verdict.reasons))
+    # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
+    return (*_siblings(state, services, champion), weighed)
+
+
+def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
+    """The iteration's other candidates: what failed, and what was timed without being put to the gate."""
+    for judged in trials(state, services):
+        trial = judged.trial
+        if trial.candidate == champion.id or isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
+            continue
+        evidence = state["trials"][f"{state['iteration']}/{trial.candidate}"]
+        candidate = services.candidate(trial.candidate, state["iteration"])
+        if isinstance(trial, Failed):
+            yield _attempt(state, services, candidate, "reject_correctness", None, evidence, f"{trial.stage}: {trial.reason}")
+        else:
+            slower = trial.speedup.high < 1
+            note = "slower than the incumbent" if slower else "timed, but another candidate of its iteration was put to the gate"
+            yield _attempt(state, services, candidate, "reject_perf" if slower else "inconclusive", trial.speedup, evidence, note)
+
+
+def _attempt(
+    state: State, services: Services, candidate: Candidate, outcome: Outcome, effect: Interval | None, evidence: str, note: str
+) -> Attempt:
+    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
+    return Attempt(
+        operator=services.task.name,
+        language=services.task.language,
+        architecture=services.architecture,
+        dtype=services.task.outputs[0].dtype,
+        shape_class=services.shape_class,
+        bottleneck=inspection.bottleneck,
+        methods=candidate.methods,
+        result=RESULTS.get(outcome, "failure"),
+        verdict=outcome,
+        effect=effect,
+        evidence=evidence,
+        workspace=services.workspace.root.name,
+        iteration=state["iteration"],
+        note=note[:500],
+        knobs=candidate.knobs,
+        findings=tuple(dict.fromkeys(finding.rule for finding in inspection.findings)),
+        before=mark(services.candidate(state["incumbent"]).source),
+        after=mark(candidate.source),
+    )

@@ -1,0 +1,1 @@
+"""What a report says, read back from records and version files."""

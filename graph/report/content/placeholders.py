@@ -1,0 +1,59 @@
+"""The figures of an analysis, put in place from the records that it refers to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agents.checks.references import REFERENCE
+from graph.artifacts import Inspection, WorkloadRoofline
+from graph.report.content.render import percent, seconds
+from tools.artifacts import Finding, Profile, Quantity, Record
+
+Figures = dict[str, dict[str, Quantity]]
+"""Record -> metric -> value."""
+
+
+def figures(
+    calibration: str,
+    rows: tuple[WorkloadRoofline, ...],
+    facts: Mapping[str, Quantity],
+    profiles: tuple[Profile, ...],
+    records: tuple[str, ...],
+) -> Figures:
+    """All that an analysis can refer to. Times and what follows from them stand under the id of the `calibration` that measured them."""
+    times = {f"time.{row.workload}": Quantity(value=row.seconds, unit="s") for row in rows}
+    return {calibration: {**times, **facts}, **{record: dict(p.metrics) for p, record in zip(profiles, records, strict=True)}}
+
+
+def analysis(record: Record) -> str:
+    """The text of the analysis in an inspection's record, each reference replaced by what it stands for, with its record."""
+    found = Inspection.model_validate(record.payload)
+    # `_inspect` puts the calibration first.
+    held = figures(record.parents[0], found.rooflines, found.facts, found.profiles, found.profile_records)
+    return referred(found.analysis.text, found.findings, held, record.id)
+
+
+def referred(text: str, findings: tuple[Finding, ...], held: Figures, inspection: str) -> str:
+    """`text` with its references replaced; one that leads nowhere is said to be N/A."""
+    by_rule = {finding.rule: finding for finding in findings}
+
+    def put(found: re.Match[str]) -> str:
+        finding = by_rule.get(found["rule"] or "")
+        if finding is not None:
+            sources = ", ".join(f"`{source}`" for source in finding.evidence or (inspection,))
+            return f"**{finding.rule}** ({finding.text.rstrip('.')}; record {sources})"
+        if found["record"] and not found["metric"]:
+            return f"record `{found['record']}`"
+        quantity = held.get(found["record"] or "", {}).get(found["metric"] or "")
+        if quantity is None:
+            return f"N/A ({found[0][1:-1]})"
+        return f"{_shown(quantity)} ({found['metric']}, record `{found['record']}`)"
+
+    return REFERENCE.sub(put, text)
+
+
+def _shown(quantity: Quantity) -> str:
+    if quantity.unit == "s":
+        return seconds(quantity.value)
+    return percent(quantity.value) if quantity.unit == "fraction" else f"{quantity.value:.4g} {quantity.unit}".rstrip()

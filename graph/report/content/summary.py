@@ -1,0 +1,223 @@
+"""What a run came to, for people and for programs; `show` and `report` without a run in progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from agents.models.ledger import Spent, exchanges, total
+from graph.artifacts import FinalBenchmark, Reached, VersionMemory
+from graph.report.content.render import gain, ratio, standing
+from graph.state import State
+from graph.workspace import events as event_log
+from graph.workspace.folder import Workspace
+from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
+from tools.gate import confirmation
+from tools.languages.base import LANGUAGES, Language
+from tools.registry import load
+from tools.store.records import Records, key
+from tools.tasks.loader import Loaded
+
+
+class Summary(Artifact):
+    """The object that `--json` prints last."""
+
+    status: Literal["finished", "unfinished", "waiting"]
+    stop_reason: str | None
+    workspace: str
+    baseline_s: float | None
+    """Objective time of v0 in the final benchmark (Σ weight × median)."""
+    best_s: float | None
+    """baseline_s / speedup."""
+    speedup: float | None
+    """baseline / best by paired rounds, each in a process of its own; 1 where no version was accepted."""
+    ci: tuple[float, float] | None
+    """Of `speedup`; None: no version was accepted, or too few rounds."""
+    against: dict[str, tuple[float, float, float]] = {}
+    """Framework -> its time / the best kernel's by paired rounds: estimate and interval; below 1 it is faster."""
+    verdicts: dict[str, str]
+    """v<N> -> outcome."""
+    commits: tuple[str, ...]
+    awaited: str | None = None
+    """What a run that waits for an answer waits for; one sentence."""
+    objective_of: str = Field(default="", exclude=True)
+    """What the times are of where that is not one call of one workload."""
+    objective: str = ""
+    """total_time or geomean: what `speedup` and the times are of."""
+    disturbed: bool = False
+    """Others kept the machine busy while the final benchmark ran."""
+    disturbed_verdicts: tuple[str, ...] = ()
+    """v<N> of those whose candidate was confirmed while others kept the machine busy."""
+    budget_reached: str | None = None
+    """The cap that ended the run, in one sentence."""
+    usd: float | None = None
+    """What models cost; None: not known, `cost_unknown` says why."""
+    cost_unknown: tuple[str, ...] = ()
+    tokens: int | None = 0
+    """That models read and wrote, those from a cache included; None: not known, `cost_unknown` says why."""
+    models: str = Field(default="", exclude=True)
+    """Tokens and dollars in words, what is unknown too; empty: no language model was paid."""
+    device_s: float | None = None
+    """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
+    wall_s: float = 0.0
+    """Over all processes of the run."""
+
+    def spent(self) -> str:
+        """What the run took, in one line."""
+        device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
+        return f"{self.models or 'no language model was paid'}; wall time {self.wall_s:.0f} s{device}"
+
+    def closing(self) -> str:
+        """The lines under the sentence of a finished run: the factors one by one, and where to look; empty before its report."""
+        page = Path(self.workspace) / "report.html"
+        if self.status != "finished" or not page.exists():
+            return ""
+        against = {"the kernel given": (self.speedup, *(self.ci or (1 / UNBOUNDED, UNBOUNDED)))} if self.speedup and self.ci else {}
+        against |= {f"torch {name.replace('_', '-')}": factor for name, factor in self.against.items()}
+        rows = {f"over {name}": standing(Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in against.items() if e}
+        rows |= {"report": str(page), "workspace": self.workspace}
+        return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
+
+    def sentence(self) -> str:
+        """What a run came to, in one line."""
+        accepted = sum(outcome == "accept" for outcome in self.verdicts.values())
+        report = Path(self.workspace) / "report.md"
+        if self.awaited is not None:
+            return f"waiting: {self.awaited}; then `python -m graph resume {self.workspace}`"
+        if self.status == "unfinished":
+            done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
+            return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
+        seen = f"; see {report}" if report.exists() else ""
+        why = ""
+        if self.budget_reached:
+            last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
+            why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
+        raced = [
+            f"against torch {name.replace('_', '-')} {standing(Interval(estimate=e, low=low, high=high))}"
+            for name, (e, low, high) in self.against.items()
+        ]
+        ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
+        tail = "; ".join(ended)
+        if self.speedup is None or self.baseline_s is None or self.best_s is None:
+            return f"{self.status}: {tail}"
+        low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
+        speedup = Interval(estimate=self.speedup, low=low, high=high) if accepted else None
+        shown = gain(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
+        return f"{self.status}: {shown}; {tail}"
+
+
+def summarise(root: Path, state: State) -> Summary:
+    """From the final state and the records of a workspace."""
+    from tools.store.repository import Repository
+
+    workspace = Workspace(root, None)
+    awaited = workspace.awaited
+    benchmark = None
+    records = Records(root)
+    closed = versions(root)
+    if state.get("report"):
+        benchmark = FinalBenchmark.model_validate(records.get(state["report"]).payload)
+    reached = records.find(key("budget"))
+    models = total(exchanges(records))
+    log = event_log.read(root / ".kernelwright" / "events.jsonl")
+    overall = benchmark.overall.get("baseline") if benchmark else None
+    return Summary(
+        status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
+        awaited=awaited,
+        stop_reason=state.get("stop"),
+        workspace=str(root),
+        baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
+        best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
+        speedup=overall.estimate if overall else 1.0 if benchmark else None,
+        ci=(overall.low, overall.high) if overall and overall.bounded else None,
+        against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
+        verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0},
+        objective_of=benchmark.objective_of if benchmark else "",
+        objective=workspace.settings().judge.objective,
+        disturbed=benchmark.disturbed if benchmark else False,
+        disturbed_verdicts=tuple(f"v{m.iteration}" for m in closed if _disturbed(m, records)),
+        budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
+        usd=None if models.unknown else round(models.usd, 6),
+        cost_unknown=models.unknown,
+        tokens=None if models.unseen else models.tokens,
+        models=str(models) if models.paid else "",
+        device_s=benchmark.spent_device_s if benchmark else _device_s(records, log, workspace.wall_s()),
+        wall_s=benchmark.wall_s if benchmark else workspace.wall_s(),
+        commits=tuple(commit.id for commit in reversed(Repository(root).log())),
+    )
+
+
+def _disturbed(memory: VersionMemory, records: Records) -> bool:
+    """Whether others kept the machine busy in the confirmations that a version's verdict rests on."""
+    kept = [records.get(identity) for identity in memory.records]
+    cited = [identity for record in kept if record.kind == "verdict" for identity in Verdict.model_validate(record.payload).records]
+    confirmed = [record for identity in cited if (record := records.get(identity)).kind == "confirmation"]
+    return bool(confirmed) and confirmation.disturbed(confirmed)
+
+
+def by_role(records: Records) -> dict[str, Spent]:
+    """What each role that a language model answered for took."""
+    found = exchanges(records)
+    spent = {role: total(r for r in found if r.payload["role"] == role) for role in sorted({r.payload["role"] for r in found})}
+    return {role: sum_ for role, sum_ in spent.items() if sum_.paid}
+
+
+def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -> float | None:
+    """Seconds of jobs on the device of the task's language."""
+    task = records.find(key("task")) or records.find(key("loaded"))
+    if task is None:
+        return None
+    language = load(LANGUAGES, Loaded.model_validate(task.payload).task.language, Language, key="language")  # type: ignore[type-abstract]
+    return event_log.device_s(log, wall_s).get(language.device, 0.0)
+
+
+def versions(root: Path) -> tuple[VersionMemory, ...]:
+    """memory/v<N>.json of every closed version, in order."""
+    paths = sorted((root / "memory").glob("v*.json"), key=lambda path: int(path.stem[1:]))
+    return tuple(VersionMemory.model_validate_json(path.read_bytes()) for path in paths)
+
+
+def version_of(root: Path, candidate: str) -> str:
+    """v<N> under which a kernel became the one at HEAD; v0 for the baseline."""
+    return f"v{max((m.iteration for m in versions(root) if m.candidate == candidate and m.verdict == 'accept'), default=0)}"
+
+
+def stored_state(workspace: Workspace) -> State:
+    """The state in the workspace's checkpoint; empty when there is none yet."""
+    import sqlite3
+    from typing import cast
+
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    path = workspace.private / "checkpoint.sqlite"
+    if not path.exists():
+        return State()
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        found = SqliteSaver(connection).get_tuple({"configurable": {"thread_id": "run"}})
+        return cast(State, dict(found.checkpoint["channel_values"])) if found else State()
+    finally:
+        connection.close()
+
+
+def show(path: Path, *, as_json: bool) -> str:
+    """Where a run stands: the summary and a line for each version."""
+    from graph.workspace import folder as workspaces
+
+    workspace = workspaces.peek(path)
+    summary = summarise(workspace.root, stored_state(workspace))
+    if as_json:
+        return summary.model_dump_json()
+    lines = [summary.sentence()]
+    for memory in versions(workspace.root):
+        what = "+".join(memory.methods) or "baseline"
+        masked = "  (masked)" if memory.masked else ""
+        gained = f"{ratio(memory.speedup)} over {version_of(workspace.root, memory.parent)}" if memory.speedup else ratio(None)
+        lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
+    caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
+    lines.append(f"spent: {summary.spent()}; caps: {caps}")
+    lines += [f"       {role}: {spent}" for role, spent in by_role(workspace.records).items()]
+    return "\n".join(lines)

@@ -1,0 +1,194 @@
+"""The rows of a report: workloads, versions on their way, points below the roofs, what was spent. Each names its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.models.ledger import Spent, total
+from agents.models.ledger import exchanges as exchanges_of
+from graph.artifacts import FinalBenchmark, Inspection, Judged, SpecSheet, VersionMemory
+from graph.settings import Settings
+from graph.state import State
+from graph.workspace import events as event_log
+from graph.workspace.events import Event
+from tools.artifacts import Dims, Interval, Outcome, Passed, Task, Verdict
+from tools.roofline import roofline
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
+
+FRAMEWORKS = ("eager", "compile", "max_autotune")
+"""Contestants of the final benchmark that no run made, in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class WorkloadRow:
+    """One visible workload: what it weighs, and what became of its time."""
+
+    name: str
+    dims: Dims
+    weight: float
+    share: float | None
+    """Of the objective, with the baseline's times; None: not timed at the end."""
+    margin: float
+    """How much slower it might become."""
+    own_margin: bool
+    """The task's own, not the judge's default."""
+    baseline_s: float | None
+    best_s: float | None
+    speedup: Interval | None
+    """baseline / best by paired rounds; None: no version was accepted, or there is no final benchmark."""
+    of_roof: float | None
+    """Roof time / the best kernel's time; None: no roof is known."""
+    inspection: str | None
+    """Record that `of_roof` comes from."""
+    against: Mapping[str, Interval | None]
+    """Framework -> its time / the best kernel's; None: it could not be measured."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One closed version on its way."""
+
+    iteration: int
+    outcome: Outcome
+    masked: bool
+    methods: tuple[str, ...]
+    speedup: Interval | None
+    """Over its parent; None: it was not timed."""
+    so_far: float
+    """Product of the accepted estimates up to here."""
+    record: str
+    """Of its verdict."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One version on one workload, beside the roofs."""
+
+    iteration: int
+    outcome: Outcome
+    workload: str
+    intensity: float
+    """Operations per unique byte."""
+    rate: float
+    """Operations a second."""
+    record: str
+
+
+@dataclass(frozen=True)
+class Expense:
+    """What a run had spent when a version, or all of it, was closed."""
+
+    label: str
+    """v<N>, or "end"."""
+    wall_s: float
+    device_s: float | None
+    spent: Spent
+    record: str
+    """Whose coming closed it."""
+
+
+def workload_rows(
+    task: Task, settings: Settings, final: FinalBenchmark | None, last: Inspection | None, inspection: str | None
+) -> tuple[WorkloadRow, ...]:
+    """The visible workloads in the task's order; `last` is of the best kernel, and `inspection` its record."""
+    placed = {(s.workload, s.contestant): s for s in final.standings} if final else {}
+    times = {w.name: p.seconds if (p := placed.get((w.name, "baseline"))) else None for w in task.workloads}
+    shares: dict[str, float | None] = {w.name: w.weight for w in task.workloads}
+    if settings.judge.objective == "total_time":
+        shares = {w.name: w.weight * seconds if (seconds := times[w.name]) is not None else None for w in task.workloads}
+    whole = sum(share or 0.0 for share in shares.values())
+    heads = {row.workload: row.headroom.total for row in last.rooflines} if last else {}
+    profiled = {row.workload: row.seconds for row in last.rooflines} if last else {}
+    own = task.margins
+
+    def row(name: str, dims: Dims, weight: float) -> WorkloadRow:
+        best = placed.get((name, final.best)) if final else None
+        baseline, share, gap = placed.get((name, "baseline")), shares[name], heads.get(name)
+        others = {f: p.against_best if (p := placed.get((name, f))) else None for f in FRAMEWORKS}
+        return WorkloadRow(
+            name=name,
+            dims=dims,
+            weight=weight,
+            share=share / whole if share is not None and whole else None,
+            margin=own.get(name, settings.judge.workload_margin),
+            own_margin=name in own,
+            baseline_s=times[name],
+            best_s=best.seconds if best else None,
+            speedup=baseline.against_best if baseline else None,
+            of_roof=None if gap is None else _share(gap, profiled[name], best.seconds if best else None),
+            inspection=inspection if gap is not None else None,
+            against=others,
+        )
+
+    return tuple(row(w.name, w.dims, w.weight) for w in task.workloads)
+
+
+def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
+    """Of the roof, with the time that the row shows; the gap was found with that of the profile."""
+    return 1 - gap if best_s is None or gap <= 0 else min((1 - gap) * profiled_s / best_s, 1.0)
+
+
+def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str, Verdict]]) -> Iterable[Step]:
+    """The closed versions in order, v0 left out."""
+    so_far = 1.0
+    for memory in memories:
+        if memory.iteration not in verdicts or not memory.iteration:
+            continue
+        record, verdict = verdicts[memory.iteration]
+        if verdict.outcome == "accept" and verdict.speedup is not None:
+            so_far *= verdict.speedup.estimate
+        yield Step(memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.speedup, so_far, record)
+
+
+def points_of(
+    steps: Sequence[Step],
+    verdicts: Mapping[int, tuple[str, Verdict]],
+    inspections: Mapping[str, Inspection],
+    inspection_records: Mapping[str, str],
+    state: State,
+    records: Records,
+) -> Iterable[Point]:
+    """v0 and what was accepted by their own A/A blocks, what was timed and refused by its trial."""
+    baseline = inspections.get(state["baseline"])
+    counted = {row.workload: row for row in baseline.rooflines if row.flops and row.unique_bytes} if baseline else {}
+
+    def point(iteration: int, outcome: Outcome, workload: str, seconds: float, record: str) -> Point:
+        flops = counted[workload].flops or 0.0
+        return Point(iteration, outcome, workload, flops / counted[workload].unique_bytes, flops / seconds, record)
+
+    for iteration, outcome in ((0, "accept"), *((s.iteration, s.outcome) for s in steps)):
+        candidate = state["baseline"] if iteration == 0 else verdicts[iteration][1].candidate or ""
+        inspected = inspections.get(candidate) if outcome == "accept" else None
+        if inspected is not None:
+            rows = [(row.workload, row.seconds) for row in inspected.rooflines]
+            record = inspection_records[candidate]
+        else:
+            judged = records.find(key("trial", iteration=iteration, candidate=candidate))
+            trial = Judged.model_validate(judged.payload).trial if judged else None
+            rows = [(m.workload, m.candidate_s) for m in trial.measurements] if isinstance(trial, Passed) else []
+            record = judged.id if judged else ""
+        yield from (point(iteration, outcome, workload, seconds, record) for workload, seconds in rows if workload in counted)
+
+
+def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:
+    """Bandwidth and peak of the task's precision: what was measured, and what is published of the device that measures."""
+    precision = roofline.precision(task)
+    found = []
+    for roofs in (sheet.roofs, roofline.published(sheet.here)):
+        found += [roof for roof in (roofline.best(roofs, "memory_bandwidth"), roofline.peak(roofs, precision)) if roof is not None]
+    return tuple(found)
+
+
+def expenses_of(log: Sequence[Event], closing: Mapping[str, str], records: Records, device: str) -> Iterable[Expense]:
+    """What was spent when each version was closed (label -> record of its verdict)."""
+    arrived = {event.details.get("record"): at for at, event in enumerate(log) if event.kind == "record"}
+    known = exchanges_of(records)
+    for label, record in closing.items():
+        at = arrived.get(record)
+        if at is None:
+            continue  # The log is for people and may be lost; its report then says N/A.
+        spent = total(r for r in known if arrived.get(r.id, len(log)) <= at)
+        wall_s = event_log.wall_s(log[: at + 1])
+        yield Expense(label, wall_s, event_log.device_s(log[: at + 1], wall_s).get(device), spent, record)

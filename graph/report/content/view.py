@@ -1,0 +1,192 @@
+"""What a report says, typed and gathered once from records: report.md and report.html are two renderings of the same `View`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.models.ledger import Spent, total
+from agents.models.ledger import exchanges as exchanges_of
+from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet, VersionMemory
+from graph.report.content.placeholders import analysis
+from graph.report.content.summary import by_role, versions
+from graph.report.content.tables import (
+    FRAMEWORKS,
+    Expense,
+    Point,
+    Step,
+    WorkloadRow,
+    expenses_of,
+    points_of,
+    roofs_of,
+    steps_of,
+    workload_rows,
+)
+from graph.services import Services
+from graph.settings import Settings
+from graph.specs import datasheet
+from graph.state import State
+from graph.workspace import events as event_log
+from tools.artifacts import Record, Task, Verdict
+from tools.languages.base import UNTUNED
+from tools.roofline import microbenchmarks
+from tools.roofline.hardware import Roof
+from tools.store.records import Records, key
+
+OBJECTIVES = {"total_time": "objective: Σ weight × time a call", "geomean": "objective: weighted geometric mean of the times a call"}
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that a report shows. Records are named by id; where a pair holds one, it comes first."""
+
+    workspace: str
+    task: Task
+    task_record: str | None
+    settings: Settings
+    stopped: str
+    """Why, or that it has not yet."""
+    iterations: int
+    """Begun so far, v0 not counted."""
+    clocks: str
+    untuned: tuple[str, ...]
+    objective: str
+    final: FinalBenchmark | None
+    final_record: str | None
+    """The benchmark's."""
+    end_record: str | None
+    """What was made of it, with what the run took."""
+    claimed: float
+    """Product of the lower ends of the accepted speed-ups."""
+    reached: str | None
+    """The cap that ended the run."""
+    workloads: tuple[WorkloadRow, ...]
+    frameworks: tuple[str, ...]
+    """Those that were to be compared."""
+    memories: tuple[VersionMemory, ...]
+    verdicts: Mapping[int, tuple[str, Verdict]]
+    steps: tuple[Step, ...]
+    """Without v0."""
+    points: tuple[Point, ...]
+    roofs: tuple[Roof, ...]
+    """That `points` are held against: memory's and arithmetic's, measured and cited."""
+    labels: Mapping[str, str]
+    """Candidate -> the version that it was accepted as."""
+    inspections: Mapping[str, Inspection]
+    inspection_records: Mapping[str, str]
+    analyses: Mapping[str, str]
+    attributions: Mapping[int, tuple[str, Attribution]]
+    retrospective: Mapping[str, tuple[str, ...]]
+    left: tuple[str, ...]
+    """Rules that still fire on the best kernel."""
+    sheet: SpecSheet
+    sheet_record: str
+    changed: tuple[str, ...]
+    """Metrics whose cited line no longer says the same."""
+    exchanges: tuple[Record, ...]
+    by_role: Mapping[str, Spent]
+    spent: Spent
+    caps: Mapping[str, str]
+    wall_s: float
+    device_s: float | None
+    passed: tuple[str, ...]
+    """By how much the run passed caps on time."""
+    expenses: tuple[Expense, ...]
+    records: Records
+
+
+def view(state: State, services: Services) -> View:
+    """What can be said of a run in `state`, finished or not."""
+    records, task, settings = services.records, services.task, services.settings
+    memories = versions(services.workspace.root)
+    final = records.get(state["report"]) if state.get("report") else None
+    benchmark = FinalBenchmark.model_validate(final.payload) if final else None
+    labels = {state["baseline"]: "v0"} | {m.candidate: f"v{m.iteration}" for m in memories if m.candidate and m.verdict == "accept"}
+    inspected = {c: record for c in labels if (record := records.find(key("inspection", candidate=c))) is not None}
+    inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
+    inspection_records = {c: record.id for c, record in inspected.items()}
+    verdicts, attributions = _closed(memories, records)
+    last = inspections.get(state["incumbent"])
+    # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
+    exchanges = tuple(sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id)))
+    models = by_role(records)
+    spent = total(r for r in exchanges if r.payload["role"] in models)
+    sheet = SpecSheet.model_validate(records.get(state["specs"]).payload)
+    sheet = sheet.model_copy(update={"roofs": microbenchmarks.highest(sheet.roofs, records)})
+    wall_s = benchmark.wall_s if benchmark else services.wall_s()
+    device_s = benchmark.spent_device_s if benchmark else services.device_s()
+    log = event_log.read(services.workspace.private / "events.jsonl")
+    steps = tuple(steps_of(memories, verdicts))
+    expenses = tuple(expenses_of(log, {f"v{n}": record for n, (record, _) in verdicts.items()}, records, services.language.device))
+    if expenses and final:
+        expenses = (*expenses, Expense("end", wall_s, device_s, spent, final.id))
+    return View(
+        workspace=services.workspace.root.name,
+        task=task,
+        task_record=loaded.id if (loaded := records.find(key("task"))) else None,
+        settings=settings,
+        stopped=state.get("stop") or "not yet",
+        iterations=state["iteration"],
+        clocks=services.language.clocks,
+        untuned=tuple(sentence for sentence in task.inferred if UNTUNED in sentence),
+        objective=OBJECTIVES[settings.judge.objective],
+        final=benchmark,
+        final_record=final.parents[0] if final else None,
+        end_record=final.id if final else None,
+        claimed=math.prod(v.speedup.low for _, v in verdicts.values() if v.outcome == "accept" and v.speedup is not None),
+        reached=services.ended,
+        workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
+        frameworks=tuple(name for name in FRAMEWORKS if benchmark and (name in benchmark.overall or name in benchmark.unavailable)),
+        memories=memories,
+        verdicts=verdicts,
+        steps=steps,
+        points=tuple(points_of(steps, verdicts, inspections, inspection_records, state, records)),
+        roofs=roofs_of(sheet, task),
+        labels=labels,
+        inspections=inspections,
+        inspection_records=inspection_records,
+        analyses={c: analysis(record) for c, record in inspected.items()},
+        attributions=attributions,
+        retrospective=retrospective_of(attributions, verdicts),
+        left=tuple(dict.fromkeys(finding.rule for finding in last.findings)) if last else (),
+        sheet=sheet,
+        sheet_record=state["specs"],
+        # Rendered again later the report must still come out, so that it says which citations no longer hold instead of refusing.
+        changed=tuple(spec.metric for spec, _ in datasheet.stale(sheet, services.wiki)),
+        exchanges=exchanges,
+        by_role=models,
+        spent=spent,
+        caps=settings.budget.named(),
+        wall_s=wall_s,
+        device_s=device_s,
+        passed=settings.budget.passed(wall_s, device_s),
+        expenses=expenses,
+        records=records,
+    )
+
+
+def _closed(
+    memories: Sequence[VersionMemory], records: Records
+) -> tuple[dict[int, tuple[str, Verdict]], dict[int, tuple[str, Attribution]]]:
+    """Iteration -> record and verdict, record and attribution."""
+    verdicts: dict[int, tuple[str, Verdict]] = {}
+    attributions: dict[int, tuple[str, Attribution]] = {}
+    for memory in memories:
+        for identity in memory.records:
+            record = records.get(identity)
+            if record.kind == "verdict":
+                verdicts[memory.iteration] = (identity, Verdict.model_validate(record.payload))
+            elif record.kind == "attribution":
+                attributions[memory.iteration] = (identity, Attribution.model_validate(record.payload))
+    return verdicts, attributions
+
+
+def retrospective_of(
+    attributions: Mapping[int, tuple[str, Attribution]], verdicts: Mapping[int, tuple[str, Verdict]]
+) -> dict[str, tuple[str, ...]]:
+    """Status -> the methods that ended with it, with their versions, and whether the gate did not take these."""
+    lost = {n: "" if n in verdicts and verdicts[n][1].outcome == "accept" else ", not accepted" for n in attributions}
+    told = [(o.status, f"{o.method} (v{n}{lost[n]})") for n, (_, attribution) in attributions.items() for o in attribution.methods]
+    every = ("effective", "ineffective", "implementation_failed", "unattributed")
+    return {status: tuple(name for found, name in told if found == status) for status in every}

@@ -1,0 +1,316 @@
+"""The live view at a pseudo-terminal, fed with the events of a recorded run, and Ctrl-C at a real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+from rich.console import Console, ConsoleDimensions
+
+from graph.budget.metering import Metered
+from graph.console.dashboard import Dashboard, Gap
+from graph.console.lines import line
+from graph.console.live import Live, view
+from graph.workspace.events import Event, read
+from tests.graph.conftest import ROOT
+from tests.graph.terminal import Terminal
+from tools.artifacts import Bound
+from tools.errors import KernelwrightError
+from tools.executors.base import Job, Limits
+from tools.executors.local import Local
+from tools.store.records import Blobs
+
+RUN = read(Path(__file__).parent / "quickstart-events.jsonl")
+"""Of `configs/quickstart.yaml` in C++, stopped with Ctrl-C and resumed on the way; those of records left out."""
+FIRST = next(i for i, event in enumerate(RUN) if event.kind == "judge" and event.details["stage"] == "timing")
+"""The first candidate is about to be timed."""
+
+
+class Clock:
+    """Stands where the last event stands."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Own(Console):
+    """Measures the terminal that it writes to; rich asks the process's own."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        return ConsoleDimensions(*os.get_terminal_size(self.file.fileno()))
+
+
+class Replay:
+    """A live view at a terminal, fed with events at their own times."""
+
+    def __init__(self, width: int, height: int = 40, environment: dict[str, str] | None = None) -> None:
+        self.terminal = Terminal(width, height)
+        self.clock = Clock()
+        self.file = os.fdopen(os.dup(self.terminal.fd), "w", encoding="utf-8")
+        environ = {"TERM": "screen-256color", **(environment or {})}
+        self.live = Live(Own(file=self.file, _environ=environ), self.clock)
+
+    def feed(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self.clock.now = event.seconds
+            self.live(event)
+            self.terminal.read()
+
+
+@pytest.fixture
+def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
+    made = Replay(*request.param)
+    with made.live:
+        yield made
+    made.terminal.read()
+    made.file.close()
+    made.terminal.close()
+
+
+def shown(text: str) -> list[str]:
+    """The rows of the view: what stands below the last empty row."""
+    return text.rpartition("\n\n")[2].splitlines()
+
+
+@pytest.mark.parametrize("replay", [(80,), (200,)], indirect=True)
+def test_it_says_what_is_under_way(replay: Replay) -> None:
+    # The job begins: what stands there now stands until it ends.
+    replay.feed(RUN[: FIRST + 2])
+    assert RUN[FIRST + 1].kind == "job"
+    rows = shown(replay.terminal.seen)
+    assert rows[0].startswith("v1 judge · parent v0 · since ")
+    first, second = RUN[FIRST].details["candidate"], rows[2].split()[0]
+    assert rows[1].split()[:3] == [first, "timing", "1/2"] and rows[2].split()[:2] == [second, "waiting"]
+    assert rows[3] == "best      v0, the baseline"
+    assert rows[4].startswith("headroom  Δ ") and " %, limit " in rows[4] and rows[4].endswith(" %)")
+    assert rows[5].startswith("budget    wall ") and "/3600 s  device " in rows[5] and "(no cap)" in rows[5]
+    wide = replay.terminal.screen.columns == 200
+    assert ("SCHEDULE=" in rows[1]) is wide and rows[1].endswith("…") is not wide
+    assert not replay.terminal.clean, "the cursor would blink about"
+
+
+@pytest.mark.parametrize("replay", [(80,), (200,), (33, 12)], indirect=True)
+def test_finished_lines_scroll_and_nothing_else_stays(replay: Replay) -> None:
+    replay.feed(RUN)
+    replay.live.__exit__(None, None, None)
+    replay.terminal.read()
+    left, width = replay.terminal.scrolled, replay.terminal.screen.columns
+    finished = [text.rstrip() for event in RUN if (text := line(event))]
+    assert len(finished) > 20
+    expected = "".join(text + " " * (-len(text) % width) for text in finished)
+    assert left.rstrip() == expected.rstrip()
+    assert replay.terminal.clean
+
+
+@pytest.mark.parametrize("replay", [(200,)], indirect=True)
+def test_the_best_and_every_outcome_are_shown(replay: Replay) -> None:
+    gates = [i for i, event in enumerate(RUN) if event.kind == "verdict"]
+    replay.feed(RUN[: gates[0] + 1])
+    with replay.live.aside():  # draws what is owed, and clears away
+        board = replay.live.board
+    verdict = RUN[gates[0]].details
+    assert verdict["outcome"] == "accept" and board.best is not None
+    text = "\n".join(map(str, view(board, 200, 40, replay.clock())))
+    assert f"best      v1  {float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, {float(verdict['high']):.3g}] over v0" in text
+    assert f"{verdict['candidate']}  accept" in text and "passed" in text and "champion without " in text
+
+
+@pytest.mark.parametrize("replay", [(80,)], indirect=True)
+def test_nothing_is_drawn_while_a_job_runs(replay: Replay) -> None:
+    replay.feed(RUN[: FIRST + 2])
+    replay.terminal.written = b""
+    replay.terminal.read(2.5)
+    assert replay.live.board.jobs == 1 and replay.terminal.written == b""
+
+
+def test_it_draws_four_times_a_second_at_most_and_once_more_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    monkeypatch.setattr("graph.console.live.view", lambda board, width, height, now: drawn.append(now) or [])
+    made = Replay(80)
+    made.clock.now = RUN[0].seconds
+    with made.live:
+        made.feed(RUN)
+    made.terminal.close()
+    jobs = [event.seconds for event in RUN if event.kind == "job" and event.details["state"] == "started"]
+    for begin in drawn:
+        within = [sum(begin <= moment < begin + 1 for moment in moments) for moments in (drawn, jobs)]
+        # rich asks once more when it begins and when it ends.
+        assert within[0] <= 4 + within[1] + 2
+
+
+def test_colour_is_left_out_where_it_is_not_wanted() -> None:
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        made = Replay(80, 40, environment)
+        with made.live:
+            made.feed(RUN)
+        made.terminal.read()
+        assert (b"\x1b[32m" in made.terminal.written) is coloured
+        made.terminal.close()
+
+
+@pytest.mark.parametrize("bound", ["", *get_args(Bound)])
+def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
+    board = Dashboard().see_all(RUN[: FIRST + 1])
+    board.gap = Gap(bound=bound, total=1.0, compute=1.0, memory=1.0, latency=1.0)
+    (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
+    assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
+
+
+def test_a_small_terminal_shows_what_is_open_first() -> None:
+    board = Dashboard().see_all(RUN[: FIRST + 1])
+    for number in range(30):
+        told = {"candidate": f"{number:012d}", "methods": "m", "knobs": "", "iteration": "1"}
+        board.see(Event(kind="drafted", seconds=0.0, details=told))
+        board.see(Event(kind="candidate", seconds=0.0, details={**told, "outcome": "failed", "stage": "build", "reason": "no"}))
+    lines = [str(text) for text in view(board, 80, 12, 0.0)]
+    assert len(lines) < 12 and any("timing 1/2" in text for text in lines) and any("more" in text for text in lines)
+    assert any("failed: build" in text for text in lines)
+
+
+@pytest.mark.parametrize("told", [{"parent": "v1"}, {}])
+def test_the_best_is_over_the_version_that_it_was_compared_with(told: dict[str, str]) -> None:
+    """Not over the iteration before it, which may have lost; logs from before that was told are read too."""
+    board = Dashboard()
+    board.taken_up = 0.0, 0.0
+    for iteration, outcome, of in (("1", "accept", {}), ("2", "reject_perf", {}), ("3", "accept", told)):
+        details = {"iteration": iteration, "candidate": "c", "outcome": outcome, "speedup": "2", "low": "1.9", "high": "2.1", **of}
+        board.see(Event(kind="verdict", seconds=0.0, details={**details, "summary": ""}))
+    assert "best      v3  2× [1.9, 2.1] over v1" in [str(text) for text in view(board, 80, 24, 0.0)]
+    assert board.parent == "v3"
+
+
+def test_what_is_paid_stands_beside_its_caps() -> None:
+    caps = {"wall_s": "3600", "device_s": "600", "usd": "5", "tokens": "100000", "device": "cpu", "spent_wall_s": "30"}
+    spent = {"spent": "…", "spent_usd": "0.520000", "spent_tokens": "12345"}
+    board = Dashboard().see_all(
+        (
+            Event(kind="caps", seconds=100.0, details=caps),
+            Event(kind="job", seconds=101.0, details={"state": "finished", "device": "cpu", "used": "2.5", "s": "90"}),
+            Event(kind="exchange", seconds=102.0, details={"role": "coder", "state": "started"}),
+        )
+    )
+    assert "asking the coder" in str(view(board, 80, 24, 110.0)[1])
+    board.see(Event(kind="exchange", seconds=103.0, details={"role": "coder", "state": "finished", **spent}))
+    assert str(view(board, 80, 24, 110.0)[-1]) == "budget    wall 40/3600 s  device 2/600 s  $0.52/$5  12.3k/100.0k tokens"
+    board.see(Event(kind="exchange", seconds=104.0, details={"role": "coder", "state": "finished", **spent, "spent_unknown": "why"}))
+    assert "at least $0.52/$5" in str(view(board, 80, 24, 110.0)[-1])
+
+
+def test_a_run_taken_up_shows_what_it_came_to() -> None:
+    board = Dashboard().see_all(RUN)
+    assert board.best is not None
+    board.see(Event(kind="start", seconds=RUN[-1].seconds + 1e6, details={"state": "reopened"}))
+    assert board.best is not None and board.gap is not None and board.device_s > 0
+    assert board.jobs == 0 and board.wall_s(RUN[-1].seconds + 1e6) == 0
+
+
+# ------------------------------------------------------------ Ctrl-C
+
+
+def test_a_job_that_is_abandoned_ends_at_once_and_nothing_begins(tmp_path: Path) -> None:
+    executor = Metered(Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch"), lambda kind, details: None, lambda: 0.0, {})
+    job = Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=600.0))
+    ended: list[type[BaseException]] = []
+
+    def work() -> None:
+        try:
+            executor.run(job)
+        except (KeyboardInterrupt, KernelwrightError) as error:
+            ended.append(type(error))
+
+    with executor:
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join(1.0)
+        assert worker.is_alive()
+        executor.stopping.set()
+        executor.abandon()
+        worker.join(30.0)
+        assert ended == [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(job)
+
+
+def wait_until_alone(folder: Path) -> None:
+    """No other process may work under the folder."""
+    end = time.monotonic() + 10
+    while left := [place for place in Path("/proc").glob("[0-9]*/cwd") if os.path.realpath(place).startswith(str(folder))]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
+class AtTerminal:
+    """A command at a terminal of its own, as a shell starts it."""
+
+    def __init__(self, *command: str, width: int = 80, environment: dict[str, str] | None = None) -> None:
+        self.terminal = Terminal(width)
+        fd = self.terminal.fd
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "graph", *command],
+            cwd=ROOT,
+            stdin=fd,
+            stdout=fd,
+            stderr=fd,
+            env={**os.environ, "TERM": "tmux-256color", **(environment or {})},
+            preexec_fn=_take_terminal,
+        )
+        os.close(fd)
+
+    def ended(self, seconds: float = 300.0) -> int:
+        self.terminal.until(lambda: not self.terminal.read(0.1), seconds)
+        return self.process.wait(10)
+
+    def press(self) -> None:
+        os.write(self.terminal.own, b"\x03")
+
+
+def _take_terminal() -> None:
+    """In the child: lead a session whose controlling terminal is stdin, so that ^C becomes a signal."""
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.slow
+def test_ctrl_c_drains_and_a_second_one_does_not(tmp_path: Path, config: Path, own_home: Path) -> None:
+    settings = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**settings, "search": {**settings["search"], "iterations": 1}}))
+    run = AtTerminal("run", str(config))
+    run.terminal.until(lambda: " judge " in run.terminal.seen, 120)
+    root = next((tmp_path / "workspaces").iterdir())
+    run.press()
+    run.terminal.until(lambda: "stopping: " in run.terminal.scrolled or run.process.poll() is not None, 30)
+    told = run.process.poll() is None
+    assert run.ended() == 130 and run.terminal.clean, run.terminal.seen
+    assert told, "it was not said at once"
+    said = run.terminal.scrolled
+    assert said.count(f"`python -m graph resume {root}` goes on where it stopped") == 2 and "Traceback" not in said
+    log = read(root / ".kernelwright" / "events.jsonl")
+    stopped = next(i for i, event in enumerate(log) if event.kind == "interrupt")
+    assert not [event for event in log[stopped:] if event.kind == "job" and event.details["state"] == "started"]
+    assert [event.kind for event in log[stopped:]].count("record") >= 1, "what was measured is kept"
+
+    again = AtTerminal("resume", str(root), environment={"NO_COLOR": "1"}, width=200)
+    again.terminal.until(lambda: " judge " in again.terminal.seen, 120)
+    again.press()
+    again.terminal.until(lambda: "stopping: " in again.terminal.scrolled, 30)
+    again.press()
+    assert again.ended() == 130 and again.terminal.clean and "Traceback" not in again.terminal.scrolled, again.terminal.seen
+    wait_until_alone(root)
+
+    plain = AtTerminal("resume", str(root), environment={"TERM": "dumb"})
+    assert plain.ended() == 0, plain.terminal.seen
+    assert b"\x1b" not in plain.terminal.written and b"finished: " in plain.terminal.written

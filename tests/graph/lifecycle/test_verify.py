@@ -1,0 +1,316 @@
+"""`verify` believes git and its own measurement, and nothing else: it agrees with the honest commit and with no doctored one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.__main__ import main
+from graph.lifecycle.verify import BUSY, LOOKS, Claim, Look, Verification, accepted, compare, read, verify
+from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
+from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
+from tools.store.records import Records, key
+from tools.store.repository import Commit, Repository
+from tools.tasks.loader import freeze, thaw
+
+Message = Callable[[str, Path], str]
+KERNEL = (TASK / "kernel.cpp").read_text()
+SLOW = KERNEL.replace("#include <cmath>", "#include <cmath>\n// The same once more.")
+WRONG = KERNEL.replace("/ total;", "/ (total * 1.001f);")
+
+
+def git(root: Path, *arguments: str, stdin: str | None = None) -> str:
+    named = ["-c", "user.name=Mallory", "-c", "user.email=mallory@example.invalid"]
+    return subprocess.run(["git", *named, *arguments], cwd=root, input=stdin, capture_output=True, text=True, check=True).stdout
+
+
+def on_top(root: Path, doctor: Callable[[Path], object], message: Message = lambda text, _: text) -> None:
+    """Amend the last accepted commit of a copy: everything that was committed after it is gone, and `doctor` may change what it holds."""
+    last = accepted(Repository(root))[-1]
+    git(root, "checkout", "-q", "-f", last.id)
+    doctor(root)
+    git(root, "add", "--all", "task", "settings.yaml", "records", "versions", "kernel.cpp")
+    git(root, "commit", "-q", "--amend", "--file=-", stdin=message(git(root, "log", "-1", "--format=%B"), root))
+
+
+def nothing(root: Path) -> None:
+    """Leave the content of the commit as it is."""
+
+
+def edited(name: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda root: (root / name).write_text((root / name).read_text().replace(old, new, 1))
+
+
+def verdict_file(root: Path) -> Path:
+    return root / "records" / f"{accepted(Repository(root))[-1].trailers['Evidence']}.json"
+
+
+def altered_verdict(root: Path) -> None:
+    path = verdict_file(root)
+    record = json.loads(path.read_text())
+    record["payload"]["speedup"] |= {"estimate": 99.5, "low": 90.1, "high": 120.2}
+    path.write_text(json.dumps(record, indent=1))
+
+
+def other_task(root: Path) -> None:
+    """Frozen again in good order, so that only the commit's own word tells."""
+    task = thaw(root / "task")
+    freeze(task.model_copy(update={"reference": task.reference + "\n# easier\n"}), root / "task")
+
+
+def says(trailer: str, value: str = "") -> Message:
+    """The trailer with another value, or without any."""
+    return lambda text, _: re.sub(rf"^{trailer}: .*\n", f"{trailer}: {value}\n" if value else "", text, flags=re.MULTILINE)
+
+
+def other_evidence(text: str, root: Path) -> str:
+    return says("Evidence", next(record.id for record in Records(root) if record.kind == "environment"))(text, root)
+
+
+def forged(root: Path, change: Callable[[Record], dict[str, Any] | None], candidate: str = "", source: str = "") -> None:
+    """The last accepted commit of a copy with other payloads in what its verdict cites, and all of it in order, message too."""
+    last = accepted(Repository(root))[-1]
+    records = Records(root)
+    before = Verdict.model_validate(records.get(last.trailers["Evidence"]).payload)
+    cited = []
+    for record in map(records.get, before.records):
+        payload = change(record)
+        made = payload and records.add(record.model_copy(update={"key": key("forged", of=record.id), "payload": payload}))
+        cited.append((made or record).id)
+    verdict = before.model_copy(update={"candidate": candidate or before.candidate, "records": tuple(cited)})
+    evidence = records.add(Record(kind="verdict", key=key("verdict", iteration=99), payload=verdict.model_dump(mode="json")))
+
+    def message(text: str, root: Path) -> str:
+        return says("Evidence", evidence.id)(says("Candidate", verdict.candidate or "")(text, root), root)
+
+    on_top(root, lambda root: (root / "kernel.cpp").write_text(source) if source else None, message)
+
+
+def claimed(root: Path, source: str) -> None:
+    """The last accepted commit of a copy with `source` in it: only measuring tells."""
+    candidate = Candidate(language="cpp", files={"kernel.cpp": source}).id
+
+    def change(record: Record) -> dict[str, Any] | None:
+        if record.kind == "confirmation":
+            return {**record.payload, "candidates": {**record.payload["candidates"], "candidate": candidate}}
+        return {**record.payload, "candidate": candidate} if record.kind in ("build", "correctness", "timing") else None
+
+    forged(root, change, candidate, source)
+
+
+@pytest.fixture
+def measured(finished: FinishedRun, tmp_path: Path) -> Path:
+    """A copy of a run whose kernel is soon measured again."""
+    return Path(shutil.copytree(finished.root, tmp_path / finished.root.name, symlinks=True))
+
+
+@pytest.mark.slow
+def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    def look(*options: str) -> tuple[int, Verification]:
+        code = main(["verify", str(finished.root), "--json", *options])
+        (found,) = (Verification.model_validate(one) for one in json.loads(capsys.readouterr().out)["versions"])
+        assert found.outcome != "disagree", found.reason
+        return code, found
+
+    commits = accepted(Repository(finished.root))
+    assert look()[1].commit == commits[-1].id, "without an id the last accepted version is meant"
+    # A neighbour's load can never make an honest claim wrong, but it may hide a gain for a while, and a small one for as long as it lasts.
+    most = max(commits, key=gain_of)
+    for _ in range(TRIES):
+        code, found = look(most.id)
+        if code == 0:
+            break
+    assert (found.outcome, found.commit, found.candidate) == ("agree", most.id, most.trailers["Candidate"]), found.sentence()
+    assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
+    assert found.measured != found.claimed, "it measured nothing of its own"
+    assert Repository(finished.root).is_clean()
+
+
+def children(process: int) -> list[str]:
+    """Command lines of what a process has started."""
+    found = []
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [Path(f"/proc/{child}/cmdline").read_text() for child in listed.read_text().split()]
+    return found
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: FinishedRun) -> None:
+    command = [sys.executable, "-m", "graph", "verify", str(finished.root), "--json"]
+    asked = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # It measures from the moment on in which it starts processes of its own.
+    while asked.poll() is None and not any("launcher" in command for command in children(asked.pid)):
+        time.sleep(0.05)
+    os.kill(asked.pid, signal.SIGINT)
+    said, errors = asked.communicate(timeout=60)
+    assert asked.returncode == 130, errors
+    assert errors == "interrupted; nothing was changed; run the command again\n"
+    assert json.loads(said)["status"] == "interrupted" and Repository(finished.root).is_clean()
+
+
+@pytest.mark.parametrize(
+    ("doctor", "message", "told", "code"),
+    [
+        (edited("kernel.cpp", "\n", "\n// mine\n"), None, "kernel's content", 1),
+        (lambda root: (root / "kernel.cpp").unlink(), None, "kernel.cpp is not in commit", 1),
+        (nothing, says("Speedup", "99.5 [90.1, 120.2]"), "speed-up in the commit message", 1),
+        (nothing, says("Speedup"), "speed-up in the commit message", 1),
+        (altered_verdict, None, "does not match its id", 1),
+        (lambda root: verdict_file(root).unlink(), None, "missing", 1),
+        (nothing, says("Evidence"), "missing", 1),
+        (nothing, other_evidence, "a record of kind 'environment'", 1),
+        (edited("task/reference.py", "\n", "\n# easier\n"), None, "not those of v0", 1),
+        (other_task, None, "not those of v0", 1),
+        (edited("settings.yaml", "min_effect: 0.02", "min_effect: 0.0"), None, "not those of v0", 1),
+        (nothing, says("Task"), "frozen task", 1),
+        (nothing, says("Candidate"), "kernel's content", 1),
+        (nothing, says("Protocol", "0.9"), ": inconclusive: measured under protocol 0.9", 5),
+    ],
+)
+def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
+    copied: Path, doctor: Callable[[Path], object], message: Message | None, told: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_top(copied, doctor, message or (lambda text, _: text))
+    assert main(["verify", str(copied)]) == code
+    said = capsys.readouterr().out
+    assert told in said and (": disagree: " in said) == (code == 1)
+
+
+@pytest.mark.parametrize("confirms", ["other kernels", "nothing"])
+def test_a_confirmation_of_other_kernels_or_without_a_gain_confirms_nothing(
+    copied: Path, confirms: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def change(record: Record) -> dict[str, Any] | None:
+        if record.kind != "confirmation":
+            return None
+        if confirms == "other kernels":
+            return {**record.payload, "candidates": {"incumbent": "x", "candidate": "y"}}
+        result = record.payload["result"]
+        same = [{**w, "rounds": [dict.fromkeys(one, 1.0) for one in w["rounds"]]} for w in result["workloads"]]
+        return {**record.payload, "result": {**result, "workloads": same}}
+
+    forged(copied, change)
+    assert main(["verify", str(copied)]) == 1
+    assert ("of other kernels" if confirms == "other kernels" else "does not show the gain") in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_clone_is_enough_and_the_folder_is_not_believed(measured: Path, tmp_path: Path) -> None:
+    altered_verdict(measured)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(measured), str(clone))
+    (found,) = verify(clone, "v1")
+    assert found.outcome != "disagree" and found.measured is not None, found.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trailers", ["", "\n\nVersion: v7\nVerdict: reject_perf\n"])
+def test_it_disagrees_with_a_kernel_that_nobody_accepted(measured: Path, trailers: str) -> None:
+    """The accepted commit below stays as it was; what HEAD holds is another kernel."""
+    (measured / "kernel.cpp").write_text(SLOW)
+    git(measured, "commit", "-q", "--all", "--file=-", stdin=f"accept v1: 14x{trailers}")
+    head = git(measured, "rev-parse", "HEAD").strip()
+    found = verify(measured)
+    assert [v.commit for v in found if v.outcome == "disagree"] == [head]
+    assert ("not a commit of the run" if not trailers else "changed the kernel") in found[0].reason
+    assert len(found) == 2 and found[1].measured is not None, "the accepted version is still verified"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "told"), [(SLOW, f"the last of {LOOKS} looks"), (WRONG, "failed at correctness")], ids=["slow", "wrong"]
+)
+def test_it_disagrees_with_a_kernel_that_is_not_what_it_claims(
+    measured: Path, source: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claimed(measured, source)
+    for _ in range(4):  # While others keep the machine busy it says so, and refutes nothing.
+        code = main(["verify", str(measured)])
+        said = capsys.readouterr().out
+        if code == 1:
+            break
+        assert code == 5 and ": inconclusive: claimed " in said and ("others took up to" in said or "noise floor" in said)
+    else:
+        pytest.skip("others kept this machine busy all the time, so that nothing could be refuted")
+    assert ": disagree: " in said and told in said
+
+
+def test_what_is_no_accepted_commit_is_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Repository(copied).log()
+    others = [commit.id for commit in log if commit.trailers.get("Verdict") != "accept"]
+    for name in ("nonsense", "0000000", "HEAD", "", *others):
+        assert main(["verify", str(copied), name]) == 2
+        said = capsys.readouterr().err
+        assert repr(name) in said and "accepted are: v1" in said
+    git(copied, "checkout", "-q", "-f", log[-1].id)
+    assert main(["verify", str(copied)]) == 2 and "no version was accepted" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the claim against a fresh trial
+
+CLAIM = Interval(estimate=4.0, low=3.8, high=4.2)
+
+
+@pytest.fixture(scope="module")
+def claim(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Commit, Claim]:
+    repository = Repository(recorded)
+    last = accepted(repository)[-1]
+    read_back = read(repository.clone_to(tmp_path_factory.mktemp("claim") / "clone", last.id), last)
+    return last, replace(read_back, speedup=CLAIM)
+
+
+def passed(low: float, high: float) -> Passed:
+    return Passed(candidate="c", measurements=(), speedup=Interval(estimate=(low + high) / 2, low=low, high=high), records=())
+
+
+@pytest.mark.parametrize(
+    ("trial", "verdict", "outcome", "code"),
+    [
+        (passed(3.7, 4.3), "accept", "agree", 0),
+        (passed(6.0, 6.2), "accept", "agree", 0),
+        (passed(2.8, 3.2), "accept", "agree", 0),
+        (passed(2.3, 2.6), "accept", "inconclusive", 5),
+        (passed(0.9, 3.9), "inconclusive", "inconclusive", 5),
+        (passed(1.2, 1.8), "accept", "disagree", 1),
+        (passed(1.0, 1.8), "inconclusive", "disagree", 1),
+        (passed(3.7, 4.3), "reject_correctness", "disagree", 1),
+        (passed(0.9, 1.01), "reject_perf", "disagree", 1),
+        (Failed(candidate="c", stage="correctness", reason="wrong"), "reject_correctness", "disagree", 1),
+        (Unmeasured(candidate="c", reason="no machine"), "infra_error", "inconclusive", 5),
+    ],
+)
+def test_outcomes_and_their_exit_codes(
+    claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
+) -> None:
+    from graph.__main__ import _verified
+
+    look = Look(trial, Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i"), others=0.0)
+    found = compare(*claim, [look])
+    assert found.outcome == outcome
+    assert _verified((found,), as_json=False) == code
+    agreed = found.model_copy(update={"outcome": "agree"})
+    assert _verified((agreed, found), as_json=True) == code
+
+
+@pytest.mark.parametrize(("trial", "verdict"), [(passed(1.2, 1.8), "accept"), (passed(0.9, 1.01), "reject_perf")])
+def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Passed, verdict: Outcome) -> None:
+    judged = Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i")
+    looks = [Look(trial, judged, others=2 * BUSY), Look(trial, judged, others=0.0)]
+    found = compare(*claim, looks)
+    assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
+    wrong = Verdict(outcome="reject_correctness", reasons=("Wrong.",), candidate="c", incumbent="i")
+    assert compare(*claim, [*looks, Look(trial, wrong, others=2 * BUSY)]).outcome == "disagree"

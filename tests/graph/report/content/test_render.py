@@ -1,0 +1,66 @@
+"""How figures are printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from graph.artifacts import FinalBenchmark
+from graph.nodes.finish import objective_of
+from graph.report import final
+from graph.report.content.render import gain, ratio
+from tools.artifacts import UNBOUNDED, Interval, Task, Workload
+from tools.gate.statistics import Objective
+
+
+def test_a_factor_is_printed_with_its_interval() -> None:
+    assert ratio(Interval(estimate=2.0, low=1.9, high=2.13)) == "2× [1.9, 2.13]"
+    assert ratio(None) == "N/A"
+
+
+def test_an_end_that_nobody_knows_is_not_printed_as_a_figure() -> None:
+    for low, high in ((1 / UNBOUNDED, UNBOUNDED), (1.9, UNBOUNDED), (1 / UNBOUNDED, 2.13)):
+        assert ratio(Interval(estimate=2.0, low=low, high=high)) == "2× [N/A]"
+        assert ratio(Interval(estimate=0.5, low=1 / high, high=1 / low)) == "0.5× [N/A]"
+
+
+def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
+    times = {"baseline": 2e-5, "best": 1.5e-5}
+    ratio_of = Interval(estimate=4 / 3, low=1.3, high=1.4)
+    found = FinalBenchmark(standings=(), overall={"baseline": ratio_of}, objective_s=times, unavailable={}, wall_s=1.0)
+    assert "launches" not in final.benchmark(found, "r")
+    text = final.benchmark(found.model_copy(update={"device_s": {"baseline": 8e-6, "best": 4e-6}}), "r")
+    assert "by the wall clock, launches included" in text and "baseline 8 us, best 4 us." in text
+
+
+@pytest.mark.parametrize(
+    ("objective", "weights", "said"),
+    [
+        ("total_time", (1.0,), ""),
+        ("geomean", (3.0,), ""),
+        ("total_time", (3.0,), "Σ weight × time of 1 workload"),
+        ("total_time", (1.0, 1.0), "Σ weight × time of 2 workloads"),
+        ("geomean", (2.0, 2.0), "geometric mean of 2 workloads"),
+        ("geomean", (1.0, 2.0), "weighted geometric mean of 2 workloads"),
+    ],
+)
+def test_what_the_objectives_times_are_of(objective: Objective, weights: tuple[float, ...], said: str) -> None:
+    workloads = tuple(Workload(name=f"w{at}", dims={}, weight=weight) for at, weight in enumerate(weights))
+    found = objective_of(objective, Task(name="t", language="cpp", arguments=(), reference="", workloads=workloads))
+    assert found == said
+    inner = f", {said}" if said else ""
+    assert f"(baseline / speed-up{inner})," in gain(2.0, 1.0, Interval(estimate=2.0, low=1.0, high=3.0), found)
+    assert gain(2.0, 2.0, None, found).endswith(f"(1×{inner})")
+
+
+@pytest.mark.parametrize(
+    ("low", "disturbed", "said"),
+    [
+        (1.9, False, "]"),
+        (1.9, True, "] (others kept the machine busy)"),
+        (0.9, False, "] (the interval includes 1)"),
+        (0.9, True, "] (others kept the machine busy, the interval includes 1)"),
+    ],
+)
+def test_what_makes_a_gain_doubtful_is_said_behind_it(low: float, disturbed: bool, said: str) -> None:
+    told = gain(2.0, 1.0, Interval(estimate=2.0, low=low, high=3.0), disturbed=disturbed)
+    assert told.endswith(said)

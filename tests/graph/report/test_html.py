@@ -1,0 +1,327 @@
+"""report.html: well-formed, self-contained, every figure led to its record, and whatever others named escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from graph.__main__ import main
+from graph.artifacts import FinalBenchmark, Inspection
+from graph.lifecycle import run as runs
+from graph.report import final, html
+from graph.report.charts.links import Links
+from graph.report.content.render import ratio
+from graph.report.content.summary import stored_state, summarise
+from graph.report.content.view import View, retrospective_of, view
+from graph.workspace.folder import peek
+from tools.artifacts import UNBOUNDED, Interval
+from tools.roofline.hardware import Headroom, Roof
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>&lt;{{ 7 * 7 }}]]>"""
+
+
+class Page(HTMLParser):
+    """A page taken apart; an element that is not closed, or closed twice, is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open, f"not closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs), f"<{tag}> has an attribute twice"
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open and self._open[-1] == tag, f"</{tag}> closes {self._open[-1:]}"
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def all(self, attribute: str) -> list[str]:
+        return [attributes[attribute] for _, attributes in self.tags if attribute in attributes]
+
+    @property
+    def said(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+def checked(text: str, root: Path) -> Page:
+    """The page, when nothing in it can load or run anything and all that it points to is there."""
+    found = Page(text)
+    names = {tag for tag, _ in found.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base", "image", "foreignobject"}
+    attributes = {name for _, given in found.tags for name in given}
+    assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style", "xlink:href")]
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style and "@import" not in style
+    (policy,) = (given["content"] for tag, given in found.tags if given.get("http-equiv") == "Content-Security-Policy")
+    hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{hashed}';")
+    ids = found.all("id")
+    assert len(ids) == len(set(ids)), "two elements have one id"
+    for href in found.all("href"):
+        if href.startswith("#"):
+            assert href[1:] in ids, href
+        else:
+            assert re.fullmatch(r"[A-Za-z0-9_./-]+", href) and (root / href).is_file(), href
+    for described in (*found.all("aria-labelledby"), *found.all("aria-describedby")):
+        assert described in ids
+    return found
+
+
+@pytest.fixture
+def seen(copied: Path) -> Iterator[View]:
+    with runs.opened(copied, reading=True) as services:
+        yield view(stored_state(services.workspace), services)
+
+
+def figures(text: str) -> list[str]:
+    return re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True, text=True).stdout
+
+
+# ---------------------------------------------------------------- as a run leaves it
+
+
+def test_it_comes_out_the_same_again(copied: Path) -> None:
+    texts = []
+    for _ in range(2):
+        assert main(["report", str(copied)]) == 0
+        texts.append((copied / "report.html").read_text(encoding="utf-8"))
+        (copied / "report.html").unlink()
+    assert texts[0] == texts[1]
+
+
+def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: View, copied: Path) -> None:
+    text = html.html(seen)
+    found = checked(text, copied)
+    drawn = figures(text)
+    assert len(drawn) == len(html.FIGURES)
+    assert not re.search(r"#[0-9a-f]{6}\b", "".join(drawn)), "a colour that stays as it is in the dark"
+    for one in drawn:
+        assert re.search(r"<title id=.*?</title><desc id=.*?</desc>", one), "a figure without a name or a description"
+        assert 'href="#r-' in one, "a figure without a record"
+    assert all(given.get("scope") in ("col", "row") for tag, given in found.tags if tag == "th")
+    known = {record.id for record in seen.records}
+    named = {href.removeprefix("#r-") for href in found.all("href") if href.startswith("#r-")}
+    assert named and named <= known
+
+
+def test_both_renderings_tell_the_same_figures(seen: View) -> None:
+    markdown = final.markdown(seen)
+    told = Page(html.html(seen)).said
+    headline = re.search(r"\*\*(\S+ \[.*?\])\*\* over the baseline", markdown)
+    assert headline and headline[1] in told
+    rows = re.findall(r"^\| (.*) \|$", markdown.partition("## Workloads")[2].partition("##")[0], re.MULTILINE)[1:]
+    assert rows
+    for cell in (cell for row in rows for cell in row.split(" | ")[:-1] if cell != "N/A" and "---" not in cell):
+        assert cell in told, cell
+
+
+def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
+    lost = {n: (record, verdict.model_copy(update={"outcome": "inconclusive"})) for n, (record, verdict) in seen.verdicts.items()}
+    assert seen.retrospective == retrospective_of(seen.attributions, seen.verdicts)
+    for status, methods in retrospective_of(seen.attributions, lost).items():
+        assert methods == tuple(said.replace(", not accepted", "").replace(")", ", not accepted)") for said in seen.retrospective[status])
+    for text in (final.markdown(seen), html.html(seen)):
+        assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
+
+
+def test_the_workloads_share_the_objective(seen: View) -> None:
+    assert seen.final is not None
+    shares = [row.share for row in seen.workloads]
+    assert sum(share for share in shares if share is not None) == pytest.approx(1.0)
+    weighed = sum(row.weight * (row.baseline_s or 0.0) for row in seen.workloads)
+    assert weighed == pytest.approx(seen.final.objective_s["baseline"])
+    for row in seen.workloads:
+        assert row.speedup is not None and row.baseline_s is not None and row.best_s is not None
+        assert row.speedup.estimate == pytest.approx(row.baseline_s / row.best_s)
+        record = seen.records.get(row.inspection or "")
+        assert record.kind == "inspection"
+        (profiled,) = [r for r in Inspection.model_validate(record.payload).rooflines if r.workload == row.name]
+        # The share is that of the time beside it, not of the one that was profiled.
+        roof_s = profiled.seconds * (1 - (profiled.headroom.total or 0.0))
+        assert row.of_roof == pytest.approx(min(roof_s / row.best_s, 1.0)) or profiled.headroom.total == 0
+        assert row.margin == seen.settings.judge.workload_margin and not row.own_margin
+        assert {name for name, ratio in row.against.items() if ratio} == {"eager", "compile"}
+
+
+def test_the_last_line_says_how_the_best_kernel_stands_to_torch(seen: View, copied: Path) -> None:
+    """A loss is no secret of the report."""
+    assert seen.final is not None
+    told = summarise(copied, stored_state(peek(copied)))
+    assert set(told.against) == set(seen.final.overall) - {"baseline"} == {"eager", "compile"}
+    assert f"; against torch eager {ratio(seen.final.overall['eager'])}" in told.sentence()
+    lost = told.model_copy(update={"against": {"eager": (0.154, 0.14, 0.17), "compile": (1.1, 0.9, 1.3)}}).sentence()
+    assert (
+        "; against torch eager 0.154× [0.14, 0.17] (a loss); against torch compile 1.1× [0.9, 1.3] (no difference shown); stopped: " in lost
+    )
+
+
+def test_versions_can_be_masked_after_the_report_was_rendered_again(copied: Path) -> None:
+    for verb in (["mask", str(copied), "v1"], ["report", str(copied)], ["unmask", str(copied), "v1"]):
+        assert main(verb) == 0
+    assert "(masked)" in git(copied, "show", "HEAD:report.html") and git(copied, "status", "--porcelain") == ""
+
+
+# ---------------------------------------------------------------- what others named
+
+
+def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> None:
+    inspections = {
+        c: i.model_copy(
+            update={"missing": {HOSTILE: HOSTILE}, "findings": tuple(f.model_copy(update={"rule": HOSTILE}) for f in i.findings)}
+        )
+        for c, i in seen.inspections.items()
+    }
+    inspections = {
+        c: i.model_copy(update={"rooflines": tuple(r.model_copy(update={"workload": HOSTILE}) for r in i.rooflines)})
+        for c, i in inspections.items()
+    }
+    verdicts = {n: (r, v.model_copy(update={"reasons": (HOSTILE,)})) for n, (r, v) in seen.verdicts.items()}
+    attributions = {
+        n: (r, a.model_copy(update={"methods": tuple(m.model_copy(update={"method": HOSTILE, "note": HOSTILE}) for m in a.methods)}))
+        for n, (r, a) in seen.attributions.items()
+    }
+    memories = tuple(m.model_copy(update={"methods": (HOSTILE,), "knobs": {HOSTILE: HOSTILE}}) for m in seen.memories)
+    hostile = replace(
+        seen,
+        task=seen.task.model_copy(update={"name": HOSTILE, "inferred": (HOSTILE,)}),
+        workspace=HOSTILE,
+        reached=HOSTILE,
+        memories=memories,
+        workloads=tuple(replace(row, name=HOSTILE, dims={HOSTILE: 1}) for row in seen.workloads),
+        verdicts=verdicts,
+        steps=tuple(replace(step, methods=(HOSTILE,)) for step in seen.steps),
+        points=tuple(replace(point, workload=HOSTILE) for point in seen.points),
+        roofs=tuple(roof.model_copy(update={"source": HOSTILE}) for roof in seen.roofs),
+        inspections=inspections,
+        analyses=dict.fromkeys(seen.analyses, HOSTILE),
+        attributions=attributions,
+        caps={HOSTILE: HOSTILE},
+    )
+    text = html.html(hostile)
+    found = checked(text, copied)
+    assert found.said.count("<script>alert(1)</script>") > 20 and "<script" not in text and "<img" not in text
+    assert found.said.count("{{ 7 * 7 }}") > 20
+
+
+def test_prose_is_escaped_before_its_records_become_links(seen: View) -> None:
+    record = seen.steps[0].record
+    links = Links(seen.records)
+    told = html.told(f"<b>x</b> **strong** `{record}` 0123456789abcdef", links)
+    assert told == f'&lt;b&gt;x&lt;/b&gt; <strong>strong</strong> <a class="id" href="#r-{record}">{record}</a> 0123456789abcdef'
+    assert [found.id for found in links.named] == [record]
+
+
+# ---------------------------------------------------------------- what was not collected, and losses
+
+
+def test_an_unfinished_run_has_a_report(copied: Path) -> None:
+    with runs.opened(copied, reading=True) as services:
+        state = stored_state(services.workspace)
+        for said in ("report", "stop"):
+            del state[said]  # type: ignore[misc]
+        texts = final.reports(state, services)
+    found = checked(texts["report.html"], copied)
+    assert "Stopped: not yet." in found.said
+    assert "No final benchmark yet" in found.said and "No final benchmark yet" in texts["report.md"]
+    assert len(figures(texts["report.html"])) == len(html.FIGURES)
+
+
+def test_where_no_version_was_accepted_the_baseline_is_the_best(seen: View, copied: Path) -> None:
+    assert seen.final is not None
+    kept = FinalBenchmark.model_validate(
+        seen.final.model_dump() | {"best": "baseline", "overall": {name: seen.final.overall[name] for name in ("eager", "compile")}}
+    )
+    refused = replace(
+        seen,
+        final=kept,
+        attributions={},
+        steps=tuple(replace(step, outcome="reject_correctness", speedup=None, so_far=1.0) for step in seen.steps),
+        workloads=tuple(replace(row, speedup=None, best_s=row.baseline_s) for row in seen.workloads),
+    )
+    text = html.html(refused)
+    found = checked(text, copied)
+    assert "No version was accepted" in found.said and "1 (the baseline)" in found.said
+    assert "N/A: no version became champion" in found.said and "the baseline against torch eager" in found.said
+    assert "refused: wrong" in figures(text)[0] and "untimed" in figures(text)[0]
+
+
+def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path) -> None:
+    unknown = Headroom(total=None, compute=None, memory=None, latency=None)
+
+    def bare(inspection: Inspection) -> Inspection:
+        rows = tuple(row.model_copy(update={"headroom": unknown, "flops": None}) for row in inspection.rooflines)
+        return inspection.model_copy(update={"headroom": unknown, "rooflines": rows, "missing": {"ncu": "no permission"}})
+
+    found = checked(
+        html.html(
+            replace(
+                seen,
+                inspections={c: bare(i) for c, i in seen.inspections.items()},
+                points=(),
+                roofs=(),
+                steps=(),
+                attributions={},
+                expenses=(),
+                workloads=tuple(replace(row, of_roof=None, inspection=None) for row in seen.workloads),
+            )
+        ),
+        copied,
+    )
+    for said in ("N/A: no iteration was closed", "N/A: no operations of the reference were counted", "N/A, the log of events"):
+        assert said in found.said
+    assert "ncu on v0: N/A, no permission" in found.said
+    assert not [tag for tag, _ in found.tags if tag == "svg"]
+
+
+def test_a_loss_is_called_one(seen: View, copied: Path) -> None:
+    assert seen.final is not None
+    loss = Interval(estimate=0.8, low=0.7, high=0.9)
+    open_ = Interval(estimate=1.1, low=1 / UNBOUNDED, high=UNBOUNDED)
+    lost = replace(
+        seen,
+        final=seen.final.model_copy(update={"overall": {**seen.final.overall, "baseline": loss, "eager": loss}}),
+        workloads=tuple(replace(row, speedup=loss, against={**row.against, "eager": open_}) for row in seen.workloads),
+        steps=tuple(replace(step, speedup=open_) for step in seen.steps),
+    )
+    found = checked(html.html(lost), copied)
+    # Against eager, and each workload against the baseline; in the headline the times stand between.
+    assert found.said.count("0.8× [0.7, 0.9] (a loss)") == 1 + len(seen.workloads)
+    assert re.search(r"0\.8× \[0\.7, 0\.9\] over the baseline: .{1,40} \(a loss\)", found.said)
+    assert "1.1× [N/A] (no difference shown)" in found.said
+    assert "(a loss)" in final.markdown(lost)
+
+
+def test_a_workloads_own_margin_and_a_published_roof_are_labelled(seen: View, copied: Path) -> None:
+    cited = Roof(metric="memory_bandwidth", value=5e10, unit="B/s", origin="cited", source="<gpu-wiki>/hardware/x.md:3")
+    own = tuple(replace(row, margin=0.0, own_margin=True) for row in seen.workloads)
+    text = html.html(replace(seen, workloads=own, roofs=(*seen.roofs, cited)))
+    assert "0.0 % (its own)" in checked(text, copied).said
+    assert "50 GB/s, cited" in figures(text)[1] and ", measured" in figures(text)[1]

@@ -1,0 +1,152 @@
+"""A run on cited specs: what its README shows, and that a citation is opened again before each use."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graph.lifecycle import run as runs
+from graph.report.content.summary import versions
+from graph.settings import load
+from graph.specs import datasheet
+from graph.workspace.events import Event
+from knowledge_base.pages.wiki import BUNDLED, Wiki
+from tests.graph.conftest import SHORT, configured
+from tools.artifacts import Task
+from tools.errors import WorkspaceError
+from tools.executors.base import Device, DeviceKind
+from tools.roofline.hardware import Spec, UnknownSpec
+
+PAGE = "hardware/nvidia/h200-sxm5.md"
+
+
+class Editor:
+    """Changes the line of a page as soon as a node is done, as somebody beside the run would."""
+
+    def __init__(self, page: Path, node: str) -> None:
+        self.page = page
+        self.node = node
+        self.before = page.read_text()
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "node" and event.details["state"] == "finished" and event.details["node"] == self.node:
+            self.page.write_text(re.sub(r"^(\| memory_bandwidth \| )\S+", r"\g<1>9.9", self.before, flags=re.MULTILINE))
+
+    def restore(self) -> None:
+        assert self.page.read_text() != self.before, "the node was never reached"
+        self.page.write_text(self.before)
+
+
+@pytest.fixture
+def wiki(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(BUNDLED, tmp_path / "wiki"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, wiki: Path) -> Path:
+    return configured(tmp_path, **SHORT, hardware="H200", variant="SXM5", gpu_wiki_path=str(wiki))
+
+
+@pytest.mark.slow
+def test_a_line_that_changes_stops_the_run_before_its_next_use_and_nothing_is_lost(tmp_path: Path, config: Path, wiki: Path) -> None:
+    line = next(n for n, text in enumerate((wiki / PAGE).read_text().splitlines(), 1) if text.startswith("| memory_bandwidth |"))
+    editor = Editor(wiki / PAGE, "retrieve_specs")
+    with pytest.raises(WorkspaceError) as caught:
+        runs.start(load(config), (editor,))
+    (root,) = (tmp_path / "workspaces").iterdir()
+    said = str(caught.value)
+    assert said.startswith(f"<gpu-wiki>/{PAGE}:{line} ") and "memory_bandwidth" in said and f"resume {root}" in said and "\n" not in said
+    assert caught.value.workspace == root and not (root / "README.md").exists(), "not shown either"
+    editor.restore()
+
+    editor = Editor(wiki / PAGE, "judge")
+    with pytest.raises(WorkspaceError, match=rf"{PAGE}:{line} "):
+        runs.resume(root, (editor,))
+    assert [memory.iteration for memory in versions(root)] == [0], "no verdict on such an archive"
+    editor.restore()
+
+    state, _ = runs.resume(root)
+    assert state["report"] and [memory.iteration for memory in versions(root)] == [0, 1]
+    assert f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{line}\n" in (root / "report.md").read_text()
+    _cites_everything((root / "README.md").read_text(), line)
+
+    (wiki / PAGE).write_text((wiki / PAGE).read_text().replace("| 4.8 |", "| 4.9 |"))
+    runs.write_report(root)
+    assert f"{PAGE}:{line}; the cited line has changed since" in (root / "report.md").read_text()
+
+
+def _cites_everything(readme: str, line: int) -> None:
+    """Each figure of the three sections names a line of the wiki, a record, or the settings."""
+    titles = ("Hardware Spec", "Roofline", "Stop Conditions")
+    spec, roofline, stop = (readme.split(f"## {title}\n")[1].split("\n## ")[0] for title in titles)
+    assert f"- memory_bandwidth: 4.8 TB/s <- <gpu-wiki>/{PAGE}:{line}\n" in spec
+    for item in re.findall(r"^- .*$", spec, re.MULTILINE):
+        assert re.search(r"<- <gpu-wiki>/\S+:\d+|UNKNOWN \(gpu-wiki not found\): ", item), item
+    roofs = re.findall(r"^\| (\w+) \| .* \| (cited|measured)(?:; [^|]*)? \| (.*) \|$", roofline, re.MULTILINE)
+    assert roofs
+    for metric, origin, source in roofs:
+        assert origin == "measured" and re.fullmatch(r"record [0-9a-f]{16}", source), metric
+    assert re.search(r"inspection record `[0-9a-f]{16}`", roofline)
+    assert re.search(r"- target: 90% of the measured roof .* <- record [0-9a-f]{16}\n", stop), "measured maxima are preferred"
+    assert spec.count("These figures are of H200 SXM5, while this run measures on ") == 1
+    assert PAGE not in roofline + stop and "published figures alone" not in stop, "another device's figures set no target"
+    assert "settings.yaml" in stop
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hardware", "variant", "other"),
+    [
+        ("cpu", "AMD EPYC 9354 32-Core Processor", "H200", "SXM5", True),
+        ("cpu", "AMD EPYC 9354 32-Core Processor", "AMD EPYC 9354", "", False),
+        ("cpu", "AMD EPYC 9354 32-Core Processor", None, "", False),
+        ("cuda", "NVIDIA H200", "H200", "SXM5", False),
+        ("cuda", "NVIDIA H200", "H200", "", False),
+        ("cuda", "NVIDIA H200", "H200", "NVL", True),
+        ("cuda", "NVIDIA H200", "MI300X", "", True),
+        ("cuda", "a device nobody lists", "H200", "SXM5", False),
+        ("cuda", "NVIDIA H200", "H20000", "", False),
+    ],
+)
+def test_figures_of_another_device_are_told_apart(kind: DeviceKind, name: str, hardware: str | None, variant: str, other: bool) -> None:
+    said = datasheet.elsewhere(Wiki.open(), Device(kind=kind, name=name), hardware, variant)
+    assert bool(said) == other and (not other or (name in said and said.count(". ") == 0))
+
+
+@pytest.mark.parametrize(
+    ("product", "variant", "metric"), [("H200", "SXM5", "l2_size"), ("MI300X", "", "l3_size"), ("MI250X", "OAM", "l2_size")]
+)
+def test_each_kind_of_device_is_asked_for_its_own_last_cache(product: str, variant: str, metric: str) -> None:
+    task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
+    answers = datasheet.published(Wiki.open(), task, product, variant)
+    assert metric in [answer.metric for answer in answers if isinstance(answer, Spec)]
+    if product != "MI250X":
+        assert not [answer for answer in answers if isinstance(answer, UnknownSpec)], "so that `on_unknown: stop` lets it run"
+
+
+def test_of_a_cpu_nothing_is_published_by_design() -> None:
+    task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
+    answers = datasheet.published(Wiki.open(), task, "AMD EPYC 9354", "")
+    assert all(isinstance(answer, UnknownSpec) and "hardware/cpu.md" in answer.reason for answer in answers)
+    assert (
+        datasheet.cpu(Wiki.open(), "AMD EPYC 9354") and not datasheet.cpu(Wiki.open(), "H200") and not datasheet.cpu(Wiki.open(), "H20000")
+    )
+
+
+@pytest.mark.parametrize(
+    ("hardware", "variant", "says"),
+    [
+        (None, "", ""),
+        ("H200", "SXM5", ""),
+        ("H200", "", ""),
+        ("AMD EPYC 9354", "", "No figure of a CPU is published, by design"),
+        ("H20000", "", "the gpu-wiki answers nothing of H20000: no hardware page is about 'H20000'"),
+        ("H200", "PCIe", "the gpu-wiki answers nothing of H200 PCIe: "),
+    ],
+)
+def test_hardware_that_the_wiki_does_not_know_is_said_before_a_run(hardware: str | None, variant: str, says: str) -> None:
+    task = Task(name="t", language="cpp", arguments=(), reference="", workloads=())
+    said = datasheet.unpublished(Wiki.open(), task, hardware, variant)
+    assert said.startswith(says) and bool(said) == bool(says) and "\n" not in said

@@ -1,0 +1,152 @@
+"""`on_unknown: continue | ask | stop`, asked on a real terminal too."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import yaml
+
+from graph.__main__ import main
+from graph.artifacts import Placeholder
+from graph.specs.unknown import ATTEMPTS
+from graph.specs.unknown import settle as settled
+from knowledge_base.pages.terminology import metrics
+from knowledge_base.pages.wiki import Wiki
+from tests.graph.conftest import ROOT, SHORT, configured
+from tools.errors import SettingsError
+from tools.roofline.hardware import UnknownSpec
+
+GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
+
+
+KNOWN = metrics(Wiki.open())
+
+
+def settle(
+    gaps: Sequence[UnknownSpec], product: str, policy: Literal["continue", "ask", "stop"], ask: Callable[[str], str | None] | None
+) -> tuple[Placeholder, ...]:
+    return settled(gaps, product, policy, ask, KNOWN)
+
+
+class Person:
+    """Types lines in turn; then the input ends."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.questions: list[str] = []
+
+    def __call__(self, question: str) -> str | None:
+        self.questions.append(question)
+        return self.lines.pop(0) if self.lines else None
+
+
+def test_continue_asks_nobody_and_no_gap_no_question() -> None:
+    person = Person()
+    assert settle(GAPS, "P", "continue", person) == () == settle((), "P", "ask", person) == settle((), "P", "stop", None)
+    assert not person.questions
+
+
+def test_a_person_is_asked_about_each_gap_with_its_reason() -> None:
+    person = Person("c", " 51.2 TFLOPS ")
+    assert settle(GAPS, "P", "ask", person) == (Placeholder(metric="fp32", value=51.2, unit="TFLOPS"),)
+    first, second = person.questions
+    assert "memory_bandwidth: UNKNOWN (gpu-wiki not found): nobody says" in first and "[c]ontinue" in first and "fp32 of P" in second
+    assert "PLACEHOLDER" in str(settle(GAPS[:1], "P", "ask", Person("3e12 B/s"))[0])
+
+
+@pytest.mark.parametrize("lines", [("stop",), ("S",), (), ("c",), ("1,979 TFLOPS", "51.2", "", "c")])
+def test_to_stop_the_end_of_the_input_and_answers_that_cannot_be_read_stop(lines: Iterable[str]) -> None:
+    with pytest.raises(SettingsError, match=r"on_unknown: ask, and .* of P") as caught:
+        settle(GAPS, "P", "ask", Person(*lines))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_read_is_asked_again_with_an_example() -> None:
+    person = Person(*["1,979 TFLOPS"] * (ATTEMPTS - 1), "1979 TFLOPS")
+    assert settle(GAPS[1:], "P", "ask", person)[0].value == 1979
+    assert "'1,979 TFLOPS' is none of c, s and a number with its unit" in person.questions[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "typed", "says"),
+    [
+        ("memory_bandwidth", "5 furlongs", "is in no unit of memory_bandwidth; write GB/s or TB/s"),
+        ("memory_bandwidth", "5 GB", "is in no unit of memory_bandwidth"),
+        ("peak_fp32", "5 GB/s", "is in no unit of peak_fp32; write GFLOPS or PFLOPS or TFLOPS"),
+        ("memory_capacity", "-5 GB", "is no positive number"),
+        ("memory_capacity", "0 GB", "is no positive number"),
+        ("memory_capacity", "1e999 GB", "is no positive number"),
+    ],
+)
+def test_a_placeholder_is_positive_and_in_a_unit_of_its_metric(metric: str, typed: str, says: str) -> None:
+    person = Person(typed, "c")
+    assert settle((UnknownSpec(metric=metric, reason="nobody says"),), "P", "ask", person) == ()
+    assert f"{typed!r} {says}" in person.questions[1]
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Path:
+    return configured(tmp_path, **SHORT, hardware="H20000", on_unknown="ask")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["stop", "ask"])
+def test_a_cpu_whose_figures_are_unknown_by_design_neither_stops_nor_asks(asking: Path, tmp_path: Path, policy: str) -> None:
+    given = yaml.safe_load(asking.read_text())
+    del given["hardware"]
+    asking.write_text(yaml.safe_dump({**given, "on_unknown": policy}))
+    assert main(["run", str(asking), "--quiet"]) == 0
+    (root,) = (tmp_path / "workspaces").iterdir()
+    assert (root / "README.md").read_text().count("`on_unknown` does not apply") == 1
+
+
+def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(asking), "--quiet"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("error: on_unknown: ask") and "terminal" in said and "`on_unknown: continue`" in said and "\n" not in said
+    assert not (tmp_path / "workspaces").exists()
+
+
+def on_terminal(config: Path, *lines: str) -> tuple[int, str]:
+    """The run as on a terminal of its own, where `lines` are typed; its exit code and all that was shown."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "graph", "run", str(config)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs) as run:
+        os.close(theirs)
+        os.write(ours, "".join(f"{line}\n" for line in lines).encode())
+        shown = b""
+        try:
+            while piece := os.read(ours, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux reports the end of a terminal as an input/output error
+    os.close(ours)
+    return run.returncode, shown.decode(errors="replace")
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path, tmp_path: Path) -> None:
+    code, shown = on_terminal(asking, "51.2 GB/s", "c", "continue")
+    assert code == 0, shown
+    assert shown.count("[c]ontinue without it") == 3, "each gap once"
+    (root,) = (tmp_path / "workspaces").iterdir()
+    for name in ("README.md", "report.md"):
+        text = (root / name).read_text()
+        (line,) = [line for line in text.splitlines() if "51.2" in line]
+        assert line == (
+            "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor target rests on it"
+        )
+        assert "- memory_bandwidth: UNKNOWN (gpu-wiki not found)" in text, "it stays a gap"
+
+
+def test_on_a_terminal_stop_leaves_nothing_behind(asking: Path, tmp_path: Path) -> None:
+    code, shown = on_terminal(asking, "s")
+    assert code == 2 and "on_unknown: ask, and the answer about memory_bandwidth" in shown
+    assert not (tmp_path / "workspaces").exists()

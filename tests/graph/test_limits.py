@@ -1,0 +1,270 @@
+"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over threads, kills and processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents.models.ledger import Cap, Caps, Left
+from graph.budget import reserve
+from graph.budget.metering import Capped, Metered
+from graph.lifecycle.versions import capped
+from graph.limits import SENDERS, Sender, Sent
+from graph.settings import Settings, load
+from graph.workspace import events
+from graph.workspace.clock import TICK_S, Clock, wall_s
+from graph.workspace.events import Event
+from tests.graph.budget.test_metering import Booked, free, job, killed_in_a_job
+from tools.errors import BudgetError, SettingsError
+
+
+def account(
+    inner: Booked, before: dict[Sent, float] | None = None, clock: Callable[[], float] = lambda: 0.0, began: dict[int, float] | None = None
+) -> Metered:
+    return Metered(inner, lambda kind, details: None, clock, before or {}, began)
+
+
+@pytest.mark.parametrize(
+    ("caps", "names"),
+    [
+        (Caps(device_s=100), "budget.device_s: 100 s of 100 s are spent"),
+        (Caps(device_s=500, per_iteration=Cap(device_s=100)), "budget.per_iteration.device_s: 100 s of 100 s are spent in iteration 3"),
+        (Caps(device_s=500, per_role={"coder": Cap(device_s=100)}), "budget.per_role.coder.device_s: 100 s of 100 s are spent"),
+        (
+            Caps(device_s=130, per_iteration=Cap(device_s=120), per_role={"coder": Cap(device_s=100)}),
+            "budget.per_role.coder.device_s: 100 s",
+        ),
+    ],
+)
+def test_each_cap_sets_aside_cuts_refuses_and_is_named(caps: Caps, names: str) -> None:
+    inner, told = free(), list[str]()
+    metered = account(inner)
+    metered.enter(3)
+    coder = Capped(metered, "coder", "cpu", caps, tell=told.append)
+    coder.run(job(60, "x", "10"))
+    coder.run(job(60, "x", "50"))
+    with pytest.raises(BudgetError) as cut:
+        coder.run(job(60, "x", "50"))
+    assert str(cut.value).startswith(names) and str(cut.value).endswith("; a job that may take 60 s was cut short")
+    assert inner.begun == [60, 60, 40]
+    with pytest.raises(BudgetError) as refused:
+        coder.run(job(60, "x", "1"))
+    assert str(refused.value).startswith(names) and len(inner.begun) == 3
+    assert coder.reached() == str(refused.value) and told == [str(cut.value), str(refused.value)]
+    # Another kind of device has its own time, and is under no cap.
+    coder.run(job(60, "x", "60", device="cuda"))
+    assert inner.begun[-1] == 60
+
+
+def test_a_cap_counts_its_own_jobs_alone() -> None:
+    inner = free()
+    metered = account(inner)
+    caps = Caps(device_s=200, per_iteration=Cap(device_s=50), per_role={"coder": Cap(device_s=30)})
+    coder, gatekeeper = (Capped(metered, role, "cpu", caps) for role in ("coder", "gatekeeper"))
+    # v0 and the final benchmark are nobody's: they count for the run.
+    metered.run(job(90, "x", "90"))
+    metered.enter(1)
+    gatekeeper.run(job(40, "x", "40"))
+    coder.run(job(40, "x", "8"))
+    metered.enter(2)
+    coder.run(job(40, "x", "20"))
+    assert inner.begun == [90, 40, 10, 22], "left of the iteration, then of the role"
+    gatekeeper.run(job(40, "x", "1"))
+    assert inner.begun[-1] == 30
+    assert metered.seconds("cpu") == 159 and coder.reached() is None
+    metered.run(job(90, "x", "90"))
+    assert inner.begun[-1] == 90, "never refused and never cut"
+    assert (gatekeeper.reached() or "").startswith("budget.device_s: 249 s of 200 s are spent")
+
+
+def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
+    inner = free()
+    search = Capped(account(inner), "gatekeeper", "cpu", Caps(device_s=100), aside=70)
+    search.run(job(60, "x", "25"))
+    with pytest.raises(BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"):
+        search.run(job(60, "x", "25"))
+    assert inner.begun == [30, 5]
+
+
+@pytest.mark.parametrize("together", [2, 8])
+def test_threads_of_several_roles_lose_nothing(together: int) -> None:
+    """The coder's fit beside nothing of their own, the gatekeeper's wait for none: no cap is ever passed by what is held."""
+    inner, log, lock = Booked(), list[dict[str, str]](), threading.Lock()
+
+    def emit(kind: str, details: object) -> None:
+        with lock:
+            log.append(dict(details))  # type: ignore[call-overload]
+
+    metered = Metered(inner, emit, lambda: 0.0, {})
+    caps = Caps(device_s=1000, per_role={"coder": Cap(device_s=100), "gatekeeper": Cap(device_s=400)})
+    refused: list[str] = []
+
+    def work(role: Sender, number: int) -> None:
+        try:
+            Capped(metered, role, "cpu", caps).run(job(60, "x", "20", str(number)))
+        except BudgetError as error:
+            refused.append(str(error))
+
+    roles: tuple[Sender, ...] = ("coder", "gatekeeper")
+    threads = [threading.Thread(target=work, args=(role, number)) for number in range(together) for role in roles]
+    for thread in threads:
+        thread.start()
+    inner.go.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(refused) == max(0, together - 5) and all(said.startswith("budget.per_role.coder.device_s") for said in refused)
+    ended = [said for said in log if said["state"] == "finished"]
+    assert sum(float(said["used"]) for said in ended) == metered.seconds("cpu") == 20 * (2 * together - len(refused))
+    for role, cap in (("coder", 100.0), ("gatekeeper", 400.0)):
+        spent, held = 0.0, dict[str, float]()
+        for said in (said for said in log if said["role"] == role):
+            if said["state"] == "started":
+                held[said["number"]] = float(said["held"])
+                assert spent + sum(held.values()) <= cap
+            else:
+                del held[said["number"]]
+                spent += float(said["used"])
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_a_job_that_a_kill_ended_counts_for_its_role_and_iteration(tmp_path: Path) -> None:
+    killed_in_a_job(tmp_path, 1000, 1)
+    died = wall_s(tmp_path / "wall_s")
+    spent = events.jobs_s(events.read(tmp_path / "events.jsonl"), died)
+    (sent,) = spent
+    assert sent == Sent("cpu", "gatekeeper", 2) and 0 < spent[sent] <= died + TICK_S
+    caps = Caps(per_iteration=Cap(device_s=spent[sent] / 2))
+    judge = Capped(account(free(), spent), "gatekeeper", "cpu", caps)
+    judge.inner.enter(2)
+    with pytest.raises(BudgetError, match="per_iteration"):
+        judge.run(job(60, "x", "1"))
+    judge.inner.enter(3)
+    judge.run(job(60, "x", "0"))
+    # The pause until somebody resumes is in neither, and what comes after does not change what was.
+    clock = Clock(tmp_path / "wall_s")
+    assert clock.before == died
+    events.Events(tmp_path / "events.jsonl").emit("start", {"state": "reopened", "wall_s": f"{clock.before:.4f}"})
+    clock.close()
+    assert events.jobs_s(events.read(tmp_path / "events.jsonl"), died + 5000)[sent] == pytest.approx(spent[sent])
+
+
+def test_a_log_from_before_jobs_had_a_role_still_reads() -> None:
+    old = {"number": "0", "device": "cpu"}
+    log = [
+        Event(kind="start", seconds=0, details={"state": "started", "wall_s": "0"}),
+        Event(kind="node", seconds=0, details={"node": "retrieve_evidence", "state": "started", "iteration": "0"}),
+        Event(kind="job", seconds=1, details={**old, "state": "started", "held": "5", "at": "1"}),
+        Event(kind="job", seconds=2, details={**old, "state": "finished", "used": "4", "s": "4"}),
+    ]
+    assert events.jobs_s(log, 9) == {Sent("cpu"): 4} and events.began(log) == {}
+
+
+def test_a_log_from_before_jobs_had_a_device_still_reads() -> None:
+    """What they took was on some device, and counts against the cap of none."""
+    begun = Event(kind="job", seconds=1, details={"job": "a", "argv": "g++", "state": "started"})
+    ended = Event(kind="job", seconds=2, details={"job": "a", "argv": "g++", "state": "finished", "s": "4.0820"})
+    spent = events.jobs_s([begun, ended], 9)
+    assert spent == {Sent(events.UNSAID): 4.082}
+    metered = account(free(), spent)
+    assert metered.seconds("cpu") == 0 and Capped(metered, "coder", "cpu", Caps(device_s=3)).reached() is None
+
+
+def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:
+    def entered(iteration: int, at: float) -> Event:
+        details = {"node": "retrieve_evidence", "state": "started", "iteration": str(iteration - 1), "at": str(at)}
+        return Event(kind="node", seconds=0, details=details)
+
+    began = events.began([entered(1, 20.0), entered(2, 50.0), entered(2, 70.0)])
+    assert began == {1: 20.0, 2: 50.0}
+    metered = account(free(), clock=lambda: 100.0, began=began)
+    metered.enter(2)
+    left = metered.exchange(Caps(wall_s=200, per_iteration=Cap(wall_s=60)))
+    assert left == (10.0, "budget.per_iteration.wall_s: 60 s of 60 s are spent in iteration 2")
+    metered.enter(3)
+    assert metered.exchange(Caps(per_iteration=Cap(wall_s=60))).seconds == 60
+
+
+def test_the_wall_time_of_an_iteration_does_not_bind_v0() -> None:
+    metered = account(free(), clock=lambda: 100.0)
+    capped = Caps(per_iteration=Cap(wall_s=60))
+    assert metered.exchange(capped) == Left() and Capped(metered, "profiler_analyst", "cpu", capped).reached() is None
+    metered.enter(1)
+    assert metered.exchange(capped).seconds == 60
+
+
+def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
+    inner, now = free(), [70.0]
+    metered = account(inner, clock=lambda: now[0])
+    judge = Capped(metered, "gatekeeper", "cuda", Caps(wall_s=100))
+    judge.run(job(60, "x", "5"))
+    with pytest.raises(BudgetError, match=r"^budget\.wall_s: 100 s of 100 s are spent; a job that may take 60 s was cut short$"):
+        judge.run(job(60, "x", "50"))
+    now[0] = 101.0
+    with pytest.raises(BudgetError, match=r"^budget\.wall_s: 101 s of 100 s are spent$"):
+        judge.run(job(60, "x", "1"))
+    assert inner.begun == [30, 30]
+    metered.run(job(60, "x", "1"))
+    assert inner.begun[-1] == 60, "v0 and the final benchmark are never cut"
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "per_role.planner.device_s=3",
+            "budget.per_role.planner.device_s: the planner sends no jobs; remove it, or cap one that does: coder",
+        ),
+        (
+            "per_iteration.device=3",
+            "budget.per_iteration.device: unknown key; did you mean 'device_s'? Allowed here: device_s, tokens, usd",
+        ),
+        ("per_role.coder.wall=3", "budget.per_role.coder.wall: unknown key; did you mean 'wall_s'?"),
+        ("per_iteration.wall_s=0", "budget.per_iteration.wall_s: must be greater than 0"),
+    ],
+)
+def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str, sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        capped(load(config), [said])
+    assert str(caught.value).startswith(f"--budget: {sentence}") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("per_iteration.device_s=30", "30 s"),
+        ("per_iteration.wall_s=0.04", "0.04 s"),
+        ("per_role.planner.wall_s=5", "5 s"),
+        ("device_s=9", "9 s"),
+        *((f"per_role.{role}.device_s=3", "3 s") for role in SENDERS),
+    ],
+)
+def test_caps_are_set_by_their_keys_and_said_as_they_are(config: Path, said: str, shown: str) -> None:
+    assert capped(load(config), [said]).budget.named()[said.partition("=")[0]] == shown
+
+
+# ---------------------------------------------------------------- the final benchmark
+
+
+def with_more(config: Path, **more: object) -> Settings:
+    data = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**data, **more}))
+    return load(config)
+
+
+def test_the_estimate_grows_with_what_the_benchmark_does(config: Path) -> None:
+    plain = with_more(config, benchmark={"eager": False, "compile": False})
+    framed = with_more(config, benchmark={"eager": True, "compile": True})
+    rounds = with_more(config, judge={"benchmark_rounds": 40})
+    base = reserve.benchmark_s(0.01, 1, plain, "cpu")
+    assert 0 < base < reserve.benchmark_s(0.02, 1, plain, "cpu") < reserve.benchmark_s(0.02, 3, plain, "cpu")
+    assert base < reserve.benchmark_s(0.01, 1, framed, "cpu") < reserve.benchmark_s(0.01, 1, framed, "cuda")
+    assert reserve.benchmark_s(0.01, 1, framed, "cpu") < reserve.benchmark_s(0.01, 1, rounds, "cpu")
