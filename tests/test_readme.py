@@ -135,7 +135,9 @@ def test_nothing_is_left_to_fill_in() -> None:
 
 def test_the_share_of_timed_calls_that_it_names_is_the_harnesss() -> None:
     found = re.search(r"([\d.]+) % of the\s+candidate's others, chosen at random", (DOCS / "trust-and-limits.md").read_text())
-    harness = re.search(r"^SAMPLED = ([\d.]+)$", (ROOT / "tools" / "harness" / "pairs.py").read_text(), re.MULTILINE)
+    harness = re.search(
+        r"^SAMPLED = ([\d.]+)$", (ROOT / "tools" / "harness" / "measurement" / "paired_samples.py").read_text(), re.MULTILINE
+    )
     assert found and harness and float(found[1]) / 100 == float(harness[1])
 
 

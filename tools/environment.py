@@ -18,7 +18,7 @@ from tools.languages.base import Language, Toolchain
 from tools.profilers import ncu
 from tools.store.records import Blobs
 
-SANDBOX = Path(__file__).with_name("harness") / "sandbox.py"
+SANDBOX = Path(__file__).with_name("harness") / "isolation" / "sandbox.py"
 _PACKAGES = {
     "torch": "pip install torch; it computes the reference",
     "triton": "pip install triton; only Triton kernels need it",

@@ -161,7 +161,7 @@ LATER = """    calls.append(1)
 DRIVER = """
 import ctypes, gc, sys
 calls = []
-driver = sys.modules["harness.cuda"].Driver
+driver = sys.modules["harness.memory.cuda_driver"].Driver
 honest = driver.elapsed
 
 def fake(self, start, end):
@@ -193,9 +193,21 @@ EVIL = [
     (TIMER, "calls = []\n", "replaced time.perf_counter"),
     (FLAGS, "calls = []\n", "cudnn.allow_tf32"),
     (HONEST + "    poke[(1,)](out, M * N + 3, 0.0)\n", "", "outside its output"),
-    (HONEST + LATER.format("driver.elapsed = lambda *given: 0.78 * honest(*given)"), DRIVER, "replaced the harness's cuda.Driver.elapsed"),
-    (HONEST + LATER.format("driver.elapsed.__code__ = fake.__code__"), DRIVER, "replaced the code of the harness's cuda.Driver.elapsed"),
-    (HONEST + LATER.format("sys.modules['harness.cuda'].c_float = Slow"), DRIVER, "replaced the harness's cuda.c_float"),
+    (
+        HONEST + LATER.format("driver.elapsed = lambda *given: 0.78 * honest(*given)"),
+        DRIVER,
+        "replaced the harness's cuda_driver.Driver.elapsed",
+    ),
+    (
+        HONEST + LATER.format("driver.elapsed.__code__ = fake.__code__"),
+        DRIVER,
+        "replaced the code of the harness's cuda_driver.Driver.elapsed",
+    ),
+    (
+        HONEST + LATER.format("sys.modules['harness.memory.cuda_driver'].c_float = Slow"),
+        DRIVER,
+        "replaced the harness's cuda_driver.c_float",
+    ),
     (HONEST + LATER.format("gc_bound().errcheck = lambda result, *_: result"), DRIVER, "becomes of the driver's cuEventElapsedTime"),
     (HONEST + LATER.format("other.run_kernel.__code__ = twice.__code__"), OTHER, "replaced the code of the incumbent's module.run_kernel"),
     (HONEST + LATER.format("other.softmax_kernel.run = slow"), OTHER, "added the incumbent's softmax_kernel.run"),

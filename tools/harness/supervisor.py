@@ -24,8 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness import contest, correctness, devicekernels, kernels, nvml, sandbox, telemetry, timing, trampoline, wire
-from harness.workload import InfraError, WorkloadError
+from harness.device import nvml, telemetry
+from harness.isolation import ipc, sandbox
+from harness.measurement import correctness, interleaved, timing
+from harness.memory.input_ring import InfraError, WorkloadError
+from harness.workers import cpu_kernel, gpu_kernel, trampoline
 
 HERE = Path(__file__).resolve().parent
 FOR_TORCH = ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "CXX", "USER", "XDG_CACHE_HOME", "SSL_CERT_FILE")
@@ -43,8 +46,8 @@ class TorchProcess:
     """A child that speaks over a channel and has torch: the oracle, or a contestant under eager or compile."""
 
     def __init__(self, script: str, folder: Path, extra: dict[str, str] | None = None):
-        ours, theirs = wire.pair()
-        self.log = folder / f"{script}.{time.monotonic_ns()}.log"
+        ours, theirs = ipc.pair()
+        self.log = folder / f"{Path(script).name}.{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", str(HERE / script), str(theirs.fileno()), str(os.getpid())],
@@ -57,7 +60,7 @@ class TorchProcess:
                 start_new_session=True,
             )
         theirs.close()
-        self.channel = wire.Channel(ours)
+        self.channel = ipc.Channel(ours)
         self.ahead = False
         """It was asked to make itself ready, and has not answered yet."""
 
@@ -68,7 +71,7 @@ class TorchProcess:
 
     def tell(self, op: str, fds=(), **message) -> None:
         """Send a verb without waiting; `answer` must be asked for before the next one."""
-        with contextlib.suppress(wire.ClosedError):
+        with contextlib.suppress(ipc.ClosedError):
             self.channel.send({"op": op, **message}, fds)
 
     def answer(self, op: str, limit_s: float = ORACLE_LIMIT_S, watched_s: float = 0.0) -> dict:
@@ -79,9 +82,9 @@ class TorchProcess:
             answer, carried = self.channel.recv(limit_s)
             if carried:
                 answer["fds"] = carried
-        except (wire.ClosedError, wire.LateError) as error:
+        except (ipc.ClosedError, ipc.LateError) as error:
             self.close()
-            late = isinstance(error, wire.LateError)
+            late = isinstance(error, ipc.LateError)
             tail = self.log.read_text(errors="replace")[-300:].strip().replace("\n", " | ")
             raise InfraError(
                 f"{self.log.name.split('.')[0]} {f'did not answer within {limit_s:g} s' if late else f'died ({self.process.returncode})'} "
@@ -119,9 +122,9 @@ class Supervisor:
         self.job = Path.cwd()
         self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
         self._oracle: TorchProcess | None = None
-        self._nursery: kernels.Nursery | None = None
-        self._device_nursery: devicekernels.DeviceNursery | None = None
-        self._caches: devicekernels.Caches | None = None
+        self._nursery: cpu_kernel.Nursery | None = None
+        self._device_nursery: gpu_kernel.DeviceNursery | None = None
+        self._caches: gpu_kernel.Caches | None = None
         self._ahead: dict[str, TorchProcess] = {}
         """Torch's contestants that were started before their contest."""
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -148,7 +151,7 @@ class Supervisor:
 
     def oracle(self) -> TorchProcess:
         if self._oracle is None or not self._oracle.alive:
-            self._oracle = TorchProcess("oracle.py", self.scratch, KEEP_MEMORY | self._visible())
+            self._oracle = TorchProcess("reference/oracle.py", self.scratch, KEEP_MEMORY | self._visible())
         return self._oracle
 
     def torch_host(self, kind: str) -> TorchProcess:
@@ -157,7 +160,7 @@ class Supervisor:
         if ahead is not None and ahead.alive:
             ahead.signal(signal.SIGCONT)
             return ahead
-        return TorchProcess("torchhost.py", self.scratch, self._visible())
+        return TorchProcess("workers/torch_worker.py", self.scratch, self._visible())
 
     def prepare(self, request: dict) -> dict:
         """Start torch's contestants now; what they were asked is answered when they are taken."""
@@ -188,24 +191,24 @@ class Supervisor:
     def _visible(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible else {}
 
-    def device_nursery(self, capability: int) -> devicekernels.DeviceNursery:
+    def device_nursery(self, capability: int) -> gpu_kernel.DeviceNursery:
         """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of its architecture."""
         if self._device_nursery is None or self._device_nursery.process.poll() is not None:
-            self._device_nursery = devicekernels.DeviceNursery(self.scratch, devicekernels.environment(self.visible), capability)
+            self._device_nursery = gpu_kernel.DeviceNursery(self.scratch, gpu_kernel.environment(self.visible), capability)
         return self._device_nursery
 
-    def caches(self) -> devicekernels.Caches:
-        self._caches = self._caches or devicekernels.caches_in(self.scratch)
+    def caches(self) -> gpu_kernel.Caches:
+        self._caches = self._caches or gpu_kernel.caches_in(self.scratch)
         return self._caches
 
-    def nursery(self) -> kernels.Nursery:
+    def nursery(self) -> cpu_kernel.Nursery:
         if self._nursery is None or self._nursery.process.poll() is not None:
-            self._nursery = kernels.Nursery(self.scratch)
+            self._nursery = cpu_kernel.Nursery(self.scratch)
         return self._nursery
 
-    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> kernels.Kernel:
+    def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.Kernel:
         space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)
-        return kernels.Kernel(self.nursery(), kinds, self.scratch, libraries, space, limit_s)
+        return cpu_kernel.Kernel(self.nursery(), kinds, self.scratch, libraries, space, limit_s)
 
     def library(self, relative: str) -> str:
         path = (self.job / relative).resolve()
@@ -251,7 +254,7 @@ class Supervisor:
             return self.prepare(request)
         if kind == "correctness":
             return correctness.answer(self, request)
-        module = {"timing": timing, "contest": contest}.get(kind)
+        module = {"timing": timing, "contest": interleaved}.get(kind)
         if module is None:
             raise InfraError(f"this harness does not know requests of kind {kind!r}")
         with self.alone():

@@ -27,7 +27,7 @@ from tools.store.records import Blobs
 ENTRY = "run_kernel"
 SHAPE = "def run_kernel(**kwargs) with the arguments of make_inputs by name"
 KERNEL = "kernel.py"
-_SCRIPT = "harness/tritonbuild.py"
+_SCRIPT = "harness/compilation/triton_compile.py"
 _COMPILED = "compiled.tar"
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 """Triton supports compute capability 8.0 and above (its README, https://github.com/triton-lang/triton); it has no list to ask, and for a

@@ -143,7 +143,7 @@ def _run(task: Task, source: str, cases: tuple[Dims, ...], executor: Executor, b
             "kernel.py": blobs.put(source),
             "interpret.json": blobs.put(json.dumps(request)),
         },
-        argv=("{python}", "-I", "harness/interpreted.py"),
+        argv=("{python}", "-I", "harness/compilation/triton_interpret.py"),
         limits=Limits(wall_s=180.0, memory_bytes=32 << 30),
         results=("interpreted.json",),
         warm=f"interpreted-{harness_version()}",

@@ -22,7 +22,7 @@ from tools.languages.base import Language
 from tools.profilers.base import Profiler
 from tools.store.records import Blobs
 
-PROGRAM = "harness/profile_ncu.py"
+PROGRAM = "harness/device/ncu_target.py"
 PARAMETERS = Path("/proc/driver/nvidia/params")
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
 LIMIT_S = 300.0

@@ -1,7 +1,8 @@
 """Measured roofs of the device: what memory, arithmetic and an empty call can do at most, here and now (at most about five seconds).
 
-A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/roofs_cpu.cpp and harness/roofs_cuda.py report
-every try. On a CPU the best counts, since noise on a shared machine only ever takes away; on a GPU, which nobody shares, the median.
+A measured roof is evidence, labelled so, and never replaces a citation. The programs harness/device/roofs_cpu.cpp and
+harness/device/roofs_cuda.py report every try. On a CPU the best counts, since noise on a shared machine only ever takes away; on a GPU,
+which nobody shares, the median.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tools.roofline.hardware import Roof, RoofMetric
 from tools.roofline.roofline import best
 from tools.store.records import Records, key
 
-PROGRAM = Path(__file__).parents[1] / "harness" / "roofs_cpu.cpp"
-CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "roofs_cuda.py"
+PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cpu.cpp"
+CUDA_PROGRAM = Path(__file__).parents[1] / "harness" / "device" / "roofs_cuda.py"
 CUDA_LIMIT_S = 180.0
 """Importing torch and making the first context take most of it on a cold machine; the measuring itself, about five seconds."""
 _FLAGS = (("-O3", "-march=native"), ("-O3", "-mcpu=native"), ("-O3",))

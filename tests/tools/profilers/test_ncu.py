@@ -67,10 +67,11 @@ def test_permission_is_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.
 PRYING = """
 import json, sys
 sys.path.insert(0, "FOLDER")
-from harness import profile_ncu
-profile_ncu.shut_in("/usr/local/cuda/bin/ncu")
+from harness.device import ncu_target
+ncu_target.shut_in("/usr/local/cuda/bin/ncu")
 opened = []
-for path, mode in (("kernel.py", "r"), ("scratch/made", "w"), ("compiled/made", "w"), ("harness/sandbox.py", "a"), ("new.py", "w"),
+for path, mode in (("kernel.py", "r"), ("scratch/made", "w"), ("compiled/made", "w"), ("harness/isolation/sandbox.py", "a"), ("new.py",
+"w"),
                    ("/etc/passwd", "r"), ("/tmp/kernel-was-here", "w")):
     try:
         open(path, mode).close()

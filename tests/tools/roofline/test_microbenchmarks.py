@@ -95,7 +95,7 @@ def test_really_measured_here(tmp_path):
 
 
 def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():
-    # Recorded on an H200 by harness/roofs_cuda.py.
+    # Recorded on an H200 by harness/device/roofs_cuda.py.
     found = CudaCeilings.model_validate_json((Path(__file__).parents[1] / "fixtures" / "roofs_h200.json").read_text())
     made = {roof.metric: roof for roof in cuda_roofs(found, "record")}
     assert made["memory_bandwidth"].value == median(found.bandwidth["read"]) > median(found.bandwidth["copy"])

@@ -1,0 +1,377 @@
+"""What can be tested of judging on a GPU without one: recorded answers of an H200, the layout of its memory, and the pure rules."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import itertools
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tools.artifacts import Argument, Task
+from tools.executors.protocol import (
+    RESULT,
+    Contestant,
+    ContestRequest,
+    ContestResult,
+    CorrectnessResult,
+    TimedWorkload,
+    TimingRequest,
+    TimingResult,
+)
+from tools.gate import confirmation
+from tools.judge import evidence
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDED = Path(__file__).parents[1] / "fixtures" / "cuda"
+TASK = Task(
+    name="softmax",
+    language="triton",
+    arguments=(Argument(name="out", role="output", dtype="float32", shape=("M", "N")),),
+    reference="",
+    workloads=(),
+)
+
+
+def module(name: str) -> ModuleType:
+    """A module of the harness as a new object, so that what a test changes in it is seen by no other."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        specification = importlib.util.find_spec(f"harness.{name}")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    assert specification and specification.loader
+    made = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(made)
+    return made
+
+
+def recorded(name: str) -> object:
+    return RESULT.validate_json((RECORDED / f"harness_{name}.json").read_text())
+
+
+def workload(pairs: int, warm: int = 0) -> TimedWorkload:
+    return TimedWorkload(name="w", dims={"M": 4096, "N": 4096}, weight=1.0, seed=1, pairs=pairs, warm_pairs=warm)
+
+
+# ---------------------------------------------------------------- recorded answers
+
+
+def test_recorded_correctness() -> None:
+    right, wrong = recorded("correctness"), recorded("wrong")
+    assert isinstance(right, CorrectnessResult) and isinstance(wrong, CorrectnessResult)
+    assert [case.status for case in right.cases] == ["passed", "passed"]
+    assert all(case.max_error is not None and case.tolerance is not None and case.max_error < case.tolerance for case in right.cases)
+    assert wrong.cases[0].status == "failed" and "read-only" in wrong.cases[0].reason
+
+
+def test_recorded_timing_has_launches_apart_and_the_state_of_the_gpu() -> None:
+    timing = recorded("timing")
+    assert isinstance(timing, TimingResult)
+    request = TimingRequest(task=TASK, libraries={}, workloads=(workload(8, 2),), order_seed=1, device="cuda")
+    evidence.check_timing(request, timing)
+    found = timing.workloads[0]
+    assert found.launched_candidate_s is not None and found.launched_candidate_s > min(pair.candidate_s for pair in found.pairs)
+    assert timing.telemetry.gpu is not None and timing.telemetry.gpu.source == "pynvml"
+    assert timing.telemetry.gpu.sm_mhz_before and not timing.telemetry.gpu.foreign_processes
+
+
+def test_recorded_contest_names_what_was_executed() -> None:
+    contest = recorded("contest")
+    assert isinstance(contest, ContestResult)
+    kernels = tuple(Contestant(name=name, kind="library", library=f"{name}.py") for name in ("incumbent", "candidate"))
+    frameworks = tuple(Contestant(name=name, kind=name) for name in ("eager", "compile", "max_autotune"))  # type: ignore[arg-type]
+    request = ContestRequest(task=TASK, contestants=(*kernels, *frameworks), workloads=(workload(8),), order_seed=1, device="cuda")
+    evidence.check_contest(request, contest)
+    assert contest.executed == {"candidate": ("softmax_kernel",)}
+    found = contest.workloads[0]
+    assert len(found.device_rounds) == len(found.rounds)
+    assert all(
+        by_device[name] < by_clock[name] for by_clock, by_device in zip(found.rounds, found.device_rounds, strict=True) for name in by_clock
+    )
+
+
+# ---------------------------------------------------------------- disturbances on a CPU
+
+
+def scheduled(telemetry: ModuleType, count: int, ran: float, waited: float) -> object:
+    seen = telemetry.Threads(0)
+    seen.count, seen.ran, seen.waited = count, ran, waited
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("count", "busy", "waited", "disturbed"),
+    [
+        (1, 0.5, 0.0, False),
+        (1, 0.5, 0.5, True),
+        (1, 1.0, 0.05, False),
+    ],
+)
+def test_threads_that_wait_for_a_core_are_disturbed(count: int, busy: float, waited: float, disturbed: bool) -> None:
+    place, telemetry = module("measurement.backend"), module("device.telemetry")
+    before, after = scheduled(telemetry, count, 1.0, 2.0), scheduled(telemetry, count, 1.0 + busy, 2.0 + waited)
+    assert place.Host.disturbed(object.__new__(place.Host), [before], [after], 1.0, [], 1e-4) is disturbed
+
+
+def test_threads_that_only_wait_for_each_other_are_not() -> None:
+    place, telemetry, cores = module("measurement.backend"), module("device.telemetry"), len(os.sched_getaffinity(0))
+    host, many = object.__new__(place.Host), 4 * cores
+    before = scheduled(telemetry, many, 0.0, 0.0)
+    alone, robbed = scheduled(telemetry, many, float(cores), 3.0 * cores), scheduled(telemetry, many, 0.5 * cores, 3.5 * cores)
+    assert not host.disturbed([before], [alone], 1.0, [], 1e-4)
+    assert host.disturbed([before], [robbed], 1.0, [], 1e-4)
+
+
+def counts(path: Path, *cores: tuple[int, int, int]) -> Path:
+    """A /proc/stat that says (user, idle, stolen) ticks of cores 0, 1 ..."""
+    rows = [f"cpu{at} {user} 0 0 {idle} 0 0 0 {stolen} 0 0" for at, (user, idle, stolen) in enumerate(cores)]
+    path.write_text("\n".join(["cpu  9999 0 0 9 0 0 0 999 0 0", *rows, "intr 1 2 3"]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("later", "own", "others", "stolen"),
+    [
+        (((20, 80, 0), (10, 90, 0)), 1.0, 0.0, 0.0),
+        (((20, 80, 0), (10, 85, 5)), 1.0, 0.25, 0.5),
+        (((20, 80, 0), (20, 80, 0)), 1.0, 0.5, 0.0),
+        (((10, 90, 0), (10, 90, 0)), 1.0, None, None),
+    ],
+    ids=["alone", "a hypervisor", "a neighbour", "a sandbox that does not count"],
+)
+def test_a_batch_says_who_else_had_the_cores(
+    later: tuple[tuple[int, int, int], ...],
+    own: float,
+    others: float | None,
+    stolen: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One second on two cores, of which we used `own`; the third is nobody's concern."""
+    pairs = module("measurement.paired_samples")
+    cores, time, used = {0, 1}, [0.0], [0.0]
+    monkeypatch.setattr(pairs.telemetry.os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.setattr(pairs.telemetry, "TICK", 10)
+    monkeypatch.setattr(pairs.telemetry, "STAT", counts(tmp_path / "stat", (10, 90, 0), (10, 90, 0), (0, 0, 0)))
+    supervisor = SimpleNamespace(own_cpu=lambda: used[0])
+    meter = pairs.Meter(SimpleNamespace(supervisor=supervisor, telemetry=dict), lambda: time[0])
+    time[0], used[0] = 1.0, own
+    counts(tmp_path / "stat", *later, (5000, 0, 0))
+    cores.add(2)  # What a core was at before it was ours is no neighbour's doing.
+    found = pairs.Meter.read(meter)
+    assert (found["foreign_cpu_fraction"], found["stolen_fraction"]) == (pytest.approx(others), pytest.approx(stolen))
+    assert found["cores"] == 2
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("sizes", [[4], [1000, 3], [1 << 20, 256, 7]])
+def test_outputs_are_aligned_and_guarded_on_both_sides(sizes: list[int]) -> None:
+    buffers = module("memory.gpu_layout")
+    plan = buffers.DeviceOutputs(sizes, 5)
+    assert len(plan.offsets) == 5 and plan.total == 5 * plan.stride
+    covered = sorted([*plan.guards, *((start, start + size) for start, size in zip(plan.starts, sizes, strict=True))])
+    assert covered[0][0] == 0 and covered[-1][1] == plan.stride
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(covered)), "gaps or overlaps"
+    assert all(end - start >= buffers.GUARD for start, end in plan.guards)
+    assert all(offset % buffers.ALIGN == 0 for row in plan.offsets for offset in row)
+
+
+def test_slots_are_poisoned_in_runs() -> None:
+    assert module("memory.gpu_arena").runs([4, 0, 1, 2, 4, 7]) == [(0, 3), (4, 5), (7, 8)]
+    assert module("memory.gpu_arena").runs([]) == []
+
+
+# ---------------------------------------------------------------- executed kernels
+
+SOURCE = """
+import triton
+from triton import jit
+
+@triton.jit
+def one(x): ...
+
+@jit
+def two(x): ...
+
+@triton.jit(do_not_specialize=["n"])
+def three(x): ...
+
+def softmax(x): ...
+"""
+
+
+def test_jitted_functions_are_found_however_they_are_decorated() -> None:
+    assert module("measurement.kernel_trace").jitted(SOURCE) == {"one", "two", "three"}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "streams", "words"),
+    [
+        (["one", "three"], [7, 7], None),
+        (["Memset (Device)", "one", "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >"], [7] * 3, None),
+        (["one", "void at::native::(anonymous namespace)::cunn_SoftMaxForward<float>"], [7, 7], "a kernel that is not its own"),
+        (["one", "softmax"], [7, 7], "ran softmax, a kernel that is not its own"),
+        (["one", "two"], [7, 13], "ran two on another stream"),
+        (["Memcpy DtoD (Device -> Device)"], [7], "none of its own kernels"),
+        ([], [], "none of its own kernels"),
+    ],
+)
+def test_what_is_not_the_candidates_own_is_named(kernels: list[str], streams: list[int], words: str | None) -> None:
+    said = module("measurement.kernel_trace").complaint({"kernels": kernels, "streams": streams, "stream": 7}, SOURCE)
+    assert said is None if words is None else words in str(said)
+
+
+def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> None:
+    executed = module("measurement.kernel_trace")
+    works, broken = {"kernels": ["touch"], "streams": [7], "stream": 7}, {"unavailable": "no CUPTI"}
+    hidden = {"unavailable": "RuntimeError: not with me"}
+    assert executed.look({"kernels": ["one", "one"], "streams": [7, 7], "stream": 7}, SOURCE, lambda: broken) == (["one"], None)
+    names, said = executed.look(hidden, SOURCE, lambda: broken)
+    assert names == ["not known: RuntimeError: not with me"] and said is None and names[0].startswith(confirmation.UNSEEN)
+    names, said = executed.look(hidden, SOURCE, lambda: works)
+    assert names == [] and "hid what it executes from the profiler" in str(said)
+
+
+# ---------------------------------------------------------------- what a kernel's process may not change
+
+
+class Watched:
+    """Stands beside a harness module's classes: one method, one static method, one property."""
+
+    def elapsed(self) -> float:
+        return 1.0
+
+    @staticmethod
+    def made() -> int:
+        return 1
+
+    @property
+    def own(self) -> int:
+        return 2
+
+
+def _lie(*_: object) -> float:
+    return 0.78
+
+
+def _watched() -> ModuleType:
+    made = ModuleType("watched")
+    made.Watched = type("Watched", (), dict(vars(Watched)) | {"__module__": "watched"})  # type: ignore[attr-defined]
+    made.c_float = type("c_float", (ctypes.c_float,), {"__module__": "ctypes"})  # type: ignore[attr-defined]
+    exec("def elapsed(a, b=1, *, c=2):\n    return max(a, b)\nLIMIT = 3\n", vars(made))
+    return made
+
+
+CHANGES = {
+    "a function": (lambda m: setattr(m, "elapsed", _lie), "replaced ours.elapsed"),
+    "its code": (lambda m: setattr(m.elapsed, "__code__", _lie.__code__), "replaced the code of ours.elapsed"),
+    "its defaults": (lambda m: setattr(m.elapsed, "__defaults__", (5,)), "replaced the code of ours.elapsed"),
+    "a method": (lambda m: setattr(m.Watched, "elapsed", _lie), "replaced ours.Watched.elapsed"),
+    "a method's code": (lambda m: setattr(m.Watched.elapsed, "__code__", _lie.__code__), "replaced the code of ours.Watched.elapsed"),
+    "a static method's code": (lambda m: setattr(m.Watched.made, "__code__", _lie.__code__), "replaced the code of ours.Watched.made"),
+    "a property": (lambda m: setattr(m.Watched, "own", property(_lie)), "replaced ours.Watched.own"),
+    "a constant": (lambda m: setattr(m, "LIMIT", 4), "replaced ours.LIMIT"),
+    "a name before a builtin": (lambda m: setattr(m, "max", min), "added ours.max"),
+    "a value's type": (lambda m: setattr(m.c_float, "value", property(_lie)), "added ours.c_float.value"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_changed_in_the_harness_is_named(what: str) -> None:
+    held, watched = module("isolation.integrity").Held(), _watched()
+    held.module("ours", watched, classes=("ctypes",))
+    assert held.changed() == ""
+    watched.__dict__["__warningregistry__"] = {}
+    assert held.changed() == "", "what `warnings` adds by itself is nobody's doing"
+    change, said = CHANGES[what]
+    change(watched)
+    assert held.changed() == said
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+CACHE = {}
+SMS = None
+BLOCK = 64
+
+
+@triton.jit
+def poke(x, BLOCK: tl.constexpr):
+    tl.store(x, 1.0)
+
+
+def run_kernel(x):
+    global SMS
+    SMS = 132
+    CACHE[x] = 1
+"""
+SABOTAGE = {
+    "its entry": (lambda m: setattr(m, "run_kernel", _lie), "replaced the incumbent's module.run_kernel"),
+    "its entry's code": (
+        lambda m: setattr(m.run_kernel, "__code__", _lie.__code__),
+        "replaced the code of the incumbent's module.run_kernel",
+    ),
+    "a constant": (lambda m: setattr(m, "BLOCK", 16), "replaced the incumbent's module.BLOCK"),
+    "a jitted function": (lambda m: setattr(m, "poke", None), "replaced the incumbent's module.poke"),
+    "its launch": (lambda m: setattr(m.poke, "run", _lie), "added the incumbent's poke.run"),
+    "its body": (lambda m: setattr(m.poke, "fn", _lie), "replaced the incumbent's poke.fn"),
+    "a hook": (lambda m: m.poke.pre_run_hooks.append(_lie), "changed the incumbent's poke.pre_run_hooks"),
+}
+
+
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_an_incumbent_that_is_sabotaged_is_named(tmp_path: Path, what: str) -> None:
+    pytest.importorskip("triton")
+    integrity = module("isolation.integrity")
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    specification = importlib.util.spec_from_file_location("kernel_incumbent", tmp_path / "kernel.py")
+    assert specification and specification.loader
+    incumbent = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(incumbent)
+    held = integrity.Held()
+    integrity.hold_kernel(held, "incumbent", incumbent)
+    incumbent.run_kernel(3)
+    assert held.changed() == "", "what it does to itself is its own affair"
+    change, said = SABOTAGE[what]
+    change(incumbent)
+    assert held.changed() == said
+
+
+def test_the_harness_itself_passes_and_its_driver_is_held() -> None:
+    """All of our modules that a kernel's process has, and a driver whose functions are those of the C library."""
+    integrity, cuda = module("isolation.integrity"), module("memory.cuda_driver")
+    held = integrity.Held()
+    held.module("the harness's cuda_driver", cuda, classes=integrity.FOREIGN_CLASSES)
+    driver = object.__new__(cuda.Driver)
+    function = ctypes.CDLL(None).labs
+    function.argtypes, function.restype = [ctypes.c_long], ctypes.c_long
+    driver._bound = {"labs": function}
+    host = type("Host", (), {"run": _lie})()
+    host.driver, host.cycles, host.calls = driver, 1.0, []
+    snapshot = object.__new__(integrity.Snapshot)
+    snapshot.held, snapshot.readers, snapshot.flags = held, {}, {"current stream": 0, "current device": 0}
+    snapshot.current_stream, snapshot.current_device = (lambda index: 0), (lambda: 0)
+    snapshot.host(host, ("driver", "cycles"))
+    host.calls = [1]
+    assert snapshot.changed() == ""
+    function.errcheck = lambda *_: 0
+    assert snapshot.changed() == "replaced what becomes of the driver's labs"
+    del function.errcheck
+    assert snapshot.changed() == ""
+    host.run = _lie
+    assert snapshot.changed() == "added the harness's host.run"
+    del host.run
+    vars(driver)["elapsed"] = _lie
+    assert snapshot.changed() == "added the harness's driver.elapsed"
+    del vars(driver)["elapsed"]
+    cuda.Driver.elapsed = _lie
+    assert snapshot.changed() == "replaced the harness's cuda_driver.Driver.elapsed"

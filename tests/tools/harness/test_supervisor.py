@@ -1,0 +1,443 @@
+"""The harness with real kernels: honest ones pass, and each way of being wrong is told from the others."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Argument, Dims, Record, Task
+from tools.executors.base import Needs
+from tools.executors.harness_job import Answer, Question, answer, harness_job
+from tools.executors.local import Local
+from tools.executors.protocol import (
+    PROTOCOL,
+    Case,
+    CaseResult,
+    Contestant,
+    ContestRequest,
+    ContestResult,
+    CorrectnessRequest,
+    CorrectnessResult,
+    HarnessFailure,
+    TimedWorkload,
+    TimingOfWorkload,
+    TimingRequest,
+    TimingResult,
+)
+from tools.gate import confirmation
+from tools.store.records import Blobs
+
+REFERENCE = """
+import torch
+outputs = ("out",)
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["M"], dims["N"], generator=torch.Generator().manual_seed(seed))
+    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
+
+def reference(x, out, M, N):
+    return torch.softmax(x, dim=-1)
+"""
+TASK = Task(
+    name="softmax",
+    language="cpp",
+    arguments=(
+        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
+        Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
+        Argument(name="M", role="scalar", dtype="int32"),
+        Argument(name="N", role="scalar", dtype="int32"),
+    ),
+    reference=REFERENCE,
+    workloads=(),
+)
+HEAD = """
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+#include <omp.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+static void softmax(const float* x, float* out, int M, int N) {
+  for (int i = 0; i < M; ++i) {
+    float top = -INFINITY, sum = 0;
+    for (int j = 0; j < N; ++j) top = fmaxf(top, x[i * N + j]);
+    for (int j = 0; j < N; ++j) sum += out[i * N + j] = expf(x[i * N + j] - top);
+    for (int j = 0; j < N; ++j) out[i * N + j] /= sum;
+  }
+}
+"""
+SOLVE = 'extern "C" void solve(const float* x, float* out, int M, int N) {\n'
+HONEST = "softmax(x, out, M, N);"
+OPENMP = '_Pragma("omp parallel for") for (int i = 0; i < M; ++i) softmax(x + i * N, out + i * N, 1, N);'
+BOUND = """
+  std::vector<std::thread> ts;
+  for (int t = 0; t < 2; ++t) ts.emplace_back([=] { for (int i = t; i < M; i += 2) softmax(x + i * N, out + i * N, 1, N); });
+  for (auto& t : ts) t.join();"""
+
+
+class Bench:
+    """Compiles kernels and puts questions to one warm harness."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blobs = Blobs(folder / "blobs")
+        self.executor = Local(self.blobs, folder / "scratch")
+        self.libraries: dict[str, str] = {}
+
+    def library(self, body: str, before: str = "", tag: str = "") -> str:
+        """sha256 of a shared library whose solve has this body."""
+        text = HEAD + before + SOLVE + body + f'\n}}\n// {tag}\nextern "C" const char kernel_tag[] = "{tag}";\n'
+        if text not in self.libraries:
+            source, made = self.folder / f"k{len(self.libraries)}.cpp", self.folder / f"k{len(self.libraries)}.so"
+            source.write_text(text)
+            subprocess.run(["g++", "-O2", "-fopenmp", "-shared", "-fPIC", "-o", made, source], check=True)
+            self.libraries[text] = self.blobs.put(made.read_bytes())
+        return self.libraries[text]
+
+    def ask(self, request: Question, files: dict[str, str], expected: type[Answer]) -> Answer:
+        job = harness_job(request, files, self.blobs, needs=Needs(exclusive=not isinstance(request, CorrectnessRequest)))
+        return answer(self.executor.run(job), self.blobs, expected)
+
+    def check(self, candidate: str, *cases: Case, baseline: str | None = None, limit_s: float = 20.0) -> list[CaseResult]:
+        files = {"candidate.so": candidate} | ({"baseline.so": baseline} if baseline else {})
+        libraries = {name.removesuffix(".so"): name for name in files}
+        request = CorrectnessRequest(task=TASK, libraries=libraries, cases=cases or (case(),), call_limit_s=limit_s)  # type: ignore[arg-type]
+        return list(self.ask(request, files, CorrectnessResult).cases)
+
+    def time(self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0, task: Task = TASK) -> TimingOfWorkload:
+        files = {"incumbent.so": incumbent, "candidate.so": candidate}
+        workload = TimedWorkload(name="w", dims=dims, weight=1.0, seed=11, pairs=pairs, warm_pairs=warm)
+        request = TimingRequest(
+            task=task,
+            libraries={"incumbent": "incumbent.so", "candidate": "candidate.so"},
+            workloads=(workload,),
+            order_seed=5,
+            call_limit_s=20,
+        )
+        return self.ask(request, files, TimingResult).workloads[0]
+
+
+def case(dims: Dims | None = None, seed: int = 3, **more: object) -> Case:
+    return Case(workload="w", dims=dims or {"M": 37, "N": 61}, seed=seed, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("harness"))
+    yield made
+    made.executor.close()
+
+
+# ---------------------------------------------------------------- correctness
+
+
+@pytest.mark.parametrize("body", [HONEST, OPENMP, BOUND])
+def test_honest_kernels_pass_every_distribution(bench: Bench, body: str) -> None:
+    distributions = ("as_given", "scaled", "shifted", "outliers", "near_zero")
+    cases = [case(seed=i, distribution=d, required=d == "as_given") for i, d in enumerate(distributions)]
+    results = bench.check(bench.library(body), *cases, case({"M": 1, "N": 1}), baseline=bench.library(HONEST))
+    assert [r.status for r in results] == ["passed"] * 6
+    assert all(r.max_error is not None and r.tolerance is not None and 0 <= r.max_error <= r.tolerance for r in results)
+    assert results[0].tolerance == pytest.approx(4e-5)
+    assert results[0].max_error is not None and 0 < results[0].max_error < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (HONEST + "out[3 * N + 7] += 0.01f;", ["relative error", "out[3, 7]", "expected"]),
+        ("", ["NaN", "out[0, 0]"]),
+        (HONEST + "for (int j = 0; j < N; ++j) out[(M - 1) * N + j] = NAN;", ["NaN", "out[36, 0]"]),
+        ("softmax(x, out, M - 1, N);", ["never written", "out[36, 0]"]),
+        ("out[M * N] = 1; " + HONEST, ["outside its output"]),
+        ("out[-1] = 1; " + HONEST, ["outside its output"]),
+        ("const_cast<float*>(x)[5] = 1; " + HONEST, ["SIGSEGV", "wrote inside the read-only input x"]),
+        ("volatile float f = x[M * N + 256]; (void)f; " + HONEST, ["SIGSEGV", "past the end of input x"]),
+        ("*(volatile int*)0 = 1;", ["SIGSEGV", "null pointer"]),
+        ("std::abort();", ["SIGABRT"]),
+        ('throw std::runtime_error("no luck");', ["SIGABRT", "no luck"]),
+        ("exit(0);", ["called exit(0)"]),
+        ("_exit(3);", ["called exit(3)"]),
+    ],
+)
+def test_each_fault_has_its_sentence(bench: Bench, body: str, words: list[str]) -> None:
+    results = bench.check(bench.library(body), case(), case(seed=4), baseline=bench.library(HONEST))
+    assert [r.status for r in results] == ["failed"]
+    for word in [*words, "workload w", "M=37 N=61"]:
+        assert word in results[0].reason, results[0].reason
+
+
+def test_a_hanging_kernel_is_stopped(bench: Bench) -> None:
+    result = bench.check(bench.library("for (volatile int i = 0;; ++i) {}"), limit_s=0.5)[0]
+    assert result.status == "failed" and "did not return within 0.5 s" in result.reason
+
+
+def test_libraries_that_cannot_be_called(bench: Bench) -> None:
+    (bench.folder / "other.cpp").write_text('extern "C" void other() {}')
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", bench.folder / "other.so", bench.folder / "other.cpp"], check=True)
+    result = bench.check(bench.blobs.put((bench.folder / "other.so").read_bytes()))[0]
+    assert "does not export `solve`" in result.reason
+    result = bench.check(bench.blobs.put(b"not a library"))[0]
+    assert result.status == "failed" and "cannot be loaded" in result.reason
+    early = bench.library(HONEST, "__attribute__((constructor)) static void early() { abort(); }\n")
+    assert "while being loaded" in bench.check(early)[0].reason
+
+
+def test_what_the_kernel_prints_and_sends_counts_for_nothing(bench: Bench) -> None:
+    body = 'puts("{\\"kind\\": \\"passed\\"}"); fflush(stdout); for (int fd = 3; fd < 1024; ++fd) if (write(fd, "{}", 2)) {} '
+    result = bench.check(bench.library(body))[0]
+    assert result.status == "failed"
+    assert "private channel" in result.reason or "NaN" in result.reason
+
+
+def test_the_sandbox_holds(bench: Bench) -> None:
+    probe = """
+  static float bad = 0;
+  if (FILE* f = fopen("/etc/passwd", "r")) { bad = 1; fclose(f); }
+  if (FILE* f = fopen("/tmp/kernel-was-here", "w")) { bad = 1; fclose(f); }
+  if (FILE* f = fopen("request.json", "r")) { bad = 1; fclose(f); }
+  if (getenv("HOME")) bad = 1;
+  softmax(x, out, M, N); out[0] += bad;"""
+    result = bench.check(bench.library(probe))[0]
+    if result.status == "failed":
+        listed = subprocess.run(["python3", "-I", "tools/harness/isolation/sandbox.py"], capture_output=True, text=True, check=True).stdout
+        assert '"landlock": "abi' not in listed, result.reason
+
+
+def test_a_daemon_does_not_outlive_its_kernel(bench: Bench) -> None:
+    body = HONEST + "if (fork() == 0) { setsid(); if (fork() == 0) { sleep(90); } _exit(0); }"
+    assert bench.check(bench.library(body))[0].status == "passed"
+    mine = [p for p in Path("/proc").glob("[0-9]*") if str(bench.folder).encode() in command(p)]
+    assert sum(b"forkserver.py" in command(p) for p in mine) == 1
+
+
+def command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_hidden_workloads_keep_their_secret(bench: Bench) -> None:
+    secret = case({"M": 41, "N": 53}, hidden=True)
+    for body in (HONEST + "out[5] = 9;", 'printf("%d %d\\n", M, N); fflush(stdout); abort();', "", "const_cast<float*>(x)[0] = 1;"):
+        result = bench.check(bench.library(body), secret)[0]
+        assert result.status == "failed" and result.reason.startswith("hidden workload")
+        assert not any(number in result.reason for number in ("41", "53", "expected"))
+
+
+def test_optional_cases_that_the_baseline_fails_are_dropped(bench: Bench) -> None:
+    unsafe = bench.library(
+        "for (int i = 0; i < M; ++i) { float s = 0; for (int j = 0; j < N; ++j) s += out[i*N+j] = expf(40 * x[i*N+j] / 40);"
+        " for (int j = 0; j < N; ++j) out[i*N+j] = N > 100 ? NAN : out[i*N+j] / s; }"
+    )
+    wide = case({"M": 3, "N": 200}, required=False)
+    results = bench.check(bench.library(HONEST), case(), wide, baseline=unsafe)
+    assert [r.status for r in results] == ["passed", "dropped"]
+    assert bench.check(bench.library(HONEST), case({"M": 3, "N": 200}), baseline=unsafe)[0].status == "passed"
+
+
+def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> None:
+    off = bench.library(HONEST + "for (int k = 0; k < M * N; ++k) out[k] *= 1.0003f;")
+    assert bench.check(off)[0].status == "failed"
+    widened = bench.check(off, baseline=off)[0]
+    assert widened.status == "passed" and widened.baseline_error is not None
+    assert widened.tolerance == pytest.approx(2 * widened.baseline_error)
+    far = bench.library(HONEST + "for (int k = 0; k < M * N; ++k) out[k] *= 1.01f;")
+    assert bench.check(far, baseline=far)[0].tolerance == pytest.approx(1e-3)
+
+
+def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
+    broken = TASK.model_copy(update={"reference": REFERENCE.replace("return torch.softmax(x, dim=-1)", "raise ValueError('oops')")})
+    request = CorrectnessRequest(task=broken, libraries={"candidate": "candidate.so"}, cases=(case(),))
+    job = harness_job(request, {"candidate.so": bench.library(HONEST)}, bench.blobs)
+    found = bench.blobs.get(bench.executor.run(job).files["result.json"])
+    assert "oops" in HarnessFailure.model_validate_json(found).error
+
+
+# ---------------------------------------------------------------- timing
+
+
+def test_a_kernel_against_itself(bench: Bench) -> None:
+    timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 256, "N": 512}, pairs=16, warm=3)
+    assert timed.problem is None and len(timed.pairs) == 16 and len(timed.warm_pairs) == 3
+    ratio = statistics.median(p.incumbent_s / p.candidate_s for p in timed.pairs)
+    assert 0.5 < ratio < 2.0
+    assert {p.candidate_first for p in timed.pairs} == {True, False}
+    assert timed.max_error is not None and timed.tolerance is not None and timed.max_error <= timed.tolerance
+
+
+ON = """
+#include <csignal>
+#include <sys/time.h>
+static void go_on(int) { auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(40);
+  while (std::chrono::steady_clock::now() < end) {} }
+"""
+"""Goes on behind the call's end, when its process has read its own clock and not yet answered."""
+HOLD = "signal(SIGALRM, go_on); itimerval soon{{0, 0}, {0, 50}}; setitimer(ITIMER_REAL, &soon, nullptr);"
+
+
+def test_who_goes_on_behind_its_own_clock_is_found_and_pairs_that_neighbours_hold_up_are_made_again(bench: Bench) -> None:
+    big = {"M": 1024, "N": 1024}
+    goes_on = bench.library(HONEST + HOLD, ON)
+    # On a busy machine its timer may go off elsewhere, so that a look finds nothing; what counts there is the contest's clock, outside.
+    always = next(timed for look in range(5) if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 4)
+    assert always.culprit == "candidate" and "much longer than by its own" in str(always.problem)
+    once = bench.library(HONEST + "static int n = 0; if (++n < 10) {" + HOLD + "}", ON)
+    found = (bench.time(bench.library(HONEST), once, big, pairs=8) for _ in range(5))
+    timed = next(timed for look, timed in enumerate(found) if timed.discarded or look == 4)
+    assert timed.problem is None and len(timed.pairs) == 8
+    assert timed.discarded >= 8, "pairs in which the clocks disagree are not kept"
+
+
+def test_short_kernels_run_as_trains(bench: Bench) -> None:
+    timed = bench.time(bench.library(HONEST), bench.library(HONEST, tag="copy"), {"M": 4, "N": 32})
+    assert timed.problem is None and timed.calls_per_sample > 1
+    assert all(0 < p.candidate_s < 1e-3 for p in timed.pairs)
+
+
+@pytest.mark.parametrize("body", [OPENMP, BOUND])
+def test_threads_that_end_are_no_offence(bench: Bench, body: str) -> None:
+    timed = bench.time(bench.library(HONEST), bench.library(body), {"M": 128, "N": 256})
+    assert timed.problem is None, timed.problem
+
+
+REPLAY = """
+static std::map<const float*, std::vector<float>> seen;
+"""
+LATE = """
+static void later(const float* x, float* out, int M, int N) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(3)); softmax(x, out, M, N); }
+"""
+BY_ADDRESS = """
+  auto& s = seen[x];
+  if (s.empty()) { softmax(x, out, M, N); s.assign(out, out + M * N); } else memcpy(out, s.data(), 4l * M * N);"""
+EVIL = [
+    (BY_ADDRESS, REPLAY, "wrong on a timed call"),
+    ("static int n = 0; if (++n < 12) softmax(x, out, M, N);", "", "wrong on a timed call"),
+    ("std::thread(later, x, out, M, N).detach();", LATE, ""),
+    (HONEST + "omp_set_num_threads(omp_get_max_threads() + 1);", "", "number of OpenMP threads"),
+    (HONEST + "_mm_setcsr(_mm_getcsr() | 0x8040);", "", "floating-point mode"),
+    (HONEST + "out[M * N + 3] = 0;", "", "outside its output"),
+    ("static int n = 0; if (++n == 9) abort(); " + HONEST, "", "SIGABRT"),
+]
+
+
+@pytest.mark.parametrize(("body", "before", "words"), EVIL)
+def test_timed_calls_are_checked_calls(bench: Bench, body: str, before: str, words: str) -> None:
+    timed = bench.time(bench.library(HONEST), bench.library(body, before), {"M": 128, "N": 256}, pairs=24)
+    assert timed.culprit == "candidate" and timed.problem is not None
+    assert words in timed.problem
+
+
+def test_the_incumbents_fault_is_not_the_candidates(bench: Bench) -> None:
+    timed = bench.time(bench.library("static int n = 0; if (++n == 5) abort(); " + HONEST), bench.library(HONEST), {"M": 64, "N": 64})
+    assert timed.culprit == "incumbent"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> None:
+    """A reference whose kernel relies on sorted inputs: exchanging elements would be wrong of the harness. It may keep its buffer."""
+    reference = REFERENCE.replace("    return {", "    x = x.sort(dim=1).values\n    return {")
+    out = "kept.setdefault((x.dtype, x.shape), torch.empty_like(x))" if kept else "None"
+    found = f"torch.sub(x, x.min(dim=1, keepdim=True).values, out={out})"
+    reference = "kept = {}\n" + reference.replace("torch.softmax(x, dim=-1)", found)
+    task = TASK.model_copy(update={"reference": reference})
+    body = "for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) out[i * N + j] = x[i * N + j] - x[i * N];"
+    timed = bench.time(bench.library(body), bench.library(body, tag="copy"), {"M": 4, "N": 4}, task=task)
+    assert timed.problem is None, timed.problem
+
+
+# ---------------------------------------------------------------- contest
+
+
+def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: int = 5) -> ContestResult:
+    files = {c.library: sha for c, sha in contestants if c.library and sha}
+    request = ContestRequest(
+        task=TASK,
+        contestants=tuple(c for c, _ in contestants),
+        workloads=(TimedWorkload(name="w", dims={"M": 256, "N": 256}, weight=1.0, seed=2, pairs=rounds),),
+        order_seed=9,
+        call_limit_s=60,
+    )
+    return bench.ask(request, files, ContestResult)
+
+
+def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, str]]:
+    """A kernel and a copy of it."""
+    made = {"incumbent": bench.library(body, before), "candidate": bench.library(body, before, tag="copy")}
+    return [(Contestant(name=name, kind="library", library=f"{name}.so"), sha) for name, sha in made.items()]
+
+
+def test_contestants_run_apart(bench: Bench) -> None:
+    result = contest(
+        bench,
+        (Contestant(name="incumbent", kind="library", library="a.so"), bench.library(HONEST + HONEST + HONEST)),
+        (Contestant(name="candidate", kind="library", library="b.so"), bench.library(HONEST)),
+        (Contestant(name="eager", kind="eager"), None),
+    )
+    assert result.problem is None and not result.unavailable
+    rounds = result.workloads[0].rounds
+    assert len(rounds) == 5 and all(set(r) == {"incumbent", "candidate", "eager"} for r in rounds)
+    assert statistics.median(r["incumbent"] / r["candidate"] for r in rounds) > 1.5
+
+
+def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:
+    result = contest(
+        bench,
+        (Contestant(name="incumbent", kind="library", library="a.so"), bench.library(HONEST)),
+        (
+            Contestant(name="candidate", kind="library", library="b.so"),
+            # Right while it is warmed up, and wrong from its first train on, however short that is on a slow machine.
+            bench.library("static int n = 0; if (++n < 5) softmax(x, out, M, N);"),
+        ),
+    )
+    assert result.culprit == "candidate" and result.problem is not None
+
+
+LUCK = "static const bool slow = std::chrono::steady_clock::now().time_since_epoch().count() / 1000 % 2;\n"
+
+
+def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
+    """Half of the processes of this kernel are slow for life: rounds of one contest meet both kinds, of both contestants."""
+    result = contest(bench, *twins(bench, HONEST + "if (slow) {" + HONEST * 3 + "}", LUCK), rounds=16)
+    assert result.problem is None, result.problem
+    found = result.workloads[0]
+    assert found.sittings == len(found.rounds) + found.repeated
+    for name in ("incumbent", "candidate"):
+        assert max(r[name] for r in found.rounds) > 2 * min(r[name] for r in found.rounds)
+
+
+def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
+    """The whole harness on one core, and somebody else there."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    bench = Bench(tmp_path)
+    try:
+        kernels = twins(bench, HONEST * 80)  # Longer than the scheduler lets the neighbour wait.
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+            try:
+                found = contest(bench, *kernels, rounds=8)
+            finally:
+                neighbour.kill()
+    finally:
+        bench.executor.close()
+        os.sched_setaffinity(0, cores)
+    assert found.problem is None, found.problem
+    assert found.workloads[0].repeated > 0 and found.workloads[0].dirty > 4
+    payload = confirmation.Contest(candidates={}, attempt=0, weights={"w": 1.0}, result=found).model_dump(mode="json")
+    assert confirmation.disturbed((Record(kind="confirmation", key="k", environment="", protocol=PROTOCOL, payload=payload),))

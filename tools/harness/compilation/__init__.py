@@ -1,0 +1,1 @@
+"""Triton kernels compiled, interpreted and cached without a device."""

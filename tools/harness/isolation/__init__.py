@@ -1,0 +1,1 @@
+"""Foreign code shut in, what it may not change, and the channel to it."""

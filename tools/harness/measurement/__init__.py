@@ -1,0 +1,1 @@
+"""Correctness and times, as the supervisor sees them."""

@@ -1,0 +1,192 @@
+"""Answers a contest: each contestant in a process of its own, all held ready, one at a time told to go, clocked from outside.
+
+Where its threads and its pages come to lie is a process's luck, good or bad for as long as it lives. So a kernel library's process takes
+part in one sitting only, on a CPU a single round: the rounds then differ by that luck too, and an interval over them allows for it. A
+sitting: start all processes, map fresh output slots, warm up; one go each in random order; check all outputs. Torch's processes take
+seconds to start and compile and are kept; on a GPU kernels' processes are kept as well (a context is dear).
+"""
+
+import math
+import random
+import time
+
+from harness.measurement import backend, kernel_trace
+from harness.measurement.contestants import Library, Torch
+from harness.measurement.paired_samples import BrokenRuleError, Meter, baseline_errors, make_sets, ring_size
+from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+
+DIRTY_S = 200e-6
+SLOT_ROOM = 256 << 20
+
+
+def answer(supervisor, request: dict) -> dict:
+    where = backend.of(supervisor, request)
+    meter = Meter(where, time.perf_counter)
+    unavailable: dict[str, str] = {}
+    field: dict[str, Library | Torch] = {}
+    found, ran, problem, culprit, policy = [], {}, None, None, False
+    order = random.Random(request["order_seed"])
+    try:
+        for lane, contestant in enumerate(request["contestants"], start=1):
+            kind = Library if contestant["kind"] == "library" else Torch
+            field[contestant["name"]] = kind(where, request, contestant, lane)
+        # All have been created before one is waited for: torch's processes import it side by side.
+        for name, contestant in list(field.items()):
+            try:
+                contestant.open()
+            except (WorkloadError, InfraError) as error:
+                if isinstance(contestant, Library):
+                    raise
+                unavailable[name] = str(error)
+                field.pop(name).close()
+        where.settled()
+        for workload in request["workloads"]:
+            one(where, request, workload, field, unavailable, order, found, ran)
+    except BrokenRuleError as error:
+        problem, culprit, policy = f"the {error.culprit} {error}", error.culprit, error.policy
+    except WorkloadError as error:
+        raise InfraError(f"a workload cannot be timed: {error}") from error
+    finally:
+        for contestant in field.values():
+            contestant.close()
+    return {
+        "kind": "contest",
+        "workloads": found,
+        "unavailable": unavailable,
+        "executed": ran,
+        "problem": problem,
+        "culprit": culprit,
+        "policy": policy,
+        "telemetry": meter.read(),
+    }
+
+
+def one(
+    where: backend.Host, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random, found: list, ran: dict
+) -> None:
+    """One workload's rounds to `found`; on a GPU, what each kernel but the first executed to `ran`."""
+    oracle = where.oracle
+    oracle.call("drop")
+    first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
+    size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
+    distinct, addresses, _ = ring_size(size, where.cache(), 1, where.memory())
+    where.room(addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size))
+    ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
+    try:
+        widen = baseline_errors({"libraries": {}, **request}, ring)
+        calls = warm_up(field, unavailable, ring, widen)
+        played = play(field, calls, ring, widen, workload["pairs"], order)
+        if not ring.inputs_intact():
+            raise InfraError("the inputs changed during a contest")
+        found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
+        for contestant in [c for c in field.values() if isinstance(c, Library)][1:]:
+            look_at(contestant, where, ran)
+    finally:
+        for contestant in field.values():
+            contestant.finish()
+        ring.close()
+
+
+def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
+    """Note what a kernel executed on the device; BrokenRuleError unless that was its own."""
+    seen = contestant.executed()
+    if not seen:
+        return
+    names, said = kernel_trace.look(seen, contestant.kernel.source(contestant.name), where.profiler)
+    known = ran.setdefault(contestant.name, [])
+    known += [name for name in names if name not in known]
+    if said:
+        raise BrokenRuleError(contestant.name, said, policy=True)
+
+
+def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> dict[str, int]:
+    """Map, warm up and size the train of each contestant; those that cannot run leave the field.
+
+    The first library is the one that was accepted before: it alone says whether inputs may be exchanged, for all.
+    """
+    calls, exchange, go_s = {}, None, ring.place.go_s
+    for name, contestant in list(field.items()):
+        try:
+            contestant.prepare(ring, widen)
+            contestant.ready()
+            if isinstance(contestant, Library):
+                if exchange is None:
+                    contestant.session.swaps = TRIAL_SWAPS
+                else:
+                    contestant.session.exchange = exchange
+                contestant.go([0])
+                contestant.settle()
+                if exchange is None:
+                    exchange = contestant.try_exchange()
+                    for _ in range(1, ring.trials()):
+                        if exchange:
+                            contestant.ready()
+                            contestant.go([0])
+                            exchange = contestant.try_exchange()
+                    contestant.session.exchange = exchange
+                    contestant.session.swaps = SWAPS
+                    contestant.ready()
+                    contestant.go([0])
+            else:
+                contestant.go([0])
+            contestant.verify()
+            contestant.ready()
+            seconds = [contestant.go([at % ring.addresses]) for at in range(3)]
+            contestant.verify()
+        except (WorkloadError, InfraError) as error:
+            if isinstance(contestant, Library):
+                raise
+            unavailable[name] = str(error)
+            field.pop(name).close()
+            continue
+        guess = max(min(seconds), 1e-6)
+        train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
+        contestant.ready()
+        guess = contestant.go(train) / len(train)
+        contestant.verify()
+        calls[name] = min(max(math.ceil(go_s / max(guess, 1e-7)), 1), contestant.longest())
+    return calls
+
+
+def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wanted: int, order: random.Random) -> dict:
+    """Rounds until `wanted` are clean, or no repeat is left."""
+    where, rounds, on_device = ring.place, [], []
+    spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
+    while len(rounds) < wanted:
+        names = list(calls)
+        order.shuffle(names)
+        if where.sitting and (len(rounds) + repeated) % where.sitting == 0:
+            sittings += 1
+            for name in names:
+                field[name].renew(ring, widen, calls[name], order.randrange(ring.addresses))
+            order.shuffle(names)
+        seconds, device, disturbed = a_round(field, calls, names, ring, order)
+        if disturbed and repeated < spare:
+            repeated += 1
+            continue
+        dirty += disturbed
+        rounds.append(seconds)
+        on_device.append(device)
+    played = {"rounds": rounds, "repeated": repeated, "dirty": dirty, "sittings": max(sittings, 1)}
+    return played | ({"device_rounds": on_device} if where.launched else {})
+
+
+def a_round(
+    field: dict, calls: dict[str, int], names: list[str], ring: Ring, order: random.Random
+) -> tuple[dict[str, float], dict[str, float], bool]:
+    """One go each in the order of `names`, all outputs checked: seconds a call, those by the device, and whether others disturbed it."""
+    where, seconds, device, disturbed = ring.place, {}, {}, False
+    for name in names:
+        field[name].ready()
+    for name in names:
+        start = order.randrange(ring.addresses)
+        train = [(start + i) % ring.addresses for i in range(calls[name])]
+        where.evict()
+        before = where.disturbance([field[name].pid()])
+        wall = field[name].go(train)
+        disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)
+        seconds[name] = wall / calls[name]
+        device[name] = field[name].device_s / calls[name]
+    for name in names:
+        field[name].verify()
+    return seconds, device, disturbed

@@ -1,0 +1,281 @@
+"""Answers a timing request: incumbent and candidate alternate in one process in randomised pairs, and every timed call is checked."""
+
+import math
+import random
+import statistics
+import time
+
+from harness.measurement import backend
+from harness.measurement.paired_samples import (
+    BrokenRuleError,
+    Calm,
+    ClockError,
+    Meter,
+    Session,
+    baseline_errors,
+    make_sets,
+    pick,
+    ring_size,
+)
+from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
+from harness.workers.cpu_kernel import Kernel, KernelError
+
+DIRTY_S = 100e-6
+"""A pair is dirty when its threads had to wait for a core for longer than a share of it plus these seconds."""
+LOOKS = 3
+"""Times that a workload's pairs are made before clocks that disagree are the candidate's doing: neighbours hold up a few pairs too."""
+LAUNCHED_S = 2e-3
+"""A train that is timed with its launches included takes about this long."""
+BOTH = ("incumbent", "candidate")
+
+
+def answer(supervisor, request: dict) -> dict:
+    where = backend.of(supervisor, request)
+    meter = Meter(where, time.perf_counter)
+    order = random.Random(request["order_seed"])
+    found, kernel = [], None
+    try:
+        kernel, calm = load(where, request)
+        for workload in request["workloads"]:
+            found.append(one(where, request, workload, kernel, calm, order))
+            if found[-1]["problem"]:
+                break
+    except BrokenRuleError as error:
+        found.append(failed(request["workloads"][0]["name"], error))
+    except WorkloadError as error:
+        raise InfraError(f"a workload cannot be timed: {error}") from error
+    finally:
+        if kernel:
+            kernel.close()
+    return {"kind": "timing", "workloads": found, "telemetry": meter.read()}
+
+
+def load(where: backend.Host, request: dict) -> tuple[Kernel, Calm]:
+    """Both libraries in one process, with what each may not change noted."""
+    culprit = "incumbent"
+    kernel = where.kernel({name: request["libraries"][name] for name in BOTH})
+    try:
+        first = kernel.load("incumbent")
+        culprit = "candidate"
+        second = kernel.load("candidate")
+    except KernelError as error:
+        kernel.close()
+        raise BrokenRuleError(culprit, str(error)) from error
+    if first["flags"] != second["flags"]:
+        kernel.close()
+        raise BrokenRuleError("candidate", "changed the floating-point mode of the process while being loaded")
+    return kernel, Calm(kernel, first["flags"], first["omp"] or second["omp"])
+
+
+def one(where: backend.Host, request: dict, workload: dict, kernel: Kernel, calm: Calm, order: random.Random) -> dict:
+    """One workload: warm up, size the trains, then the pairs in chunks."""
+    oracle = where.oracle
+    oracle.call("drop")
+    made = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
+    timed = Timed(where, request, workload, kernel, calm, order, made)
+    try:
+        timed.prepare()
+        timed.cold_pairs()
+        timed.warm()
+        timed.launches()
+        timed.session.inputs_intact("candidate")
+        return timed.result()
+    except BrokenRuleError as error:
+        return timed.result() | failed(workload["name"], error)
+    finally:
+        timed.close()
+
+
+def failed(name: str, error: BrokenRuleError) -> dict:
+    return {"workload": name, "pairs": [], "problem": f"the {error.culprit} {error}", "culprit": error.culprit}
+
+
+class Timed:
+    """The measurement of one workload."""
+
+    def __init__(self, where, request, workload, kernel, calm, order, made):
+        self.place, self.request, self.workload = where, request, workload
+        self.kernel, self.calm, self.order, self.made = kernel, calm, order, made
+        self.calls = 1
+        self.repeated = self.dirty = self.discarded = 0
+        self.pairs: list[dict] = []
+        self.warm_pairs: list[dict] = []
+        self.launched: dict[str, float] = {}
+        self.ring: Ring | None = None
+        self.session: Session | None = None
+        self.slots = 0
+
+    def prepare(self) -> None:
+        """Lay out the ring; warm both kernels up; where they are short, lay it out again for trains."""
+        self.lay_out()
+        per_call = self.warm_up()
+        if min(per_call) < self.place.short_s:
+            self.calls = min(math.ceil(self.place.sample_s / max(min(per_call), 1e-8)), self.place.longest)
+            self.lay_out()
+            self.warm_up()
+
+    def lay_out(self) -> None:
+        where = self.place
+        set_bytes, slot_bytes = Ring.set_bytes(self.made), where.slot_bytes(Ring.output_bytes(self.made))
+        distinct, addresses, flush = ring_size(set_bytes, where.cache(), self.calls, where.memory())
+        pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
+        # At least one pair's slots; a train whose slots do not fit uses them again.
+        self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)
+        where.room(addresses * set_bytes + self.slots * slot_bytes)
+        if self.ring:
+            self.ring.close()
+            first = where.oracle.call("make", id=0, dims=self.workload["dims"], seed=self.workload["seed"], distribution="as_given")
+            self.made = first["args"]
+        made = make_sets(where.oracle, self.workload["dims"], self.workload["seed"], distinct, self.made)
+        self.ring = Ring(where, made, addresses, self.slots)
+        widen = self.session.widen if self.session else baseline_errors(self.request, self.ring)
+        where.settled()
+        self.session = Session(self.kernel, self.ring, self.request["task"]["numeric"], widen, flush=flush, calm=None)
+
+    def warm_up(self) -> list[float]:
+        """Seconds a call of each kernel, the second of two samples; their outputs are checked too."""
+        session, seconds = self.session, []
+        session.calm, self.calm.threads = self.calm, 0
+        session.clear(2)
+        for slot, name in enumerate(BOTH):
+            train = [0] * self.calls
+            slots = [slot] * self.calls
+            seen = [session.sample(name, train, slots, keep=False).seconds]
+            if seen[0] < 10 * self.place.short_s:
+                seen += [session.sample(name, train, slots, flush=False, keep=False).seconds for _ in range(3)]
+            session.clear(2)
+            session.swaps = TRIAL_SWAPS if name == "incumbent" else SWAPS
+            seen.append(session.sample(name, train, slots).seconds)
+            seconds.append(min(seen) / self.calls)
+            self.check_exchange(name)
+            for _ in range(1, self.ring.trials() if name == "incumbent" else 1):
+                if session.exchange:
+                    session.clear(2)
+                    session.sample(name, [0], [slot])
+                    self.check_exchange(name)
+        self.calm.settle()
+        return seconds
+
+    def check_exchange(self, name: str) -> None:
+        """The incumbent must also pass with exchanged elements; where it does not (sorted inputs, say) nothing is exchanged."""
+        session = self.session
+        try:
+            session.verify()
+        except BrokenRuleError as error:
+            if name != "incumbent" or not session.exchange or not error.wrong:
+                raise
+            session.exchange = False
+            self.place.oracle.call("forget")
+            session.clear(2)
+            session.sample(name, [0], [0])
+            session.verify()
+
+    def cold_pairs(self) -> None:
+        """Pairs in which the clocks agree. Those in which they do not are thrown away: to cheat in the first ones alone gains nothing."""
+        for look in range(1, LOOKS + 1):
+            self.make_pairs()
+            self.session.nothing_left()
+            try:
+                self.session.clocks_agree()
+                break
+            except ClockError:
+                if look == LOOKS:
+                    raise
+            self.discarded += len(self.pairs)
+            self.pairs, self.dirty = [], 0
+            self.session.clocks = {}
+
+    def make_pairs(self) -> None:
+        per_chunk = max(self.slots // (2 * self.calls), 1)
+        wanted = self.workload["pairs"]
+        spare = max(wanted // 2, 2)
+        while len(self.pairs) < wanted:
+            batch = min(per_chunk, wanted - len(self.pairs))
+            self.session.clear(min(2 * self.calls * batch, self.slots))
+            measured = [self.pair(at) for at in range(batch)]
+            self.session.verify()
+            for pair, dirty in measured:
+                if dirty and self.repeated < spare:
+                    self.repeated += 1
+                else:
+                    self.dirty += dirty
+                    self.pairs.append(pair)
+
+    def pair(self, at: int) -> tuple[dict, bool]:
+        first = self.order.random() < 0.5
+        names = BOTH[::-1] if first else BOTH
+        places = pick(self.order, self.ring.addresses, self.calls)
+        samples, before = {}, self.place.disturbance([self.kernel.pid])
+        for turn, (name, addresses) in enumerate(zip(names, places, strict=True)):
+            base = (2 * at + turn) * self.calls
+            slots = [(base + i) % self.slots for i in range(self.calls)]
+            samples[name] = self.session.sample(name, addresses, slots)
+        seconds = {name: sample.seconds for name, sample in samples.items()}
+        after = self.place.disturbance([self.kernel.pid])
+        dirty = self.place.disturbed(before, after, sum(seconds.values()), list(samples.values()), DIRTY_S)
+        return pair_of(seconds, self.calls, first), dirty
+
+    def warm(self) -> None:
+        """Each timed call follows an untimed one on the same set and slot, poisoned in between."""
+        for _ in range(self.workload["warm_pairs"]):
+            first = self.order.random() < 0.5
+            seconds = {}
+            for slot, name in enumerate(BOTH[::-1] if first else BOTH):
+                train, slots = [0] * self.calls, [slot] * self.calls
+                self.session.clear(2)
+                self.session.sample(name, train, slots, flush=False, keep=False)
+                self.session.ring.slots.poison([slot])
+                seconds[name] = self.session.sample(name, train, slots, flush=False).seconds
+                self.session.verify()
+            self.warm_pairs.append(pair_of(seconds, self.calls, first))
+
+    def launches(self) -> None:
+        """Where calls are launched: seconds a call by the supervisor's clock with the launches included, which must agree with the rest."""
+        if not self.kernel.launches:
+            return
+        for name, which in zip(BOTH, ("incumbent_s", "candidate_s"), strict=True):
+            alone = statistics.median(pair[which] for pair in self.pairs)
+            calls = min(math.ceil(LAUNCHED_S / alone), self.place.longest)
+            train = [i % self.ring.addresses for i in range(calls)]
+            slots = [i % self.slots for i in range(calls)]
+            empty, walls, told = [], [], []
+            for _ in range(5):
+                empty.append(self.session.order(name, [], []).wall)
+                sample = self.session.order(name, train, slots)
+                walls.append((sample.wall - min(empty)) / calls)
+                told.append(max(alone, sample.enqueue / calls))
+            self.session.clear(self.slots)
+            self.launched[f"launched_{name}_s"] = seen = statistics.median(walls)
+            if name == "candidate" and seen > 1.3 * statistics.median(told) + 300e-6 / calls:
+                raise BrokenRuleError(
+                    name, f"took {seen:.3g} s a call by the supervisor's clock, but its device events say {alone:.3g} s a call"
+                )
+
+    def result(self) -> dict:
+        session = self.session
+        return {
+            "workload": self.workload["name"],
+            "pairs": self.pairs,
+            "warm_pairs": self.warm_pairs,
+            "calls_per_sample": self.calls,
+            "max_error": session.max_error if session else None,
+            "tolerance": session.tolerance if session else None,
+            "problem": None,
+            "culprit": None,
+            "repeated": self.repeated,
+            "dirty": self.dirty,
+            "discarded": self.discarded,
+            **self.launched,
+        }
+
+    def close(self) -> None:
+        if self.ring:
+            self.ring.close()
+
+
+def pair_of(seconds: dict, calls: int, candidate_first: bool) -> dict:
+    return {
+        "incumbent_s": seconds["incumbent"] / calls,
+        "candidate_s": seconds["candidate"] / calls,
+        "candidate_first": candidate_first,
+    }

@@ -1,0 +1,1 @@
+"""Where inputs and outputs lie, on the host and on a GPU."""

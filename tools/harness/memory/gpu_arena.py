@@ -1,0 +1,149 @@
+"""The oracle's side of device memory: arenas that it makes, holds and looks at; kernels' processes map them.
+
+Inputs and each lane's output slots are an arena each. All slots of a lane have one layout, so that one operation works on many.
+"""
+
+import secrets
+
+from harness.memory import cuda_driver
+
+WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+
+
+class Arena:
+    """Device memory under an exportable handle, mapped here for reading and writing."""
+
+    def __init__(self, driver: cuda_driver.Driver, torch, size: int):
+        self.driver = driver
+        unit = driver.granularity()
+        self.size = max((size + unit - 1) // unit, 1) * unit
+        self.handle = driver.create(self.size)
+        self.address = driver.map(self.handle, self.size, cuda_driver.READ_WRITE)
+        self.bytes = cuda_driver.tensor(torch, self.address, self.size)
+
+    def close(self) -> None:
+        self.bytes = None
+        self.driver.unmap(self.address, self.size)
+        self.driver.release(self.handle)
+
+
+class Lane:
+    """Slots of one arena: `stride` bytes each; `outputs` are (start, size, poison byte), `guards` (start, end), all within a slot."""
+
+    def __init__(self, torch, arena: Arena, message: dict):
+        self.torch = torch
+        slots, stride = message["slots"], message["stride"]
+        self.rows = arena.bytes[: slots * stride].view(slots, stride)
+        self.outputs, self.guards = message["outputs"], message["guards"]
+        longest = max((end - start for start, end in self.guards), default=0)
+        self.pattern = torch.frombuffer(bytearray(secrets.token_bytes(max(longest, 1))), dtype=torch.uint8).cuda()
+        self.places: list[float] = []
+        for start, end in self.guards:
+            self.rows[:, start:end] = self.pattern[: end - start]
+
+    def poison(self, slots: list[int]) -> None:
+        """Fill the slots' outputs with their byte (0xFF makes a NaN of any floating type)."""
+        for first, last in runs(slots):
+            for start, size, byte in self.outputs:
+                self.rows[first:last, start : start + size] = byte
+
+    def intact(self, slots: list[int]) -> list[bool]:
+        where = self.torch.tensor(slots, device="cuda")
+        good = self.torch.ones(len(slots), dtype=self.torch.bool, device="cuda")
+        for start, end in self.guards:
+            good &= (self.rows[:, start:end][where] == self.pattern[: end - start]).all(dim=1)
+        return good.tolist()
+
+    def fingerprints(self, slots: list[int], places: list[float]) -> list[str]:
+        """Hex of the bytes at `places` (fractions of each output) of each slot."""
+        if places != self.places:
+            self.places, self.columns = places, self._columns(places)
+        rows = self.torch.tensor(slots, device="cuda").unsqueeze(1)
+        found = self.rows[rows, self.columns].cpu().numpy()
+        return [row.tobytes().hex() for row in found]
+
+    def _columns(self, places: list[float]):
+        at = []
+        for start, size, _ in self.outputs:
+            last = max(size - 8, 0)
+            for place in places:
+                begin = start + int(place * last)
+                at += range(begin, begin + min(8, size))
+        return self.torch.tensor(at, device="cuda").unsqueeze(0)
+
+
+def runs(slots: list[int]) -> list[tuple[int, int]]:
+    """Consecutive slots as [first, last)."""
+    found: list[list[int]] = []
+    for slot in sorted(set(slots)):
+        if found and found[-1][1] == slot:
+            found[-1][1] = slot + 1
+        else:
+            found.append([slot, slot + 1])
+    return [(first, last) for first, last in found]
+
+
+class DeviceMemory:
+    """The verbs that the oracle answers beyond its own where buffers lie on a GPU."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+        self.driver = cuda_driver.Driver()
+        self.arenas: dict[int | None, Arena] = {}
+        self.lanes: dict[int, Lane] = {}
+
+    def facts(self) -> dict:
+        """What the driver reports: bytes of L2 cache, bytes free, name and compute capability."""
+        torch = self.torch
+        free, total = torch.cuda.mem_get_info()
+        if free < total // 2:
+            torch.cuda.empty_cache()
+            free, total = torch.cuda.mem_get_info()
+        seen = torch.cuda.get_device_properties(0)
+        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return {
+            "l2": seen.L2_cache_size,
+            "free": free + cached,
+            "name": seen.name,
+            "capability": seen.major * 10 + seen.minor,
+            "sms": seen.multi_processor_count,
+        }
+
+    def open(self, lane: int | None, message: dict) -> tuple[Arena, int]:
+        """An arena for the inputs (lane None) or a lane's slots, and a descriptor for it."""
+        if lane in self.arenas:
+            self._close(lane)
+        arena = Arena(self.driver, self.torch, message["bytes"])
+        self.arenas[lane] = arena
+        if lane is not None:
+            self.lanes[lane] = Lane(self.torch, arena, message)
+        self.torch.cuda.synchronize()
+        return arena, self.driver.export(arena.handle)
+
+    def exchange(self, entries: list) -> list[bool]:
+        """Exchange disjoint pairs of elements (offset, other offset, bytes each); True where their bits differ."""
+        torch, arena = self.torch, self.arenas[None].bytes
+        differ = [False] * len(entries)
+        for size, word in WORDS.items():
+            chosen = [at for at, entry in enumerate(entries) if entry[2] == size]
+            if not chosen:
+                continue
+            flat = arena.view(getattr(torch, word))
+            places = torch.tensor([[entries[at][0] // size, entries[at][1] // size] for at in chosen], device="cuda")
+            values = flat[places]
+            flat[places] = values.flip(1)
+            for at, changed in zip(chosen, (values[:, 0] != values[:, 1]).tolist(), strict=True):
+                differ[at] = changed
+        torch.cuda.synchronize()
+        return differ
+
+    def drop(self) -> None:
+        for lane in list(self.arenas):
+            self._close(lane)
+
+    def _close(self, lane: int | None) -> None:
+        self.lanes.pop(lane, None)
+        self.torch.cuda.synchronize()
+        self.arenas.pop(lane).close()

@@ -1,0 +1,1 @@
+"""What the reference says: contract, expected outputs, comparison, and the probe."""

@@ -1,0 +1,209 @@
+"""The float64 reference of one input set, and the error of an output against it.
+
+e = |out - ref64| / (|ref64| + rms of that output row), a row being the last axis; NaN and Inf must stand in the same places;
+integers and bool must be equal.
+"""
+
+import torch
+
+from harness.reference.contract import Arg, Contract, ContractError
+
+BLOCK = 1 << 18
+"""Elements worked on at a time, so that temporaries stay in the cache."""
+DEVICE_BLOCK = 1 << 25
+"""The same on a GPU: enough to fill it, and temporaries of a few hundred megabytes."""
+SENTINEL = 0x7FF8_5EED_0BAD_F00D
+"""A float64 NaN with this payload marks elements that the reference does not write."""
+
+
+class Expected:
+    """What one output must be: rows x columns of float64 (or integers)."""
+
+    def __init__(self, name: str, values: torch.Tensor, dtype: str, written: torch.Tensor | None):
+        shape = list(values.shape)
+        while len(shape) > 1 and shape[-1] == 1:
+            shape.pop()
+        columns = shape[-1] if shape else 1
+        self.name = name
+        self.dtype = dtype
+        self.shape = tuple(values.shape)
+        self.count = values.numel()
+        self.compared = self.count if written is None else int(written.sum())
+        """Elements that the reference defines."""
+        self.floating = values.dtype.is_floating_point
+        self.values = values.reshape(-1)
+        self.written = written.reshape(-1) if written is not None else None
+        self.columns = max(columns, 1)
+        self.rms = self._rms() if self.floating else None
+
+    def _rms(self) -> torch.Tensor:
+        """Root mean square of each row over its finite, written elements."""
+        rows = self.values.view(-1, self.columns)
+        total = torch.linalg.vector_norm(rows, dim=1)
+        scale = torch.full_like(total, self.columns)
+        if self.written is not None or not torch.isfinite(total).all():
+            finite = torch.isfinite(rows)
+            if self.written is not None:
+                finite &= self.written.view(-1, self.columns)
+            total = torch.linalg.vector_norm(torch.where(finite, rows, torch.zeros((), dtype=rows.dtype, device=rows.device)), dim=1)
+            scale = finite.sum(1).clamp(min=1).to(rows.dtype)
+        return total / scale.sqrt()
+
+    def error(self, out: torch.Tensor) -> dict:
+        """{"error": largest e or None, "problem": None or what is wrong beyond a number, "index", "got", "expected"}."""
+        out = out.reshape(-1)[: self.count]
+        return self._floating_error(out) if self.floating else self._exact(out)
+
+    def _exact(self, out: torch.Tensor) -> dict:
+        if self.dtype == "bool" and out.dtype is torch.bool:
+            out = out.view(torch.uint8)
+        wrong = out.to(torch.int64) != self.values.to(torch.int64)
+        if self.written is not None:
+            wrong &= self.written
+        count = int(wrong.sum())
+        if not count:
+            return {"error": 0.0, "problem": None}
+        where = int(wrong.to(torch.uint8).argmax())
+        return {"error": None, "problem": f"{count} of {self.count} integers differ", **self._seen(out, where)}
+
+    def _floating_error(self, out: torch.Tensor) -> dict:
+        rows_at_once = max((BLOCK if self.values.device.type == "cpu" else DEVICE_BLOCK) // self.columns, 1)
+        worst, where = 0.0, 0
+        for start in range(0, self.count, rows_at_once * self.columns):
+            end = min(start + rows_at_once * self.columns, self.count)
+            ref = self.values[start:end]
+            got = out[start:end].to(torch.float64)
+            rms = self.rms[start // self.columns : start // self.columns + rows_at_once]
+            base = ref.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
+            error = (got - ref).abs_().div_(base)
+            if self.written is not None:
+                error.masked_fill_(~self.written[start:end], 0.0)
+            top = float(error.max())
+            if not top < float("inf"):
+                bad = self._odd(error, got, ref)
+                if bad is not None:
+                    return {"error": None, "problem": bad[1], **self._seen(out, start + bad[0])}
+                top = float(error.max())
+            if top > worst:
+                worst, where = top, start + int(error.argmax())
+        return {"error": worst, "problem": None, **self._seen(out, where)}
+
+    def _odd(self, error, got, ref) -> tuple[int, str] | None:
+        """Sort out NaN and Inf: equal places and signs, and 0/0, are no error (set to 0 in place); the rest is reported."""
+        same = (got == ref) | (got.isnan() & ref.isnan())
+        error.masked_fill_(same, 0.0)
+        odd = ~torch.isfinite(error)
+        if not bool(odd.any()):
+            return None
+        at = int(odd.to(torch.uint8).argmax())
+        if bool(got[at].isnan()) and not bool(ref[at].isnan()):
+            return at, f"{int(got.isnan().sum())} NaN where the reference has numbers (or elements that were never written)"
+        if bool(torch.isfinite(got[at])) and bool(torch.isfinite(ref[at])):
+            return at, "a number where the reference's whole row is zero"
+        return at, "NaN or Inf not in the same places as in the reference"
+
+    def _seen(self, out: torch.Tensor, where: int) -> dict:
+        index, rest = [], where
+        for extent in reversed(self.shape):
+            index.append(rest % extent)
+            rest //= extent
+        return {"index": index[::-1], "got": repr(out[where].item()), "expected": repr(self.values[where].item())}
+
+
+def widened(args: list[Arg], *, outputs: bool = True) -> list[Arg]:
+    """Copies of the arguments, floating tensors in float64; without `outputs` those are left as they are."""
+    wide = []
+    for a in args:
+        value = a.value
+        if a.is_tensor and (outputs or a.role != "output"):
+            value = value.to(torch.float64, copy=True) if value.dtype.is_floating_point else value.clone()
+        wide.append(Arg(a.name, value, a.dtype, a.role))
+    return wide
+
+
+def copied(args: list[Arg]) -> list[Arg]:
+    return [Arg(a.name, a.value.clone() if a.is_tensor else a.value, a.dtype, a.role) for a in args]
+
+
+def mark(args: list[Arg], integer: int = 0x5A) -> None:
+    """Fill the outputs so that elements that the reference leaves alone can be told."""
+    for a in args:
+        if a.role == "output":
+            if a.value.dtype is torch.float64:
+                a.value.view(torch.int64).fill_(SENTINEL)
+            elif a.value.dtype.is_floating_point:
+                a.value.fill_(float("nan"))
+            else:
+                a.value.fill_(integer & 1 if a.value.dtype is torch.bool else integer)
+
+
+def results(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
+    """Call the reference and return one tensor per output: what it returned, else what it wrote."""
+    outputs = [a for a in args if a.role == "output"]
+    returned = contract.call(args)
+    if returned is None:
+        return [a.value for a in outputs]
+    if len(returned) != len(outputs):
+        names = ", ".join(a.name for a in outputs)
+        raise ContractError(
+            f"reference.py: reference(...) returned {len(returned)} tensors for {len(outputs)} outputs ({names}); return one each"
+        )
+    for tensor, a in zip(returned, outputs, strict=True):
+        flat_ok = a.value.dim() == 1 and not contract.has_make_inputs and tensor.numel() <= a.value.numel()
+        if not flat_ok and not contract.has_make_inputs and tensor.numel() > a.value.numel():
+            raise ContractError(
+                f"reference.py: reference(...) returned {tensor.numel():,} elements for output {a.name!r}, whose buffer has "
+                f"{a.value.numel():,}; give --ptr-size {tensor.numel()} or more"
+            )
+        if tensor.shape != a.value.shape and not flat_ok:
+            raise ContractError(
+                f"reference.py: reference(...) returned shape {tuple(tensor.shape)} for output {a.name!r}, "
+                f"but make_inputs allocates {tuple(a.value.shape)}; make them the same"
+            )
+    return [t.contiguous() for t in returned]
+
+
+def expect(contract: Contract, args: list[Arg]) -> tuple[list[Expected], str]:
+    """The outputs in float64 (native precision where the reference cannot), and a note when it is native."""
+    outputs = [a for a in args if a.role == "output"]
+    note = ""
+    wide = widened(args, outputs=not contract.returns)
+    if not contract.returns:
+        mark(wide)
+    try:
+        found = results(contract, wide)
+        hard = [a.name for a, t in zip(outputs, found, strict=True) if a.value.dtype.is_floating_point and t.dtype is not torch.float64]
+        note = f"the reference computes {', '.join(hard)} in {found[0].dtype} whatever its inputs are" if hard else ""
+    except ContractError as error:
+        note = f"the reference cannot run in float64 ({error})"
+        wide = copied(args)
+        mark(wide)
+        found = results(contract, wide)
+    expected = []
+    for a, tensor in zip(outputs, found, strict=True):
+        written = None
+        in_place = any(tensor is w.value for w in wide)
+        if a.value.dtype.is_floating_point:
+            # A reference may return the same buffer each time.
+            values = tensor.to(torch.float64) if in_place else tensor.to(torch.float64, copy=True)
+            if in_place and tensor.dtype is torch.float64:
+                written = tensor.view(torch.int64) != SENTINEL
+        else:
+            values = tensor.to(a.value.dtype) if in_place else tensor.to(a.value.dtype, copy=True)
+            if in_place and bool((tensor == (0 if tensor.dtype is torch.bool else 0x5A)).any()):
+                written = tensor == _again(contract, args, a.name)
+        expected.append(Expected(a.name, values, a.dtype, None if written is None or bool(written.all()) else written))
+    return expected, note
+
+
+def _again(contract: Contract, args: list[Arg], name: str) -> torch.Tensor:
+    """The integer output `name` when the outputs held something else before the call."""
+    own = copied(args)
+    mark(own, 0x25)
+    results(contract, own)
+    return next(a.value for a in own if a.name == name)
+
+
+def native(contract: Contract, args: list[Arg]) -> list[torch.Tensor]:
+    """The reference's outputs in the task's own dtypes: how exact torch itself is."""
+    return results(contract, args if contract.returns else copied(args))

@@ -1,0 +1,303 @@
+"""The long-lived process that alone knows the right answers: makes inputs, computes the reference in float64, compares outputs.
+
+Started by the supervisor with a descriptor; answers one verb at a time and sleeps in between.
+"""
+
+import hashlib
+import mmap
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness.isolation import ipc, sandbox
+
+MUCH = 0.05
+"""Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
+
+
+VERBS = ("probe", "begin", "make", "attach", "place", "intact", "check", "forget", "drop")
+ON_DEVICE = ("arena", "exchange", "poison", "guards", "fingerprints")
+
+
+class InputSet:
+    """One set of arguments, its expected outputs (when first needed), and torch's own error on them."""
+
+    def __init__(self, args, note=""):
+        self.args = args
+        self.expected = None
+        self.torch_errors: list[float | None] = []
+        self.note = note
+
+
+class Oracle:
+    def __init__(self):
+        import torch
+
+        from harness.reference import comparison, contract, probe
+
+        self.torch, self.compare, self.contract, self.prober = torch, comparison, contract, probe
+        torch.set_num_threads(sandbox.threads())
+        torch.set_grad_enabled(False)
+        warnings.filterwarnings("ignore")
+        self.loaded = None
+        self.sets: dict[int, InputSet] = {}
+        self.verified: dict[str, list] = {}
+        self.device = "cpu"
+        self.memory = None
+        """Where buffers lie on a GPU: the arenas there. `inputs` and `outputs` are then tensors of bytes over them."""
+        self.inputs: mmap.mmap | None = None
+        self.outputs: dict[int, mmap.mmap] = {}
+
+    def probe(self, message: dict, fds) -> dict:
+        bound_memory(message["request"]["memory_bytes"])
+        try:
+            return self.prober.probe(message["request"])
+        finally:
+            bound_memory(0)
+
+    def begin(self, message: dict, fds) -> dict:
+        """A new request: forget all sets, load the task's reference."""
+        self.sets.clear()
+        self.verified.clear()
+        task = message["task"]
+        identity = hashlib.sha256(task["reference"].encode()).hexdigest()
+        if self.loaded is None or self.loaded[0] != identity:
+            self.loaded = identity, self.contract.Contract(task["reference"])
+        self.device = message.get("device", "cpu")
+        self.loaded[1].device = self.device
+        if self.device != "cpu" and self.memory is None:
+            from harness.memory import gpu_arena
+
+            self.memory = gpu_arena.DeviceMemory(self.torch)
+        self.task = task
+        self.roles = {a["name"]: a["role"] for a in task["arguments"]}
+        self.parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
+        self.contract.set_precision(task["numeric"]["precision"])
+        return self.memory.facts() if self.device != "cpu" else {}
+
+    def make(self, message: dict, fds) -> dict:
+        """One input set; its arguments with shapes and scalars' values."""
+        args = self.loaded[1].build(message["dims"], message["seed"], self.parameters, self.task["pointer_elements"])
+        for a in args:
+            a.role = self.roles[a.name]
+        transform(self.torch, args, message["distribution"], message["seed"])
+        self.sets[message["id"]] = InputSet(args)
+        return {"args": [a.json() for a in args]}
+
+    def attach(self, message: dict, fds: list[int]) -> dict:
+        """Map a shared file: the inputs (lane None) or the outputs of one lane."""
+        mapped = mmap.mmap(fds[0], message["size"])
+        os.close(fds[0])
+        if message["lane"] is None:
+            self.inputs = mapped
+        else:
+            self.outputs[message["lane"]] = mapped
+        return {}
+
+    def arena(self, message: dict, fds) -> dict:
+        """Device memory for the inputs (lane None) or the slots of a lane; the answer carries a descriptor of it."""
+        lane = message["lane"]
+        arena, descriptor = self.memory.open(lane, message)
+        if lane is None:
+            self.inputs = arena.bytes
+        else:
+            self.outputs[lane] = arena.bytes
+        return {"size": arena.size, "fds": [descriptor]}
+
+    def exchange(self, message: dict, fds) -> dict:
+        return {"differ": self.memory.exchange(message["pairs"])}
+
+    def poison(self, message: dict, fds) -> dict:
+        self.memory.lanes[message["lane"]].poison(message["slots"])
+        self.torch.cuda.synchronize()
+        return {}
+
+    def guards(self, message: dict, fds) -> dict:
+        return {"intact": self.memory.lanes[message["lane"]].intact(message["slots"])}
+
+    def fingerprints(self, message: dict, fds) -> dict:
+        return {"seen": self.memory.lanes[message["lane"]].fingerprints(message["slots"], message["places"])}
+
+    def place(self, message: dict, fds) -> dict:
+        """Copy a set's inputs to the offsets given."""
+        tensors = self._inputs(message["id"])
+        for tensor, offset in zip(tensors, message["offsets"], strict=True):
+            self._view(self.inputs, tensor.dtype, tensor.numel(), offset).copy_(tensor.reshape(-1))
+        if self.memory:
+            self.torch.cuda.synchronize()
+        return {}
+
+    def intact(self, message: dict, fds) -> dict:
+        """Are the inputs at these offsets still what was placed there?"""
+        torch = self.torch
+        tensors = self._inputs(message["id"])
+        pairs = zip(tensors, message["offsets"], strict=True)
+        wrong = [
+            i
+            for i, (t, offset) in enumerate(pairs)
+            if not torch.equal(self._bits(t.reshape(-1)), self._bits(self._view(self.inputs, t.dtype, t.numel(), offset)))
+        ]
+        return {"changed": wrong}
+
+    def check(self, message: dict, fds) -> dict:
+        """Compare slots; each is {id, swaps, offsets, tag, full}. Stops at none: one answer a slot."""
+        return {"slots": [self._check_one(slot) for slot in message["slots"]]}
+
+    def _check_one(self, slot: dict) -> dict:
+        outs = self._outs(slot)
+        known = self.verified.get(slot["tag"])
+        if known is not None and not slot["full"] and all(self._nearly(a, b) for a, b in zip(outs, known, strict=True)):
+            return {"outputs": [], "full": False}
+        base = self._set(slot["id"])
+        expected = base.expected if not slot["swaps"] else self._expect_swapped(base, slot["swaps"])
+        answers = [
+            e.error(out) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
+            for e, out, t in zip(expected, outs, base.torch_errors, strict=True)
+        ]
+        if slot["tag"] and known is None:
+            self.verified[slot["tag"]] = [out.clone() for out in outs]
+        return {"outputs": answers, "full": True, "note": base.note}
+
+    def forget(self, message: dict, fds) -> dict:
+        """Outputs found right are not to be compared with any more (they were not, after all)."""
+        self.verified.clear()
+        return {}
+
+    def drop(self, message: dict, fds) -> dict:
+        self.sets.clear()
+        self.verified.clear()
+        self.inputs = None
+        self.outputs.clear()
+        if self.memory:
+            self.memory.drop()
+        return {}
+
+    def _nearly(self, a, b) -> bool:
+        """Does `a` differ from the verified `b` in so few elements, all of them numbers, that the exchanged inputs can explain it?"""
+        differing = self._bits(a) != self._bits(b)
+        count = int(self.torch.count_nonzero(differing))
+        if count == 0:
+            return True
+        # Integers and what is no number (poison that was never written over, too) always go to the reference.
+        return count <= MUCH * a.numel() and a.is_floating_point() and bool(self.torch.isfinite(a[differing]).all())
+
+    def _set(self, identity: int) -> InputSet:
+        made = self.sets[identity]
+        if made.expected is None:
+            contract = self.loaded[1]
+            made.expected, made.note = self.compare.expect(contract, made.args)
+            outs = self.compare.native(contract, made.args)
+            made.torch_errors = [e.error(out)["error"] for e, out in zip(made.expected, outs, strict=True)]
+        return made
+
+    def _expect_swapped(self, base: InputSet, swaps: list) -> list:
+        inputs = [a.value.view(-1) for a in base.args if a.role == "input"]
+        for which, i, j in swaps:
+            exchange(inputs[which], i, j)
+        try:
+            return self.compare.expect(self.loaded[1], base.args)[0]
+        finally:
+            for which, i, j in reversed(swaps):
+                exchange(inputs[which], i, j)
+
+    def _inputs(self, identity: int) -> list:
+        return [a.value for a in self.sets[identity].args if a.role == "input"]
+
+    def _outs(self, slot: dict) -> list:
+        outputs = [a.value for a in self.sets[slot["id"]].args if a.role == "output"]
+        dtypes = [self.torch.uint8 if t.dtype is self.torch.bool else t.dtype for t in outputs]
+        return [
+            self._view(self.outputs[slot["lane"]], dtype, t.numel(), offset)
+            for t, dtype, offset in zip(outputs, dtypes, slot["offsets"], strict=True)
+        ]
+
+    def _view(self, memory, dtype, count: int, offset: int):
+        if count == 0:
+            return self.torch.empty(0, dtype=dtype, device=self.device)
+        if self.device != "cpu":
+            return memory[offset : offset + count * dtype.itemsize].view(dtype)
+        return self.torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
+
+    def _bits(self, tensor):
+        sizes = {1: self.torch.uint8, 2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
+        return tensor.view(sizes[tensor.element_size()])
+
+
+def exchange(flat, i: int, j: int) -> None:
+    kept = flat[i].clone()
+    flat[i] = flat[j]
+    flat[j] = kept
+
+
+def transform(torch, args, distribution: str, seed: int) -> None:
+    """Change the floating inputs in place as the distribution says; what was never negative stays so."""
+    if distribution == "as_given":
+        return
+    chance = random.Random(f"{seed}/{distribution}")
+    for a in args:
+        if a.role != "input" or not a.is_tensor or not a.value.dtype.is_floating_point or not a.value.numel():
+            continue
+        x = a.value.to(torch.float64)
+        spread = float(x.std(correction=0)) if x.numel() > 1 else 1.0
+        sign = 1 if float(x.min()) >= 0 else chance.choice((-1, 1))
+        if distribution == "scaled":
+            x = x * chance.uniform(4.0, 30.0)
+        elif distribution == "shifted":
+            x = x + sign * chance.uniform(3.0, 20.0) * (spread or 1.0)
+        elif distribution == "outliers":
+            generator = torch.Generator(device=x.device).manual_seed(seed + 1)
+            chosen = torch.rand(x.shape, generator=generator, device=x.device) < max(1e-3, 1.5 / x.numel())
+            x = torch.where(chosen, x * chance.uniform(20.0, 60.0), x)
+        elif distribution == "near_zero":
+            x = x * 1e-4
+        largest = torch.finfo(a.value.dtype).max
+        a.value = x.clamp(-largest, largest).to(a.value.dtype)
+
+
+def bound_memory(extra: int) -> None:
+    """Allow `extra` bytes beyond what is mapped now; 0 lifts the bound."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (now + extra if extra else hard, hard))
+
+
+def main() -> None:
+    sandbox.die_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
+    oracle = Oracle()
+    verbs = {name: getattr(oracle, name) for name in (*VERBS, *ON_DEVICE)}
+    while True:
+        try:
+            message, fds = channel.recv()
+        except ipc.ClosedError:
+            return
+        try:
+            answer = verbs[message["op"]](message, fds)
+        except oracle.contract.ContractError as error:
+            answer = {"error": str(error), "log": error.log[-4000:]}
+        except MemoryError:
+            answer = {"error": "the workload does not fit in memory; make its dims smaller", "log": traceback.format_exc()[-4000:]}
+        except Exception as error:
+            asked = "allocate" in str(error) or "memory" in str(error)
+            said = "the workload does not fit in memory; make its dims smaller" if asked else f"the oracle failed: {error}"
+            answer = {"error" if asked else "infra": said, "log": traceback.format_exc()[-4000:]}
+        carried = answer.pop("fds", [])
+        channel.send(answer, carried)
+        for fd in carried:
+            os.close(fd)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Which tensors of a reference are outputs, and whether a kernel could write there: none can be input and output at once."""
+
+from collections.abc import Sequence
+
+import torch
+
+from harness.reference.comparison import copied, mark
+from harness.reference.contract import Arg, Contract, ContractError, itself
+from harness.reference.dataflow import Watch
+from harness.reference.determinism import alike, same
+
+SEED = 0x6B65726E656C
+"""Of made-up values: none that a make_inputs is likely to have used for its own."""
+
+
+def infer_roles(contract: Contract, args: list[Arg], inferred: list[str]) -> dict[str, str]:
+    """Which tensors are outputs: as declared, else those that a call changes, else the last ones, one for each tensor returned."""
+    tensors = [a.name for a in args if a.is_tensor]
+    if not tensors:
+        raise ContractError("there is no tensor among the arguments; a kernel needs at least one output")
+    declared = contract.get("outputs") if contract.has_make_inputs else None
+    if declared is not None:
+        outputs = [declared] if isinstance(declared, str) else list(declared)
+        unknown = [name for name in outputs if name not in tensors]
+        if unknown or not outputs:
+            raise ContractError(
+                f"reference.py: `outputs` names {unknown or 'nothing'}; add a buffer of that name to make_inputs, or name what it gives "
+                f"({', '.join(tensors)})"
+            )
+    else:
+        outputs = seen_outputs(contract, args, tensors, inferred)
+    return {name: "output" if name in outputs else "input" for name in tensors}
+
+
+def seen_outputs(contract: Contract, args: list[Arg], tensors: list[str], inferred: list[str]) -> list[str]:
+    own = copied(args)
+    returned = contract.call(own)
+    flow = watched(contract, copied(args))
+    written = flow.written if flow else set()
+    if returned is not None:
+        # What is written beside an answer counts where it shows; the answer itself may hold what was there before.
+        written = {a.name for a in own if a.name in written and any(itself(one, a.value) for one in returned)}
+    changed = [a.name for a, b in zip(args, own, strict=True) if a.is_tensor and (a.name in written or not same(a.value, b.value))]
+    if changed:
+        inferred.append(f"{', '.join(changed)}: output, because reference() changes it.")
+        return changed
+    if not returned:
+        raise ContractError("reference.py: reference(...) neither returns a tensor nor changes one; return the outputs or write them")
+    # A reference may return the same buffer each time.
+    outputs, why = returned_to(contract, args, flow, [tensor.clone() for tensor in returned])
+    inferred.append(f"{', '.join(outputs)}: output, {why}.")
+    return outputs
+
+
+def returned_to(contract: Contract, args: list[Arg], flow: Watch | None, returned: list[torch.Tensor]) -> tuple[list[str], str]:
+    """The tensors in which a kernel writes what the reference returns, and why these. `flow`: of a call with `args`.
+
+    They are the last ones. Where it reads one of those, which a kernel finds full of something else, or they have other shapes, they are
+    the only others that it does not read and that have the shapes of what it returns.
+    """
+    tensors = [a for a in args if a.is_tensor]
+    last, why = tensors[-len(returned) :], f"the last of the pointers, because reference() returns {len(returned)} tensor(s)"
+    names = [a.name for a in last]
+    # What differs without any change shows nothing of what is read; chance has a sentence of its own.
+    if not contract.has_make_inputs or not agree(returned, asked(contract, copied(args))):
+        return names, why
+    read = next((a.name for a in last if reads(contract, args, a.name, flow, returned)), None)
+    if read is None and [a.value.shape for a in last] == [one.shape for one in returned]:
+        in_order(last, returned)
+        return names, why
+    spare = [a for a in tensors if a not in last and any(fits(a, one) for one in returned)]
+    spare = [a for a in spare if not reads(contract, args, a.name, flow, returned)]
+    if len(spare) == len(returned) and all(fits(a, one) for a, one in zip(spare, returned, strict=True)):
+        return [a.name for a in spare], "because reference() does not read it and returns what has its shape"
+    if read is None:
+        return names, why
+    what = ", ".join(f"{list(one.shape)}" for one in returned)
+    raise ContractError(
+        f"reference.py: reference(...) reads {read!r}, where the buffer for what it returns (of shape {what}) is looked for, at the end of "
+        "make_inputs; add one there for each tensor returned, such as 'out': torch.empty(...), or name those that are there in "
+        "`outputs = (...)`"
+    )
+
+
+def in_order(last: list[Arg], returned: Sequence[torch.Tensor]) -> None:
+    """Indices are not written where values belong: of shapes that are equal the types tell which is which."""
+    buffers, answers = [a.value.is_floating_point() for a in last], [one.is_floating_point() for one in returned]
+    if buffers != answers and sorted(buffers) == sorted(answers):
+        listed = ", ".join(f"{a.name!r} ({a.dtype})" for a in last)
+        given = ", ".join(str(one.dtype).removeprefix("torch.") for one in returned)
+        raise ContractError(f"reference.py: reference(...) returns {given} for the outputs {listed}; put them in one order")
+
+
+def fits(a: Arg, returned: torch.Tensor) -> bool:
+    return a.value.shape == returned.shape and a.value.is_floating_point() == returned.is_floating_point()
+
+
+def reads(contract: Contract, args: list[Arg], name: str, flow: Watch | None, returned: Sequence[torch.Tensor]) -> bool:
+    """Whether this tensor has a say in what is returned: an operation takes its values, or other values show.
+
+    The second is for what operations do not tell, such as a reference in NumPy. It allows for sums in another order each time.
+    """
+    if flow is not None and name in flow.read:
+        return True
+    value = next(a.value for a in args if a.name == name)
+    if value.is_floating_point():
+        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(SEED))
+        others = (drawn, -drawn, torch.full(value.shape, torch.nan))
+    else:
+        others = (value == 0, torch.zeros(value.shape))
+    for other in others:
+        own = copied(args)
+        next(a.value for a in own if a.name == name).copy_(other)
+        try:
+            if not agree(returned, asked(contract, own)):
+                return True
+        except ContractError:
+            return True
+    return False
+
+
+def agree(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor] | None) -> bool:
+    return other is not None and len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+
+
+def watched(contract: Contract, args: list[Arg]) -> Watch | None:
+    """What a call does with these arguments; None where the reference cannot run while it is watched."""
+    try:
+        with Watch(args) as flow:
+            asked(contract, args)
+    except ContractError:
+        return None
+    return flow
+
+
+def asked(contract: Contract, args: list[Arg]) -> tuple | None:
+    """What the reference returns; how it answers made-up values does not say whether it returns at all."""
+    before = contract.returns
+    try:
+        return contract.call(args)
+    finally:
+        contract.returns = before
+
+
+def look_for_read_outputs(contract: Contract, args: list[Arg], plain: list[Arg]) -> None:
+    """A reference that reads what it writes (in place), or what it returns to, does not fit: kernels find something else there.
+
+    `plain`: the arguments after a call with `args`.
+    """
+    written = {}
+    for before, after in zip(args, plain, strict=True):
+        if after.role == "output":
+            if after.value.shape != before.value.shape:
+                raise ContractError(
+                    f"reference.py: reference(...) makes its output {after.name!r} of shape {tuple(after.value.shape)}, but make_inputs "
+                    f"allocates {tuple(before.value.shape)}; make them the same"
+                )
+            where = ~((before.value == after.value) | ((before.value != before.value) & (after.value != after.value)))
+            if bool(where.any()):
+                written[after.name] = where
+    flow = watched(contract, copied(args))
+    name = next((a.name for a in args if a.role == "output" and flow and a.name in flow.updated), None)
+    if name is None and contract.returns and flow:
+        # Declared to be outputs: then only what comes of it counts, not a copy of one that is overwritten.
+        taken = [a.name for a in args if a.role == "output" and a.name in flow.read]
+        returned = [tensor.clone() for tensor in asked(contract, copied(args)) or ()] if taken else []
+        name = next((one for one in taken if reads(contract, args, one, None, returned)), None)
+    if name is None and written:
+        name = moved(contract, args, plain, written, marked=True)
+        # Sums in another order move what is written as well.
+        name = None if name is None or moved(contract, args, plain, written, marked=False) else name
+    if name is not None:
+        raise ContractError(
+            f"reference.py: reference(...) reads its output {name!r} before writing it, where a kernel finds something else; zero it first "
+            "if that is meant, else give the answer a buffer that is not read, such as 'out': torch.empty(...), and work on copies"
+        )
+
+
+def moved(contract: Contract, args: list[Arg], plain: list[Arg], written: dict[str, torch.Tensor], *, marked: bool) -> str | None:
+    """The first output in which another call writes something else, with the outputs `marked` before it or as they were."""
+    own = copied(args)
+    if marked:
+        mark(own)
+    try:
+        asked(contract, own)
+    except ContractError:
+        return next(iter(written))
+    first = {a.name: a.value for a in plain}
+    return next((a.name for a in own if a.name in written and not alike(a.value[written[a.name]], first[a.name][written[a.name]])), None)

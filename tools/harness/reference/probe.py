@@ -1,0 +1,139 @@
+"""Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
+
+import math
+
+from harness.reference.comparison import Expected, copied, expect
+from harness.reference.contract import Arg, Contract, ContractError, size_of, spoken
+from harness.reference.determinism import look_for_chance, same
+from harness.reference.flops import Counter
+from harness.reference.outputs import infer_roles, look_for_read_outputs
+from harness.reference.workloads import built, check_dims, dims_range, wanted
+
+
+def probe(request: dict) -> dict:
+    """A ProbeResult; raises ContractError with the sentence for the user."""
+    contract = Contract(request["reference"])
+    workloads = wanted(contract, request)
+    answer = {
+        "kind": "probe",
+        "has_make_inputs": contract.has_make_inputs,
+        "dims_range": dims_range(contract),
+        "rtol": number(contract, "rtol"),
+        "atol": number(contract, "atol"),
+        "workloads": [],
+    }
+    inferred: list[str] = []
+    roles: dict[str, str] = {}
+    if request["dims"] and contract.get("workloads"):
+        inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
+    for at, (name, dims, weight, margin) in enumerate(workloads):
+        args = built(contract, name, dims, request)
+        check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
+        contract.check_call(args)
+        room(args, dims, request["memory_bytes"])
+        if at == 0:
+            inferred += said_of_buffers(contract, request, args)
+            roles = infer_roles(contract, args, inferred)
+        set_roles(args, roles)
+        flops, compared = run_once(contract, args, dims, first=at == 0, inferred=inferred)
+        answer["workloads"].append(
+            {
+                "name": name,
+                "dims": dims,
+                "weight": weight,
+                "margin": margin,
+                "arguments": [seen(a, compared.get(a.name)) for a in args],
+                "flops": flops,
+                "unique_bytes": size_of(args),
+            }
+        )
+    if request["trace"]:
+        from harness.reference import trace
+
+        answer |= trace.traces(contract, [dims for _, dims, *_ in workloads], answer["dims_range"], roles)
+    return answer | {"inferred": inferred}
+
+
+def seen(a: Arg, compared: int | None) -> dict:
+    """A SeenArgument; a scalar that is infinite or NaN has no JSON."""
+    told = a.json() | {"compared": compared}
+    return told | {"value": a.value if isinstance(a.value, int) or (isinstance(a.value, float) and math.isfinite(a.value)) else None}
+
+
+def number(contract: Contract, name: str) -> float | None:
+    value = contract.get(name)
+    if value is not None and not isinstance(value, (int, float)):
+        raise ContractError(f"reference.py: `{name}` must be a number, not {value!r}")
+    return None if value is None else float(value)
+
+
+def room(args: list[Arg], dims: dict, memory: int) -> None:
+    """Inputs and outputs, a native copy, and float64 copies must fit."""
+    need = sum(a.value.numel() * (2 * a.value.element_size() + 16) for a in args if a.is_tensor)
+    if need > memory:
+        raise ContractError(
+            f"the workload {spoken(dims)} needs about {need:,} bytes with its float64 copies, and {memory:,} are allowed; use smaller dims"
+        )
+
+
+def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[str]:
+    if contract.has_make_inputs:
+        return []
+    count = next((a.value.numel() for a in args if a.is_tensor), 0)
+    origin = "as --ptr-size says" if request["pointer_elements"] else "the product of the two largest dims"
+    return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
+
+
+def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
+    for a in args:
+        a.role = roles[a.name] if a.is_tensor else "scalar"
+
+
+def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, inferred: list[str]) -> tuple[float | None, dict[str, int]]:
+    """Run the reference as often as is needed to count its operations and the elements that it defines of each output.
+
+    The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as well.
+    """
+    counter = Counter()
+    own = copied(args)
+    try:
+        with counter:
+            returned = contract.call(own)
+    except ContractError as error:
+        # A reference that cannot run under the counter may still run without it.
+        own = copied(args)
+        try:
+            returned = contract.call(own)
+        except ContractError:
+            raise error from None
+        counter.total = 0.0
+    for a, b in zip(args, own, strict=True):
+        if a.role == "input" and a.is_tensor and not same(a.value, b.value):
+            raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
+    if first:
+        look_for_chance(contract, args, own, returned, inferred)
+        look_for_read_outputs(contract, args, own)
+    if not first and contract.has_make_inputs:
+        return counter.total or None, {}
+    expected, note = expect(contract, args)
+    if first and note:
+        inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    for found in expected:
+        check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
+    return counter.total or None, {found.name: found.compared for found in expected}
+
+
+def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:
+    """Seed style: a reference that returns less than the buffer holds must return as much as some of the sizes make."""
+    count = found.count
+    if contract.has_make_inputs or not contract.returns or count == allocated:
+        return
+    sizes = [v for v in dims.values() if isinstance(v, int) and v > 1]
+    products = {1}
+    for size in sizes * 2:
+        products |= {product * size for product in products if count % (product * size) == 0}
+    if count not in products:
+        raise ContractError(
+            f"reference.py: reference(...) returned {count:,} of the {allocated:,} elements of output {found.name!r}, which is no "
+            f"product of the dims {spoken(dims)}; return the whole output, name its sizes in --dims, or define make_inputs(dims, seed)"
+        )

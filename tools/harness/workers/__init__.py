@@ -1,0 +1,1 @@
+"""The processes that kernels run in, and the supervisor's handles of them."""

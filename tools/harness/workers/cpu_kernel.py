@@ -1,0 +1,236 @@
+"""The supervisor's side of the kernels' processes: start, map, load, call, and say in words how one died."""
+
+import base64
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from harness.isolation import ipc, sandbox
+from harness.memory import host_buffers
+from harness.memory.input_ring import InfraError
+from harness.workers import trampoline
+
+HERE = Path(__file__).resolve().parent
+FORMATS = {"int32": "<i4x", "int64": "<q", "float32": "<f4x", "float64": "<d", "bool": "<?7x"}
+
+
+class KernelError(Exception):
+    """The kernel's fault; the text completes "the candidate ..."."""
+
+
+class Nursery:
+    """Handle of the nursery process, started when first needed."""
+
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()):
+        ours, theirs = ipc.pair()
+        self.log = folder / f"nursery{'.'.join(('', *arguments))}.log"
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", str(HERE / "forkserver.py"), str(theirs.fileno()), str(os.getpid()), *arguments],
+            pass_fds=[theirs.fileno()],
+            env=environment or sandbox.environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.log.open("w"),
+            start_new_session=True,
+        )
+        theirs.close()
+        self.channel = ipc.Channel(ours)
+
+    def spawn(self, theirs: socket.socket) -> int:
+        self.channel.send({"op": "spawn"}, [theirs.fileno()])
+        answer = self.channel.recv(150)[0]
+        if answer.get("said"):
+            raise InfraError(f"a process for kernels did not start: {answer['said'][-600:]}")
+        return answer["pid"]
+
+    def reap(self, pid: int, patience: float) -> dict:
+        self.channel.send({"op": "reap", "pid": pid, "patience": patience})
+        return self.channel.recv(patience + 30)[0]
+
+    def close(self) -> None:
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Sample:
+    """One train of calls."""
+
+    def __init__(self, answer: dict, wall: float, calls: int):
+        self.seconds = answer["ns"] * 1e-9
+        """As the kernel's process says, around the train."""
+        self.wall = wall
+        """By the supervisor's clock, from its order to the answer."""
+        self.calls = calls
+        self.flags = (answer["before"], answer["after"])
+        self.omp = answer["omp"]
+        self.told = self.seconds
+        """How much of `wall` the process's own clocks account for."""
+        self.starved = False
+        """A device ran dry before the train was launched, so that `seconds` holds launches too."""
+        self.left = 0.0
+        """Seconds for which a device went on after the train's last event."""
+        self.enqueue = 0.0
+        """Seconds that launching took, as the kernel's process says."""
+
+
+class Kernel:
+    """One process with one or two libraries in it."""
+
+    launches = False
+    """A call only launches the work; how long that takes is measured for itself."""
+
+    def __init__(
+        self, nursery: Nursery, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
+    ):
+        self.nursery = nursery
+        self.kinds = kinds
+        self.libraries = libraries
+        self.limit_s = limit_s
+        self.inputs = self.outputs = 0
+        self.plan: host_buffers.Inputs | None = None
+        self.slots: host_buffers.Slots | None = None
+        stub = trampoline.build(kinds, folder)
+        ours, theirs = ipc.pair()
+        self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self.pid = nursery.spawn(theirs)
+        theirs.close()
+        key = secrets.token_bytes(32)
+        ipc.Channel(ours).send(
+            {
+                "key": key.hex(),
+                "stub": str(stub),
+                "readable": [str(stub), *libraries.values(), *trampoline.library_folders()],
+                "address_space": address_space,
+                "cpu_s": 3600 * (os.cpu_count() or 1),
+            },
+            [self.log.fileno()],
+        )
+        self.channel = ipc.Channel(ours, key)
+        self.sandbox = self._answer("did not start", 30)["sandbox"]
+        self.affinity = os.sched_getaffinity(self.pid)
+
+    def load(self, name: str) -> dict:
+        """dlopen one of the libraries; KernelError when it cannot be had."""
+        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
+        answer = self._answer("while being loaded", self.limit_s)
+        if "error" in answer:
+            self.close()
+            raise KernelError(answer["error"])
+        return answer
+
+    def map(self, ring) -> None:
+        """Have the ring's inputs and slots at hand; those of before go."""
+        shared, slots = ring.inputs.shared, ring.slots
+        readable = shared.read_only()
+        plan = ring.inputs.plan
+        self.plan, self.slots = plan, slots
+        slots.clear_fault()
+        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": plan.gaps}
+        self.channel.send(message, [readable, slots.shared.fd])
+        os.close(readable)
+        answer = self._answer("while its buffers were mapped", 60)
+        self.inputs, self.outputs = answer["inputs"], answer["outputs"]
+
+    def train(self, ring, at: list[int], slots: list[int]) -> bytes:
+        """The arguments of a train of calls over these addresses and slots."""
+        return b"".join(self.pack(ring.arguments(a), a, s) for a, s in zip(at, slots, strict=True))
+
+    def pack(self, arguments: list[dict], set_index: int, slot: int) -> bytes:
+        """The arguments of one call, 8 bytes each; `arguments` in ABI order with scalars' values."""
+        parts, inputs, outputs = [], iter(self.plan.offsets[set_index]), iter(self.slots.plan.offsets[slot])
+        for argument in arguments:
+            if argument["role"] == "scalar":
+                parts.append(struct.pack(FORMATS[argument["dtype"]], argument["value"]))
+            elif argument["role"] == "input":
+                parts.append(struct.pack("<Q", self.inputs + next(inputs)))
+            else:
+                parts.append(struct.pack("<Q", self.outputs + next(outputs)))
+        return b"".join(parts)
+
+    def run(self, name: str, packed: bytes, calls: int, names: list[str] = ()) -> Sample:
+        """A train of `calls`; KernelError when it does not come back."""
+        self.channel.send({"op": "prepare", "args": base64.b64encode(packed).decode()})
+        self._answer("between calls", 60)
+        start = time.perf_counter()
+        self.channel.send({"op": "run", "fn": name, "calls": calls})
+        answer = self._answer("", self.limit_s, names)
+        return Sample(answer, time.perf_counter() - start, calls)
+
+    def flush(self, size: int) -> None:
+        """Walk through `size` bytes of other memory."""
+        self.channel.send({"op": "flush", "bytes": size})
+        self._answer("between calls", 60)
+
+    def threads(self) -> int:
+        """Threads alive in the process, as the operating system counts them."""
+        try:
+            return sum(1 for _ in Path(f"/proc/{self.pid}/task").iterdir())
+        except OSError:
+            return 0
+
+    def close(self) -> None:
+        """End the process and whatever it left behind."""
+        if self.pid:
+            pid, self.pid = self.pid, 0
+            self.channel.close()
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            self.nursery.reap(pid, 0.0)
+        self.log.close()
+
+    def _answer(self, moment: str, limit_s: float, names: list[str] = ()) -> dict:
+        try:
+            answer = self.channel.recv(limit_s)[0]
+            if "infra" in answer:
+                raise InfraError(f"a kernel's process {answer['infra']}")
+            return answer
+        except ipc.LateError:
+            self.close()
+            raise KernelError(f"did not return within {limit_s:g} s {moment}".strip()) from None
+        except ipc.ForgedError as error:
+            self.close()
+            raise KernelError(f"wrote to the harness's private channel ({error})") from None
+        except (ipc.ClosedError, ValueError):
+            raise KernelError(self._death(moment, names)) from None
+
+    def _death(self, moment: str, names: list[str]) -> str:
+        pid, self.pid = self.pid, 0
+        self.channel.close()
+        ended = self.nursery.reap(pid, 2.0)
+        said = self._last_words()
+        self.log.close()
+        if ended["killed"]:
+            return f"closed the harness's private channel {moment}".strip()
+        if ended["exit"] >= 0:
+            return f"called exit({ended['exit']}) {moment}".strip()
+        name = signal.Signals(ended["signal"]).name
+        if name == "SIGKILL":
+            return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
+        return f"crashed with {name} {moment}".strip() + self._where(names) + (f": {said}" if name == "SIGABRT" and said else "")
+
+    def _where(self, names: list[str]) -> str:
+        if not self.slots or not self.plan:
+            return ""
+        address, kind = self.slots.fault()
+        if not kind:
+            return ""
+        act = {1: "read", 2: "wrote"}.get(kind, "touched memory")
+        if self.inputs <= address < self.inputs + self.plan.total:
+            return f" ({act} {self.plan.describe(address - self.inputs, list(names))})" if names else ""
+        return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
+
+    def _last_words(self) -> str:
+        size = self.log.seek(0, 2)
+        self.log.seek(max(size - 300, 0))
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else ""

@@ -1,0 +1,130 @@
+"""Runs in a kernel's process, from fork to end. It shuts itself in, loads the libraries and calls them when told to.
+
+Nothing that it says decides whether a kernel is right: outputs lie in shared memory, and supervisor and oracle look at them there.
+"""
+
+import base64
+import ctypes
+import fcntl
+import mmap
+import os
+import random
+import socket
+
+from harness.isolation import ipc, sandbox
+
+OPENMP = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+MAP_SHARED, MAP_PRIVATE, MAP_ANONYMOUS, MAP_POPULATE = 0x1, 0x2, 0x20, 0x8000
+
+
+class Host:
+    """The libraries and mappings of this process."""
+
+    def __init__(self, stub: str):
+        self.stub = ctypes.CDLL(stub)
+        self.stub.kw_flags.restype = ctypes.c_longlong
+        self.stub.kw_flush.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+        self.stub.kw_train.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_longlong, ctypes.c_void_p]
+        self.stub.kw_watch.argtypes = [ctypes.c_void_p]
+        self.arguments = b""
+        self.functions: dict[str, int] = {}
+        self.libraries: list[ctypes.CDLL] = []
+        self.openmp = None
+        self.mapped: list[tuple[int, int]] = []
+        self.eviction = 0, 0
+
+    def map(self, message: dict, fds: list[int]) -> dict:
+        """Map the inputs' file for reading, without its gaps, and the outputs' file for writing; the old mappings go."""
+        for address, size in self.mapped:
+            LIBC.munmap(address, size)
+        try:
+            inputs = self._map(fds[0], message["inputs"], mmap.PROT_READ)
+            outputs = self._map(fds[1], message["outputs"], mmap.PROT_READ | mmap.PROT_WRITE)
+        except MemoryError as error:
+            return {"infra": str(error)}
+        for start, size in message["gaps"]:
+            LIBC.mprotect(inputs + start, size, 0)
+        for fd in fds:
+            os.close(fd)
+        self.mapped = [(inputs, message["inputs"]), (outputs, message["outputs"])]
+        self.stub.kw_watch(outputs)
+        return {"inputs": inputs, "outputs": outputs}
+
+    def load(self, message: dict, fds: list[int]) -> dict:
+        try:
+            library = ctypes.CDLL(message["path"], mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as error:
+            return {"error": f"cannot be loaded: {str(error).replace(message['path'], 'the library')}"}
+        try:
+            self.functions[message["name"]] = ctypes.cast(library.solve, ctypes.c_void_p).value
+        except AttributeError:
+            return {"error": 'does not export `solve`; declare it extern "C" void solve(...)'}
+        self.libraries.append(library)
+        self.openmp = self.openmp or self._openmp()
+        return {"flags": self.stub.kw_flags(), "omp": self._omp_threads()}
+
+    def prepare(self, message: dict, fds: list[int]) -> dict:
+        """Keep the arguments of the next train, so that unpacking them is not timed by anybody."""
+        self.arguments = base64.b64decode(message["args"])
+        return {}
+
+    def run(self, message: dict, fds: list[int]) -> dict:
+        out = (ctypes.c_longlong * 3)()
+        self.stub.kw_train(self.functions[message["fn"]], self.arguments, message["calls"], out)
+        return {"ns": out[0], "before": out[1], "after": out[2], "omp": self._omp_threads()}
+
+    def _omp_threads(self) -> int:
+        return self.openmp() if self.openmp else 0
+
+    def _openmp(self):
+        for name in OPENMP:
+            try:
+                return ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW).omp_get_max_threads
+            except (OSError, AttributeError):
+                continue
+        return None
+
+    def flush(self, message: dict, fds: list[int]) -> dict:
+        size = message["bytes"]
+        if self.eviction[1] < size:
+            address = LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)
+            self.eviction = address, size
+        self.stub.kw_flush(self.eviction[0], size)
+        return {}
+
+    def _map(self, fd: int, size: int, protection: int) -> int:
+        address = LIBC.mmap(None, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+        return address
+
+
+def serve(sock: socket.socket, parent: int) -> None:
+    """The life of a kernel's process."""
+    hello, fds = ipc.Channel(sock).recv()
+    high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
+    sock.close()
+    channel = ipc.Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"]))
+    null = os.open("/dev/null", os.O_RDONLY)
+    for source, target in ((null, 0), (fds[0], 1), (fds[0], 2)):
+        os.dup2(source, target)
+    os.closerange(3, high)
+    os.closerange(high + 1, 4096)
+    for name in list(os.environ):
+        if name not in sandbox.PASSED_ON and name != "OMP_WAIT_POLICY":
+            del os.environ[name]
+    report = sandbox.shut_in(hello["readable"], hello["address_space"], hello["cpu_s"], parent)
+    host = Host(hello["stub"])
+    channel.send({"sandbox": report})
+    verbs = {"map": host.map, "load": host.load, "flush": host.flush, "prepare": host.prepare, "run": host.run}
+    while True:
+        try:
+            message, fds = channel.recv()
+        except ipc.ClosedError:
+            return
+        channel.send(verbs[message["op"]](message, fds))

@@ -1,0 +1,269 @@
+"""The supervisor's side of kernels' processes on a GPU: their nursery, their caches of compiled code, and the same verbs as on a CPU."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from harness.compilation import cache
+from harness.isolation import ipc, sandbox
+from harness.memory.input_ring import InfraError
+from harness.workers import cpu_kernel
+from harness.workers.cpu_kernel import KernelError, Sample
+
+SPARES, LEAST = 4, 2
+"""Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""
+START_S = 120.0
+BESIDE = ".compiled"
+"""In place of a library's suffix: the file with what its build left."""
+WATCHED_S = 0.5
+"""A train that the supervisor clocks is waited for awake for so long."""
+
+
+class DeviceNursery(cpu_kernel.Nursery):
+    """Its children have torch and triton; spare ones have their context too, made when nothing is measured."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], capability: int):
+        self.base = folder / "triton"
+        self.base.mkdir(exist_ok=True)
+        extra = {"TRITON_CACHE_DIR": str(self.base), "TRITON_DEFAULT_FP_FUSION": "1", "TMPDIR": str(self.base)}
+        super().__init__(folder, environment | extra, ("device", str(capability)))
+        self.channel.send({"op": "warm", "count": SPARES, "least": LEAST})
+        self.starting = True
+        """It imports torch, and answers then."""
+
+    def started(self) -> None:
+        """Wait until it has imported what its children need."""
+        if self.starting:
+            self.channel.recv(START_S)
+            self.starting = False
+
+    def spawn(self, theirs: socket.socket) -> int:
+        self.started()
+        return super().spawn(theirs)
+
+    def warm(self) -> None:
+        """Start what is missing of the spare processes; returns before they are ready."""
+        self.started()
+        self.channel.send({"op": "warm", "count": SPARES, "least": LEAST})
+        self.channel.recv(START_S)
+
+    def bury(self, pid: int) -> None:
+        """A child that was killed: to be waited for later."""
+        self.channel.send({"op": "bury", "pid": pid})
+        self.channel.recv(30)
+
+    def settled(self) -> None:
+        """Wait until no process is still starting or ending."""
+        self.started()
+        self.channel.send({"op": "settled"})
+        answer = self.channel.recv(START_S)[0]
+        if answer["said"]:
+            raise InfraError(f"a process for kernels on the GPU did not start: {answer['said'][-600:]}")
+
+
+class Caches:
+    """Folders of compiled kernels, by the source's hash: what the build and then each candidate's own process left, for later processes."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.kept: dict[str, Path] = {}
+        self.built: dict[str, Path] = {}
+        """What came with the library and was not yet replaced by what a process left."""
+
+    def add(self, source: bytes, beside: Path) -> None:
+        """Take over what the build left of a library, where it is there: without it, kernels are compiled when they are launched."""
+        identity = digest(source)
+        if identity not in self.kept and identity not in self.built and beside.is_file():
+            made = Path(tempfile.mkdtemp(prefix="built-", dir=self.folder))
+            cache.lay(cache.packed(beside), made)
+            if any(made.iterdir()):
+                self.built[identity] = made
+
+    def open(self, nursery: DeviceNursery, sources: dict[str, bytes]) -> Path:
+        """A new folder for a process with these sources, filled with what is known.
+
+        A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so the others' and ours
+        come last, and where it is not known what another launches, there is nothing of the candidate's and all is compiled there.
+        """
+        made = Path(tempfile.mkdtemp(prefix="cache-", dir=self.folder))
+        known = self.built | self.kept
+        own = digest(sources["candidate"]) if "candidate" in sources else ""
+        others = [identity for source in sources.values() if (identity := digest(source)) != own]
+        safe = own in known and all(identity in known for identity in others)
+        for identity in [*([own] if safe else []), *others]:
+            if identity in known:
+                cache.lay(cache.contents(known[identity]), made)
+        cache.lay(cache.contents(nursery.base), made)
+        return made
+
+    def close(self, made: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
+        """The process has ended: keep its folder when it had a single source that was not known, whose kernels it launched."""
+        identity = digest(*sources.values())
+        if len(sources) == 1 and identity not in self.kept and launched and made.is_dir():
+            self.kept[identity] = made
+            if replaced := self.built.pop(identity, None):
+                shutil.rmtree(replaced, ignore_errors=True)
+        else:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def digest(*sources: bytes) -> str:
+    return hashlib.sha256(b"\0".join(source.rstrip() for source in sources)).hexdigest()
+
+
+class DeviceKernel:
+    """One process with one or two kernels' modules in it."""
+
+    launches = True
+
+    def __init__(self, nursery: DeviceNursery, caches: Caches, libraries: dict[str, str], limit_s: float):
+        self.nursery, self.caches, self.libraries, self.limit_s = nursery, caches, libraries, limit_s
+        self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
+        for name, path in libraries.items():
+            caches.add(self.sources[name], Path(path).with_suffix(BESIDE))
+        self.cache = caches.open(nursery, self.sources)
+        self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
+        self.spin = True
+        self.launched = False
+        ours, theirs = ipc.pair()
+        self.pid = nursery.spawn(theirs)
+        theirs.close()
+        key = secrets.token_bytes(32)
+        hello = {
+            "key": key.hex(),
+            "readable": [*libraries.values(), sys.prefix, sys.base_prefix],
+            "cache": str(self.cache),
+            "cpu_s": 3600 * (os.cpu_count() or 1),
+        }
+        ipc.Channel(ours).send(hello, [self.log.fileno()])
+        self.channel = ipc.Channel(ours, key)
+        self.sandbox = self._answer("did not start", START_S)["sandbox"]
+        self.affinity = os.sched_getaffinity(self.pid)
+
+    def source(self, name: str) -> str:
+        return self.sources[name].decode(errors="replace")
+
+    def load(self, name: str) -> dict:
+        """Import one of the modules; KernelError when it cannot be had."""
+        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
+        answer = self._answer("while being imported", self.limit_s)
+        self._refuse(answer, "while being imported")
+        return {"flags": 0, "omp": 0}
+
+    def map(self, ring) -> None:
+        """Have the ring's inputs and slots at hand; those of before go."""
+        self.channel.send(
+            {
+                "op": "map",
+                "sizes": [ring.inputs.size, ring.slots.size],
+                "sets": ring.made,
+                "inputs": ring.inputs.offsets,
+                "outputs": ring.slots.plan.offsets,
+            },
+            [ring.inputs.fd, ring.slots.fd],
+        )
+        self._refuse(self._answer("while its buffers were mapped", 60), "while its buffers were mapped")
+
+    def train(self, ring, at: list[int], slots: list[int]) -> list[tuple[int, int]]:
+        """The arguments of a train of calls over these addresses and slots."""
+        return list(zip(at, slots, strict=True))
+
+    def run(self, name: str, packed: list[tuple[int, int]], calls: int, names: list[str] = ()) -> Sample:
+        """A train of calls; KernelError when it does not come back, raises, or changed what it may not."""
+        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin})
+        self._refuse(self._answer("between calls", 60), "")
+        start = time.perf_counter()
+        self.channel.send({"op": "run"})
+        if not self.spin:
+            self.channel.watch(WATCHED_S)
+        answer = self._answer("", self.limit_s)
+        wall = time.perf_counter() - start
+        self._refuse(answer, "")
+        self.channel.send({"op": "inspect"})
+        self._refuse(self._answer("between calls", 60), "")
+        self.launched |= bool(packed)
+        return DeviceSample(answer, wall, calls)
+
+    def profile(self, name: str, packed: list[tuple[int, int]]) -> dict:
+        """What one call executes: {kernels, streams, stream} or {unavailable}."""
+        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": False})
+        self._refuse(self._answer("between calls", 60), "")
+        self.channel.send({"op": "profile"})
+        answer = self._answer("under the profiler", max(self.limit_s, 60))
+        self._refuse(answer, "under the profiler")
+        self.channel.send({"op": "inspect"})
+        self._refuse(self._answer("between calls", 60), "under the profiler")
+        return answer
+
+    def profile_own(self) -> dict:
+        """The same of a kernel of the harness, for a process without libraries."""
+        self.channel.send({"op": "profile_own"})
+        return self._answer("under the profiler", 60)
+
+    def flush(self, size: int) -> None:
+        """Walk through `size` bytes of other memory."""
+        self.channel.send({"op": "flush", "bytes": size})
+        self._refuse(self._answer("between calls", 60), "")
+
+    def threads(self) -> int:
+        return cpu_kernel.Kernel.threads(self)
+
+    def close(self) -> None:
+        """End the process and whatever it left behind; what it compiled may be kept."""
+        if self.pid:
+            pid, self.pid = self.pid, 0
+            self.channel.close()
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            self.nursery.bury(pid)
+            self.log.close()
+            self.caches.close(self.cache, self.sources, launched=self.launched)
+
+    def _refuse(self, answer: dict, moment: str) -> None:
+        if "error" in answer:
+            self.close()
+            raise KernelError(f"{answer['error']} {moment}".strip())
+
+    def _answer(self, moment: str, limit_s: float) -> dict:
+        return cpu_kernel.Kernel._answer(self, moment, limit_s)
+
+    def _death(self, moment: str, names: list[str]) -> str:
+        said = cpu_kernel.Kernel._death(self, moment, names)
+        shutil.rmtree(self.cache, ignore_errors=True)
+        return said
+
+    def _where(self, names: list[str]) -> str:
+        return ""
+
+    def _last_words(self) -> str:
+        return cpu_kernel.Kernel._last_words(self)
+
+
+class DeviceSample(Sample):
+    """One train of calls on a GPU."""
+
+    def __init__(self, answer: dict, wall: float, calls: int):
+        super().__init__({"ns": answer["device_s"] * 1e9, "before": 0, "after": 0, "omp": 0}, wall, calls)
+        self.enqueue = answer["enqueue_s"]
+        self.told = max(answer["spin_s"], self.enqueue) + self.seconds if answer["spin_s"] else max(self.enqueue, self.seconds)
+        self.starved = answer["starved"]
+        self.left = answer["left_s"]
+
+
+def caches_in(folder: Path) -> Caches:
+    (folder / "caches").mkdir(exist_ok=True)
+    return Caches(folder / "caches")
+
+
+def environment(visible: str) -> dict[str, str]:
+    """What processes on the GPU `visible` (an index or a UUID) see."""
+    passed = {name: os.environ[name] for name in ("CC", "CXX", "CUDA_HOME", "CUDA_PATH") if name in os.environ}
+    return sandbox.environment() | passed | {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -1,0 +1,345 @@
+"""Runs in a kernel's process on a GPU, from fork to end: makes its context, shuts itself in, imports the kernels, launches trains.
+
+Nothing that it says decides whether a kernel is right: outputs lie in the oracle's memory, and the oracle looks at them there. Its
+times come from device events, and the supervisor's own clock is held against them.
+"""
+
+import ctypes
+import fcntl
+import importlib.util
+import os
+import random
+import socket
+import sys
+import tempfile
+import time
+import traceback
+
+from harness.isolation import integrity, ipc, sandbox
+from harness.memory import cuda_driver
+
+SLACK_S = 150e-6
+"""The spin before a train lasts this much longer than launching the train took before, and half as long again."""
+LONGEST_SPIN_S = 20e-3
+PEEK = 64
+"""Bytes of an output that are looked at while nothing may have been written yet."""
+MISSES = 3
+"""After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed without."""
+FIXED = ("torch", "marker", "driver", "start", "end", "aside", "peeked", "sleep", "profiler", "clock", "cycles", "triton", "snapshot")
+"""Attributes of the host that no kernel changes."""
+PASSED_ON = (*sandbox.PASSED_ON, "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+class Host:
+    """The context, modules and mappings of this process."""
+
+    def __init__(self):
+        import torch
+        import triton
+
+        self.torch = torch
+        torch.cuda.init()
+        self.marker = torch.zeros(64, device="cuda")
+        self.driver = cuda_driver.Driver()
+        self.start, self.end = self.driver.event(), self.driver.event()
+        self.aside, self.peeked = self.driver.stream(), torch.zeros(PEEK, dtype=torch.uint8, pin_memory=True)
+        self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
+        self.cycles = self._calibrate()
+        warm_launch(self.marker)
+        torch.cuda.synchronize()
+        self.triton = triton
+        self.snapshot: integrity.Snapshot | None = None
+        self.functions: dict[str, object] = {}
+        self.mapped: list[tuple[int, int]] = []
+        self.eviction = None
+        self.enqueued: dict[tuple[str, int], list[float]] = {}
+        """Seconds that launching the last trains took, by kernel and number of calls."""
+        self.misses: dict[str, int] = {}
+        self.calls: list[dict] = []
+
+    def _calibrate(self) -> float:
+        """Cycles a second of the spin."""
+        for count in (1000, 2_000_000):
+            self.driver.record(self.start, None)
+            self.sleep(count)
+            self.driver.record(self.end, None)
+            self.driver.wait(self.end)
+        return 2_000_000 / self.driver.elapsed(self.start, self.end)
+
+    # ------------------------------------------------------------ verbs
+
+    def load(self, message: dict, fds: list[int]) -> dict:
+        if self.snapshot is None:
+            self.snapshot = integrity.Snapshot(self.torch, self.triton)
+            self.snapshot.host(self, FIXED)
+        for name in self.functions:
+            self.snapshot.kernel(name, sys.modules[f"kernel_{name}"], self.functions)
+        path = message["path"]
+        try:
+            specification = importlib.util.spec_from_file_location(f"kernel_{message['name']}", path)
+            module = importlib.util.module_from_spec(specification)
+            sys.modules[specification.name] = module
+            specification.loader.exec_module(module)
+        except BaseException as error:
+            return {"error": f"cannot be imported: {said(error, path)}"}
+        function = getattr(module, "run_kernel", None)
+        if not callable(function):
+            return {"error": "has no function `run_kernel`; define run_kernel(**kwargs)"}
+        self.functions[message["name"]] = function, path
+        return self.inspect(message, fds)
+
+    def map(self, message: dict, fds: list[int]) -> dict:
+        """Map the inputs' arena for reading and the outputs' for writing; the old mappings go. Each buffer is a tensor of its own."""
+        try:
+            self._unmap()
+            for size, fd, access in zip(message["sizes"], fds, (cuda_driver.READ, cuda_driver.READ_WRITE), strict=True):
+                handle = self.driver.adopt(fd)
+                self.mapped.append((self.driver.map(handle, size, access), size))
+                self.driver.release(handle)
+        except cuda_driver.CudaError as error:
+            if self.functions:
+                return {"error": f"left the device unusable ({error})"}
+            return {"infra": f"could not map its buffers: {error}"}
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self.sets, self.offsets, self.slots = message["sets"], message["inputs"], message["outputs"]
+        self.inputs: dict[int, dict] = {}
+        self.outputs: dict[int, dict] = {}
+        return {}
+
+    def prepare(self, message: dict, fds: list[int]) -> dict:
+        """Make the arguments of the next train, so that doing so is not timed by anybody."""
+        self.calls = [self._arguments(at, slot) for at, slot in message["calls"]]
+        self.name, self.spinning = message["fn"], message["spin"]
+        if not self.spinning:
+            # What another process did last on the device, and its change to ours, is no part of the train.
+            self.sleep(1000)
+            self.driver("cuCtxSynchronize")
+        if self.spinning and message["calls"]:
+            at, slot = message["calls"][0]
+            written = next(a["name"] for a in self.sets[at % len(self.sets)] if a["role"] == "output")
+            size = self.outputs[slot][written].nbytes
+            self.peek_at = self.outputs[slot][written].data_ptr() + random.randrange(max(size - PEEK, 0) + 1)
+            self.peek_size = min(PEEK, size)
+            self.before = self._peek()
+        return {}
+
+    def run(self, message: dict, fds: list[int]) -> dict:
+        """One train: [spin] start, launches, end; then wait for the end, and for whatever else still runs."""
+        driver, clock, name = self.driver, self.clock, self.name
+        function, path = self.functions[name]
+        spin = self._spin() if self.spinning else 0.0
+        try:
+            if spin:
+                self.sleep(int(spin * self.cycles))
+            driver.record(self.start, None)
+            begun = clock()
+            for given in self.calls:
+                function(**given)
+            launched = clock()
+            driver.record(self.end, None)
+            starved = bool(spin) and driver.query(self.start) != cuda_driver.NOT_READY
+            if spin and self.calls and self._written_early():
+                return {"error": "ran its work on another stream than the one given"}
+            driver.check(driver.wait(self.end), "cuEventSynchronize")
+            ended = clock()
+            driver.check(driver.wait_for_all(), "cuCtxSynchronize")
+            left = clock() - ended
+            seconds = driver.elapsed(self.start, self.end)
+        except cuda_driver.CudaError as error:
+            return {"error": device_fault(str(error))}
+        except BaseException as error:
+            return {"error": f"raised {said(error, path)}" if not is_device(error) else device_fault(str(error))}
+        enqueue = launched - begun
+        seen = self.enqueued.setdefault((name, len(self.calls)), [])
+        seen[:] = [*seen[-2:], enqueue]
+        self.misses[name] = self.misses.get(name, 0) + 1 if starved else 0
+        return {"device_s": seconds, "enqueue_s": enqueue, "spin_s": spin, "starved": starved, "left_s": left}
+
+    def _written_early(self) -> bool:
+        """While the stream given is still held by the spin, has an output changed?"""
+        while self.driver.query(self.start) == cuda_driver.NOT_READY:
+            changed = self._peek() != self.before
+            if changed and self.driver.query(self.start) == cuda_driver.NOT_READY:
+                return True
+        return False
+
+    def _peek(self) -> bytes:
+        self.driver("cuMemcpyDtoHAsync_v2", self.peeked.data_ptr(), self.peek_at, self.peek_size, self.aside)
+        self.driver("cuStreamSynchronize", self.aside)
+        return ctypes.string_at(self.peeked.data_ptr(), self.peek_size)
+
+    def _spin(self) -> float:
+        if self.misses.get(self.name, 0) >= MISSES:
+            return 0.0
+        seen = self.enqueued.get((self.name, len(self.calls)), [50e-6 * len(self.calls)])
+        return min(1.5 * max(seen) + SLACK_S, LONGEST_SPIN_S)
+
+    def inspect(self, message: dict, fds: list[int]) -> dict:
+        changed = self.snapshot.changed()
+        return {"error": changed} if changed else {}
+
+    def flush(self, message: dict, fds: list[int]) -> dict:
+        size = message["bytes"]
+        try:
+            if self.eviction is None or self.eviction.numel() < size:
+                self.eviction = self.torch.zeros(size, dtype=self.torch.uint8, device="cuda")
+            self.eviction.add_(1)
+            self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
+        except Exception as error:
+            return {"error": device_fault(str(error))}
+        return {}
+
+    def profile(self, message: dict, fds: list[int]) -> dict:
+        """Names and streams of what one train executes, after a fill of our own that shows which the given stream is."""
+        function, path = self.functions[self.name]
+        raised: list[BaseException] = []
+
+        def train() -> None:
+            try:
+                for given in self.calls:
+                    function(**given)
+                self.torch.cuda.synchronize()
+            except BaseException as error:
+                raised.append(error)
+
+        seen = self._profiled(train)
+        if raised:
+            return {"error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"}
+        return seen
+
+    def profile_own(self, message: dict, fds: list[int]) -> dict:
+        """The same of a kernel of ours, in a process that has imported no other: can this machine's profiler see one at all?"""
+        seen = self._profiled(lambda: (warm_launch(self.marker), self.torch.cuda.synchronize()))
+        if "unavailable" not in seen and not any("touch" in name for name in seen["kernels"]):
+            return {"unavailable": "the profiler did not see a kernel of ours"}
+        return seen
+
+    def _profiled(self, train) -> dict:
+        """{kernels, streams, stream} of what `train()` runs, or {unavailable}."""
+        profiler = self.profiler
+        try:
+            with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+                self.marker.fill_(1.0)
+                train()
+            events = [e for e in seen.profiler.kineto_results.events() if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
+            events = [e for e in sorted(events, key=lambda e: e.start_ns()) if "ynchronize" not in e.name()]
+        except Exception as error:
+            return {"unavailable": f"{type(error).__name__}: {str(error)[:200]}"}
+        if len(events) < 1:
+            return {"unavailable": "the profiler saw nothing"}
+        first, *rest = events
+        streams = [e.device_resource_id() for e in rest]
+        return {"kernels": [e.name() for e in rest], "streams": streams, "stream": first.device_resource_id()}
+
+    # ------------------------------------------------------------ inside
+
+    def _unmap(self) -> None:
+        self.calls, self.inputs, self.outputs = [], {}, {}
+        if self.mapped:
+            self.driver.check(self.driver.wait_for_all(), "cuCtxSynchronize")
+        while self.mapped:
+            self.driver.unmap(*self.mapped.pop())
+
+    def _arguments(self, at: int, slot: int) -> dict:
+        """Keyword arguments of one call."""
+        arguments = self.sets[at % len(self.sets)]
+        if at not in self.inputs:
+            self.inputs[at] = self._tensors(arguments, "input", self.mapped[0][0], self.offsets[at])
+        if slot not in self.outputs:
+            self.outputs[slot] = self._tensors(arguments, "output", self.mapped[1][0], self.slots[slot])
+        tensors = self.inputs[at] | self.outputs[slot]
+        return {a["name"]: a["value"] if a["role"] == "scalar" else tensors[a["name"]] for a in arguments}
+
+    def _tensors(self, arguments: list[dict], role: str, base: int, offsets: list[int]) -> dict:
+        torch, made = self.torch, {}
+        chosen = [a for a in arguments if a["role"] == role]
+        for a, offset in zip(chosen, offsets, strict=True):
+            dtype, elements = getattr(torch, a["dtype"]), 1
+            for extent in a["shape"]:
+                elements *= extent
+            flat = cuda_driver.tensor(torch, base + offset, elements * dtype.itemsize)
+            made[a["name"]] = flat.view(dtype).view(a["shape"])
+        return made
+
+
+def said(error: BaseException, path: str) -> str:
+    """An error in a line, with the line of the kernel's file that it comes from."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    at = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    text = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text[:300]}".rstrip(": ") + (f" (line {at})" if at else "")
+
+
+def is_device(error: BaseException) -> bool:
+    return any(word in str(error) for word in ("illegal memory access", "CUDA error", "misaligned address", "unspecified launch failure"))
+
+
+def device_fault(text: str) -> str:
+    if "ILLEGAL_ADDRESS" in text or "illegal memory access" in text:
+        return "made an illegal memory access on the device (wrote to an input, which is read-only, or went outside its buffers)"
+    return f"failed on the device ({text.splitlines()[0][:200]})"
+
+
+def warm_launch(tensor) -> None:
+    """Launch a kernel of our own, so that what Triton does once a process is done."""
+    from harness.workers import gpu_warmup
+
+    gpu_warmup.launch(tensor)
+
+
+def prepare_parent(capability: int) -> None:
+    """In the nursery: import and compile what every child would, without touching the device."""
+    # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed for it.
+    import torch._dynamo
+    import torch.profiler
+    import triton  # noqa: F401
+
+    from harness.workers import gpu_warmup
+
+    torch.set_grad_enabled(False)
+    gpu_warmup.compile_only(capability)
+
+
+def serve(control: socket.socket, parent: int) -> None:
+    """The life of a kernel's process. `control` brings its channel when it is wanted; until then it has its context and waits."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for target in (0, 1):
+        os.dup2(null, target)
+    os.close(null)
+    for name in list(os.environ):
+        if name not in PASSED_ON and not name.startswith("TRITON_") and name != "TMPDIR":
+            del os.environ[name]
+    libc = ctypes.CDLL(None, use_errno=True)
+    network = sandbox.no_network(libc)
+    outlet = ipc.Channel(control)
+    try:
+        host = Host()
+    except BaseException:
+        outlet.send({"said": traceback.format_exc()[-1500:]})
+        os._exit(1)
+    outlet.send({"said": ""})
+    try:
+        _, (taken,) = outlet.recv()
+    except ipc.ClosedError:
+        return
+    control.close()
+    hello, fds = ipc.Channel(socket.socket(fileno=os.dup(taken))).recv()
+    high = fcntl.fcntl(taken, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
+    os.close(taken)
+    channel = ipc.Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"]))
+    for target in (1, 2):
+        os.dup2(fds[0], target)
+    os.close(fds[0])
+    os.environ["LOGNAME"] = "kernel"  # asked for by torch's profiler; the list of users cannot be read
+    os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
+    report = sandbox.shut_in_on_gpu(libc, hello, parent)
+    channel.send({"sandbox": report | {"network": network}})
+    verbs = {verb: getattr(host, verb) for verb in ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")}
+    while True:
+        try:
+            message, fds = channel.recv()
+        except ipc.ClosedError:
+            return
+        channel.send(verbs[message["op"]](message, fds))

@@ -1,0 +1,181 @@
+"""A contestant: the reference itself under torch eager or torch.compile, in native precision, in a process of its own."""
+
+import contextlib
+import mmap
+import os
+import signal
+import socket
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+# For this import alone: what else lies in the job's folder, a candidate's kernel.py among it, is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness.isolation import ipc, sandbox
+
+MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
+"""Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
+
+
+class Host:
+    def __init__(self):
+        import torch
+
+        from harness.reference import contract
+
+        self.torch, self.contract = torch, contract
+        torch.set_num_threads(sandbox.threads())
+        torch.set_grad_enabled(False)
+        warnings.filterwarnings("ignore")
+        self.calls: list[dict] = []
+
+    def ahead(self, message: dict, fds) -> dict:
+        """What is known before the contest: import the compiler and, on a CPU, compile at the task's sizes, whose code stays in Inductor's
+        cache. What fails here fails again, and is told, when it is wanted.
+        """
+        self.mode, self.device = message["mode"], message["device"]
+        if self.mode in MODES:
+            self._compiler()
+        if self.mode in MODES and self.device == "cpu":
+            with contextlib.suppress(Exception):
+                self._compile_at(message["task"], message["dims"])
+        return {}
+
+    def _compile_at(self, task: dict, sizes: list[dict]) -> None:
+        self.contract.set_precision(task["numeric"]["precision"])
+        self.reference = self.contract.Contract(task["reference"])
+        roles = {a["name"]: a["role"] for a in task["arguments"]}
+        parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
+        for dims in sizes:
+            made = self.reference.build(dims, 0, parameters, task["pointer_elements"])
+            given = {a.name: self.torch.zeros_like(a.value) if roles[a.name] == "output" else a.value for a in made}
+            self.calls = [self._taken(given)]
+            self.compiled()
+        self.calls = []
+
+    def begin(self, message: dict, fds) -> dict:
+        self.contract.set_precision(message["precision"])
+        self.device, self.arena = message["device"], None
+        if self.device != "cpu":
+            from harness.memory import cuda_driver
+
+            self.torch.cuda.init()
+            self.torch.zeros(1, device="cuda")
+            self.driver, self.cuda = cuda_driver.Driver(), cuda_driver
+            self.events = self.driver.event(), self.driver.event()
+        self.reference = self.contract.Contract(message["reference"])
+        self.function = self.reference.function
+        self.mode = message["mode"]
+        if self.mode in MODES:
+            self._compiler()
+        return {}
+
+    def _compiler(self) -> None:
+        """Import it now, beside the other contestants; it takes longer than torch itself.
+
+        Inductor compiles and loads a test program for each vector extension that the processor names, ten seconds of a core where none of
+        it is cached. Which one it chooses is the same without; a compiler that does not know that one is found by `compiled`.
+        """
+        import torch._dynamo
+        import torch._inductor.compile_fx
+        import torch._inductor.config
+        import torch._inductor.cpu_vec_isa
+
+        if self.device == "cpu" and torch._inductor.config.cpp.vec_isa_ok is None:
+            torch._inductor.config.cpp.vec_isa_ok = True
+
+    def compiled(self) -> None:
+        """The reference compiled for the shapes attached, and called once; trusted extensions are tested where that fails."""
+        torch = self.torch
+        torch._dynamo.reset()
+        self.function = torch.compile(self.reference.function, dynamic=False, mode=MODES[self.mode])
+        try:
+            self.function(**self.calls[0])
+        except Exception:
+            settings = torch._inductor.config.cpp
+            if self.device != "cpu" or not settings.vec_isa_ok:
+                raise
+            settings.vec_isa_ok = None
+            torch._inductor.cpu_vec_isa.valid_vec_isa_list.cache_clear()
+            self.compiled()
+
+    def attach(self, message: dict, fds: list[int]) -> dict:
+        """Tensors over the shared inputs, one set of keyword arguments an address."""
+        torch = self.torch
+        view = self._mapped(fds[0], message["size"])
+        os.close(fds[0])
+        self.calls = []
+        for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
+            given, places = {}, iter(offsets)
+            for a in arguments:
+                dtype = self.contract.DTYPES[a["dtype"]] if a["role"] != "scalar" else None
+                if a["role"] == "scalar":
+                    given[a["name"]] = a["value"]
+                elif a["role"] == "output":
+                    given[a["name"]] = torch.zeros(a["shape"], dtype=dtype, device=self.device)
+                else:
+                    given[a["name"]] = view(dtype, torch.Size(a["shape"]).numel(), next(places)).view(a["shape"])
+            self.calls.append(self._taken(given))
+        if self.mode in MODES:
+            self.compiled()
+        return {}
+
+    def _taken(self, given: dict) -> dict:
+        """Of the arguments those that the reference takes."""
+        takes = self.reference.takes
+        return given if takes is None else {name: value for name, value in given.items() if name in takes}
+
+    def _mapped(self, fd: int, size: int):
+        """view(dtype, count, offset) of the inputs, which this process cannot write."""
+        torch = self.torch
+        if self.device == "cpu":
+            memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+            return lambda dtype, count, offset: torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
+        self.calls = []
+        if self.arena:
+            torch.cuda.synchronize()
+            self.driver.unmap(*self.arena)
+        handle = self.driver.adopt(fd)
+        address = self.driver.map(handle, size, self.cuda.READ)
+        self.driver.release(handle)
+        self.arena = address, size
+        return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(dtype)
+
+    def run(self, message: dict, fds) -> dict:
+        if self.device == "cpu":
+            for at in message["train"]:
+                self.function(**self.calls[at])
+            return {}
+        self.driver.record(self.events[0], None)
+        for at in message["train"]:
+            self.function(**self.calls[at])
+        self.driver.record(self.events[1], None)
+        self.driver("cuCtxSynchronize")
+        return {"seconds": self.driver.elapsed(*self.events)}
+
+
+def main() -> None:
+    sandbox.die_with_parent(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
+    host = Host()
+    verbs = {"ahead": host.ahead, "begin": host.begin, "attach": host.attach, "run": host.run}
+    while True:
+        try:
+            message, fds = channel.recv()
+        except ipc.ClosedError:
+            return
+        try:
+            answer = verbs[message["op"]](message, fds)
+        except Exception as error:
+            said = str(error).strip().splitlines()
+            answer = {"error": f"{type(error).__name__}: {said[0][:300] if said else ''}", "log": traceback.format_exc()[-4000:]}
+        channel.send(answer)
+
+
+if __name__ == "__main__":
+    main()
