@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +13,7 @@ import yaml
 from agents.models import redaction
 from agents.models.providers import recorded
 from graph.artifacts import Judged
-from tests.graph.conftest import ROOT, graph
+from tests.graph.conftest import graph
 from tools.artifacts import Passed
 from tools.store.records import Records
 from tools.store.repository import Repository
@@ -32,28 +29,27 @@ class Replayed(NamedTuple):
     home: Path
     summary: dict[str, Any]
 
-    def graph(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return graph(*argv, home=self.home)
-
     def exchanges(self) -> list[dict[str, Any]]:
         return [dict(record.payload) for record in Records(self.root) if record.kind == "exchange"]
-
-    def accepted(self) -> list[str]:
-        """Versions that the gate took, in order."""
-        return [version for version, verdict in self.summary["verdicts"].items() if verdict == "accept"]
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    """It first lacks the planner's answers; who mends the script resumes the run, and the other roles go on where they were."""
     folder = tmp_path_factory.mktemp("cassette")
     settings = yaml.safe_load((CASSETTE / "config.yaml").read_text())
-    placed = {"task": str(CASSETTE / "task"), "models": {"default": {"provider": "recorded", "path": str(ANSWERS)}}}
+    script = folder / "script.jsonl"
+    script.write_text("".join(f"{line.model_dump_json()}\n" for line in recorded.read(ANSWERS) if line.role != "planner"))
+    placed = {"task": str(CASSETTE / "task"), "models": {"default": {"provider": "recorded", "path": str(script)}}}
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump({**settings, **placed, "workspaces": str(folder / "workspaces")}))
     done = graph("run", str(config), "--json", home=folder / "home")
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 4 and f"models.planner: {script} holds no answer of planner" in said["reason"], done.stdout + done.stderr
+    script.write_text(ANSWERS.read_text())
+    done = graph("resume", said["workspace"], "--json", home=folder / "home")
     assert done.returncode == 0, done.stdout + done.stderr
-    (root,) = (folder / "workspaces").iterdir()
-    return Replayed(root, folder / "home", json.loads(done.stdout.splitlines()[-1]))
+    return Replayed(Path(said["workspace"]), folder / "home", json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_the_cassette_is_whole_and_clean() -> None:
@@ -87,29 +83,12 @@ def test_the_kernel_is_right_and_faster(replayed: Replayed) -> None:
     assert trials and all(isinstance(trial, Passed) for trial in trials), "no answer of the cassette is wrong on any machine"
     first = [trial for trial in trials if isinstance(trial, Passed) and trial.speedup.estimate > 2]
     assert first, "without the calls into the library the kernel is many times faster, however busy the machine"
-    if not replayed.accepted():
+    if "accept" not in replayed.summary["verdicts"].values():
         pytest.skip("the machine was too disturbed for any proof")
     kernel = Repository(replayed.root).show("HEAD", "kernel.cpp").decode()
     assert replayed.summary["speedup"] > 2 and "exp_lane" in kernel and "tanhf" not in kernel
-    ran = subprocess.run(
-        [sys.executable, "test_kernel.py"],
-        cwd=replayed.root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-@pytest.mark.slow
-def test_another_process_verifies_it(replayed: Replayed) -> None:
-    """From the workspace alone, with fresh seeds, and without asking anybody anything."""
-    if not replayed.accepted():
-        pytest.skip("the machine was too disturbed for any proof")
+    # Another process verifies it from the workspace alone, with fresh seeds, and without asking anybody anything.
     before = len(replayed.exchanges())
-    done = replayed.graph("verify", str(replayed.root))
+    done = graph("verify", str(replayed.root), home=replayed.home)
     assert done.returncode in (0, 5), f"only noise may keep it from agreeing: {done.stdout}{done.stderr}"
-    assert replayed.accepted()[-1] and ("agree" if done.returncode == 0 else "inconclusive") in done.stdout
     assert len(replayed.exchanges()) == before

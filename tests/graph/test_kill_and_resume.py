@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,8 @@ INSIDE = (
 )
 
 
-def live_through(folder: Path, config: Path) -> tuple[Path, int]:
-    """Start the run and take it up again until it ends by itself, looking at what lies there after each death."""
+def live_through(folder: Path, config: Path, enough: Callable[[Path], bool] = lambda root: False) -> tuple[Path, int]:
+    """Start the run and take it up again until it ends by itself or is far `enough`, looking at what lies there after each death."""
     verb = ["run", str(config)]
     seen: dict[str, str] = {}
     for deaths in range(MANY):
@@ -51,6 +52,8 @@ def live_through(folder: Path, config: Path) -> tuple[Path, int]:
         assert done.returncode == -9, done.stderr[-2000:]
         found = workspace(folder)
         nothing_is_lost(found, seen)
+        if enough(found):
+            return found, deaths
         # Before its task is on record a run cannot be resumed; starting again loses nothing.
         if any(record.kind == "task" for record in Records(found)):
             verb = ["resume", str(found)]

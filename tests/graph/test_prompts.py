@@ -54,15 +54,6 @@ def written(dims: Mapping[str, float]) -> str:
     return r"[\s,]+".join(rf'"?{name}"?\s*[=:]\s*{value}\b' for name, value in dims.items())
 
 
-def test_the_early_blocks_stay_the_same_through_a_run(asked: list[Request]) -> None:
-    seen: dict[tuple[str, str], set[str]] = {}
-    for request in asked:
-        for block in blocks(request.role, request.brief, request.answer)[:2]:
-            if block.scope != "iteration":
-                seen.setdefault((request.role, block.scope), set()).add(block.text)
-    assert all(len(texts) == 1 for texts in seen.values())
-
-
 def test_planner_and_coder_are_told_what_they_need(asked: list[Request]) -> None:
     plans = [one for one in asked if isinstance(one.brief, PlannerBrief)]
     for one in plans:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph.lifecycle import run
 from graph.settings import load
 from graph.workspace import events
-from tests.graph.conftest import QUICK
-from tests.graph.test_kill_and_resume import MEASURED, nothing_is_lost, repeated, workspace
+from tests.graph.conftest import configured
+from tests.graph.test_kill_and_resume import MEASURED, live_through, repeated
 from tools.errors import InfrastructureError, WorkspaceError
 from tools.store.records import Records, key
 
@@ -48,9 +45,7 @@ def choosing(tmp_path: Path) -> Path:
     (folder / "kernel.cpp").write_text(KERNEL)
     (folder / "reference.py").write_text(REFERENCE)
     (folder / "task.yaml").write_text("language: tests.graph.choosing:Choosing\n")
-    path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump({"name": "choosing", "task": str(folder), "workspaces": str(tmp_path / "workspaces"), **QUICK}))
-    return path
+    return configured(tmp_path, name="choosing", task=str(folder))
 
 
 def task(root: Path) -> dict:
@@ -60,24 +55,7 @@ def task(root: Path) -> dict:
 
 @pytest.mark.slow
 def test_a_kill_while_configs_are_compared_costs_nothing_that_was_finished(tmp_path: Path, choosing: Path) -> None:
-    verb = ["run", str(choosing)]
-    seen: dict[str, str] = {}
-    deaths = 0
-    while True:
-        command = [sys.executable, "-m", "tests.graph.killer", str(tmp_path), *verb]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == -9, done.stderr[-2000:]
-        found = workspace(tmp_path)
-        nothing_is_lost(found, seen)
-        if task(found):
-            break
-        if Records(found).find(key("loaded")) is None:
-            seen.clear()
-        else:
-            deaths += 1
-            with pytest.raises(WorkspaceError, match="python -m graph resume"), run.opened(found):
-                pass
-            verb = ["resume", str(found)]
+    found, deaths = live_through(tmp_path, choosing, lambda root: bool(task(root)))
     assert deaths >= 4, "it was killed in the comparison itself"
     said = task(found)["inferred"][0]
     assert "k < 1;" in task(found)["baseline"] and "config 1" in said and "fastest of all" in said
@@ -96,3 +74,5 @@ def test_a_machine_failure_while_configs_are_compared_leaves_what_can_be_resumed
         run.start(load(choosing), (fail,))
     root = caught.value.workspace
     assert root is not None and root.is_dir() and not task(root) and Records(root).find(key("loaded")) is not None
+    with pytest.raises(WorkspaceError, match="python -m graph resume"), run.opened(root):
+        pass

@@ -41,45 +41,27 @@ def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
         (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
-        (GOOD + "search: {iteration: 3}\n", ["search.iteration", "iterations"]),
-        (GOOD + "search: {iterations: none}\n", ["search.iterations", "integer"]),
         (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),
-        (GOOD + "judge: {pears: 3}\n", ["judge.pears", "pairs"]),
-        (GOOD + "models: {coder: {provider: 3}}\n", ["models.coder.provider", "string"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (GOOD + "search: {iterations: 0}\n", ["search.iterations: must be greater than or equal to 1, not 0; change it"]),
-        (GOOD + "models: {coder: 3}\n", ["models.coder: must hold keys and values", "provider"]),
         (GOOD + "models: 3\n", ["models: must be keys and values", "not 3"]),
         (GOOD + "profilers: static\n", ["profilers: must be a list", "'static'"]),
         (GOOD + "on_unknown: maybe\n", ["on_unknown: must be 'continue', 'ask' or 'stop', not 'maybe'"]),
-        (GOOD + "models: {painter: {}}\n", ["models.painter", "planner"]),
         (GOOD + "models: {codr: {}}\n", ["models.codr: not a role; did you mean 'coder'?"]),
         (GOOD + "budget: {per_role: {codr: {usd: 1}}}\n", ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"]),
-        (GOOD + "budget: {per_role: {x: {usd: 1}}}\n", ["budget.per_role.x: must be 'planner'", "not 'x'; change it there"]),
         (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
         (GOOD + "budget: {device_s: true}\n", ["budget.device_s: must be a number, not True; change it there"]),
         (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
         (GOOD + "budget: {wall_s: 1e3}\n", ["budget.wall_s: must be a number, not '1e3'; write 1000"]),
-        (GOOD + "budget: {usd: '2.5'}\n", ["budget.usd: must be a number, not '2.5'; write 2.5"]),
-        (GOOD + "budget: {usd: dear}\n", ["budget.usd: must be a number, not 'dear'; change it there"]),
-        (GOOD + "budget: {tokens: false}\n", ["budget.tokens: must be an integer, not False; change it there"]),
         (GOOD + "budget: {tokens: 2.0e+6}\n", ["budget.tokens: must be an integer, not 2000000.0; write 2000000"]),
-        (GOOD + "budget: {per_iteration: {wall_s: true}}\n", ["budget.per_iteration.wall_s: must be a number"]),
         (GOOD + "budget: {per_role: {coder: {device_s: '9'}}}\n", ["budget.per_role.coder.device_s: must be a number", "write 9"]),
         (GOOD + "prices: {m: {input: true, output: 1}}\n", ["prices.m.input: must be a number"]),
-        (GOOD + "search: {variants: true}\n", ["search.variants: must be an integer"]),
-        (GOOD + "judge: {pairs: '9'}\n", ["judge.pairs: must be an integer", "write 9"]),
-        (GOOD + "gpu: true\n", ["gpu: must be an integer"]),
         ("search: {}\n", ["exactly one of task", "kernel"]),
         ("kernel: a.cpp\n", ["reference"]),
-        ("kernel: a.cpp\ntask: b\n", ["exactly one of task"]),
         ("task: [a\n", ["run.yaml:1: not valid YAML; the [ in that line is not closed"]),
-        (GOOD + "search: {variants: 2\nstop: {near_peak: 0.1}\n", ["run.yaml:2: not valid YAML; the { in that line is not closed"]),
-        (GOOD + "search: {variants: [2}\n", ["run.yaml:2: not valid YAML; the [ in that line is not closed"]),
         (GOOD + 'name: "mine\nsearch: {}\n', ["run.yaml:2: not valid YAML; the quote that begins in that line does not end"]),
         (GOOD + "  name: mine\n", ["run.yaml:2: not valid YAML; check the indentation"]),
         ("- task\n", ["run.yaml", "keys and values"]),
-        ("", ["run.yaml", "keys and values"]),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
@@ -117,11 +99,6 @@ def test_every_mistake_has_a_line(tmp_path: Path, text: str, lines: list[str]) -
     assert len(said) == len(lines) and all(one.startswith(f"{path}: {line}") for one, line in zip(said, lines, strict=True)), said
 
 
-def test_whole_numbers_are_numbers(tmp_path: Path) -> None:
-    settings = load(written(tmp_path, GOOD + "budget: {usd: 5, wall_s: 60, per_role: {coder: {tokens: 1_000_000}}}\n"))
-    assert (settings.budget.usd, settings.budget.wall_s, settings.budget.per_role["coder"].tokens) == (5.0, 60.0, 1_000_000)
-
-
 def test_a_key_that_stands_twice_is_no_silent_change_of_mind(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r":3: the key 'wall_s' stands twice; keep one of the two"):
         load(written(tmp_path, "task: x\nbudget: {wall_s: 5,\n  wall_s: 50}\n"))
@@ -138,17 +115,10 @@ def test_what_only_looks_like_a_date_or_number_is_named(tmp_path: Path) -> None:
 def test_what_is_merged_from_another_mapping_may_be_set_anew(tmp_path: Path) -> None:
     roles = "{planner: &p {usd: 1}, coder: &c {<<: *p, usd: 5}}"
     caps = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c}}\n")).budget
-    twice = load(written(tmp_path, f"task: x\nbudget:\n  per_role: {roles}\n  per_iteration: {{<<: *c, <<: *p}}\n")).budget
-    assert twice.per_iteration.usd is not None
     assert [caps.per_role["planner"].usd, caps.per_role["coder"].usd, caps.per_iteration.usd] == [1, 5, 5]
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"nowhere\.yaml: no such config file"):
-        load(tmp_path / "nowhere.yaml")
-
-
-@pytest.mark.parametrize("files", [("reference.py", "kernel.cpp"), ("reference.py",), ("kernel.py",)])
+@pytest.mark.parametrize("files", [("reference.py",), ("kernel.py",)])
 def test_a_task_folder_is_a_config_with_nothing_else(tmp_path: Path, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "softmax"
     folder.mkdir()
@@ -179,14 +149,16 @@ def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str])
     assert "\n" not in said
 
 
-def test_a_kernel_in_the_place_of_a_config_is_seen(tmp_path: Path) -> None:
-    (tmp_path / "mine.cpp").write_text("int x[] = {1};")
-    with pytest.raises(SettingsError, match=r"mine\.cpp: is source and no config; give `--kernel` and `--ref`"):
-        load(tmp_path / "mine.cpp")
-
-
-def test_other_encoding_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_bytes("task: größe\n".encode("latin-1"))
-    with pytest.raises(SettingsError, match="UTF-8"):
-        load(path)
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("nowhere.yaml", None, r"nowhere\.yaml: no such config file"),
+        ("mine.cpp", b"int x[] = {1};", r"mine\.cpp: is source and no config; give `--kernel` and `--ref`"),
+        ("run.yaml", "task: größe\n".encode("latin-1"), "UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_config_is_named(tmp_path: Path, name: str, content: bytes | None, says: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(SettingsError, match=says):
+        load(tmp_path / name)

@@ -27,22 +27,15 @@ CANDIDATE = event("candidate", candidate="0123456789ab", outcome="passed", summa
 STARTED = event("node", node="profile", state="started", iteration="1")
 
 
-def test_plain_lines() -> None:
+def test_a_line_a_node_and_candidate_and_quiet_still_says_what_ctrl_c_does() -> None:
     lines: list[str] = []
-    plain = Plain(lines.append)
-    for one in (STARTED, FINISHED, CANDIDATE, event("job", argv="g++", s="0.1")):
-        plain(one)
-    assert len(lines) == 2
+    quiet: list[str] = []
+    for one in (STARTED, FINISHED, CANDIDATE, event("job", argv="g++", s="0.1"), event("interrupt", workspace="workspaces/softmax")):
+        Plain(lines.append)(one)
+        Plain(quiet.append, only="interrupt")(one)
+    assert quiet == lines[2:] and "`python -m graph resume workspaces/softmax`" in quiet[0]
     assert "profile" in lines[0] and "memory-bound" in lines[0] and "0.50 s" in lines[0]
     assert "0123456789ab" in lines[1] and "2.00x" in lines[1]
-
-
-def test_quiet_still_says_what_ctrl_c_does() -> None:
-    lines: list[str] = []
-    quiet = Plain(lines.append, only="interrupt")
-    for one in (STARTED, FINISHED, CANDIDATE, event("interrupt", workspace="workspaces/softmax")):
-        quiet(one)
-    assert len(lines) == 1 and "`python -m graph resume workspaces/softmax`" in lines[0]
 
 
 def test_what_a_kernel_says_does_not_command_the_terminal() -> None:

@@ -37,11 +37,8 @@ def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Pa
     kernel = (root / "task" / "kernel.cpp").read_text()
     assert 'extern "C" void solve(const float* values, float* result, int rows, int columns)' in kernel
     assert json.loads((root / "task" / "task.json").read_text())["task"]["baseline"] == kernel
-    report = (root / "baseline_report.md").read_text()
-    assert "v0 was written from reference.py by the coder" in report
-    assert "Correct against the float64 reference" in report
-    assert summary["baseline_s"] > 0
-    assert list(summary["verdicts"]) == ["v1"]
+    assert "v0 was written from reference.py by the coder" in (root / "baseline_report.md").read_text()
+    assert summary["baseline_s"] > 0 and list(summary["verdicts"]) == ["v1"]
 
 
 def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,16 +71,12 @@ def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys
     assert not (tmp_path / "paid").exists()
 
 
-@pytest.mark.parametrize("verb", ["check", "run"])
-def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = config(tmp_path, REFERENCE.replace("exponentials / exponentials.sum(-1, keepdim=True)", "exponentials.sort(-1).values"))
-    assert main([verb, str(path)]) == 2
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said
-    assert "torch's sort" in said
-    assert "give a kernel" in said
+    for verb in ("check", "run"):
+        assert main([verb, str(path)]) == 2
+        said = capsys.readouterr().err.strip()
+        assert "torch's sort" in said and "give a kernel" in said and "\n" not in said
     assert not (tmp_path / "workspaces").exists()
 
 

@@ -95,8 +95,16 @@ def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: P
     assert "set `hardware`" in found["gaps"][0]["reason"] and found["reach"][0]["roof_s"] is None
 
 
+HEAD = "def run_kernel(x, out, N):"
+
+
 @pytest.mark.parametrize(
-    ("part", "instead", "said"), [("2 * tl.load", "3 * tl.load", "disagree at N="), ("tl.store(out", "tl.store(o", "compile")]
+    ("part", "instead", "said"),
+    [
+        ("2 * tl.load", "3 * tl.load", "disagree at N="),
+        ("tl.store(out", "tl.store(o", "compile"),
+        (HEAD, f"{HEAD}\n    assert x.shape == (N, 1)", "AssertionError at line 12, `assert x.shape == (N, 1)`"),
+    ],
 )
 def test_a_kernel_that_is_wrong_is_refused_all_the_same(
     part: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -107,40 +115,25 @@ def test_a_kernel_that_is_wrong_is_refused_all_the_same(
     assert json.loads(captured.out.splitlines()[-1])["status"] == "refused"
 
 
-@pytest.mark.parametrize("policy", ["stop", "ask"])
-def test_what_the_wiki_lacks_stops_it_where_the_settings_say_so(tmp_path: Path, policy: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, hardware="H20000", on_unknown=policy) == 2
+def test_what_the_wiki_lacks_stops_it_where_the_settings_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hardware="H20000", on_unknown="stop") == 2
     said = capsys.readouterr().err.strip()
-    assert said.startswith(f"error: on_unknown: {policy}, and ") and "H20000" in said and "\n" not in said
-
-
-def test_a_gpu_that_the_settings_name_is_no_error_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, gpu=0) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["status"] == "not_measured" and "gpu: 0 names none" in found["reason"] and found["reason"].count(". ") == 0
-    (tmp_path / "again").mkdir()
-    assert run(tmp_path / "again", gpu=0, verb="check") == 0
-    assert "gpu: 0 names none" in capsys.readouterr().out
+    assert said.startswith("error: on_unknown: stop, and ") and "H20000" in said and "\n" not in said
 
 
 def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asking = KERNEL.replace("def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    spare = torch.empty(4, device='cuda')")
-    assert run(tmp_path, kernel="import torch\n" + asking) == 0
+    asking = KERNEL.replace(HEAD, f"{HEAD}\n    spare = torch.empty(4, device='cuda')")
+    assert run(tmp_path, kernel="import torch\n" + asking, gpu=0) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["interpreted"]["status"] == "unmeasured" and "asks for a GPU" in found["reason"]
+    assert found["status"] == "not_measured" and "gpu: 0 names none" in found["reason"], "no error where there is none"
 
 
-@pytest.mark.parametrize("made", ["torch.randn(dims['N'], device='cuda')", "torch.randn(dims['N'], generator=torch.Generator('cuda'))"])
-def test_inputs_made_on_a_gpu_are_one_sentence(made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference = REFERENCE.replace('torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)', made)
+def test_inputs_made_on_a_gpu_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = REFERENCE.replace(
+        'torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)', "torch.randn(dims['N'], device='cuda')"
+    )
     assert reference != REFERENCE and run(tmp_path, reference=reference) == 2
     said = capsys.readouterr().err.strip()
     assert said.startswith("error: reference.py: make_inputs(N=4096) asks for a GPU") and "(line 8)" in said
     assert "make inputs on the CPU" in said and "\n" not in said
-
-
-def test_a_failed_assertion_is_shown_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kernel = KERNEL.replace("def run_kernel(x, out, N):", "def run_kernel(x, out, N):\n    assert x.shape == (N, 1)")
-    assert run(tmp_path, kernel=kernel) == 2
-    said = capsys.readouterr().err
-    assert "disagree at N=" in said and "AssertionError at line 12, `assert x.shape == (N, 1)`" in said

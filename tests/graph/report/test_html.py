@@ -193,16 +193,11 @@ def test_versions_can_be_masked_after_the_report_was_rendered_again(copied: Path
 
 
 def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> None:
-    inspections = {
-        c: i.model_copy(
-            update={"missing": {HOSTILE: HOSTILE}, "findings": tuple(f.model_copy(update={"rule": HOSTILE}) for f in i.findings)}
-        )
-        for c, i in seen.inspections.items()
-    }
-    inspections = {
-        c: i.model_copy(update={"rooflines": tuple(r.model_copy(update={"workload": HOSTILE}) for r in i.rooflines)})
-        for c, i in inspections.items()
-    }
+    def named(inspection: Inspection) -> Inspection:
+        findings = tuple(f.model_copy(update={"rule": HOSTILE}) for f in inspection.findings)
+        rooflines = tuple(r.model_copy(update={"workload": HOSTILE}) for r in inspection.rooflines)
+        return inspection.model_copy(update={"missing": {HOSTILE: HOSTILE}, "findings": findings, "rooflines": rooflines})
+
     verdicts = {n: (r, v.model_copy(update={"reasons": (HOSTILE,)})) for n, (r, v) in seen.verdicts.items()}
     attributions = {
         n: (r, a.model_copy(update={"methods": tuple(m.model_copy(update={"method": HOSTILE, "note": HOSTILE}) for m in a.methods)}))
@@ -220,7 +215,7 @@ def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> N
         steps=tuple(replace(step, methods=(HOSTILE,)) for step in seen.steps),
         points=tuple(replace(point, workload=HOSTILE) for point in seen.points),
         roofs=tuple(roof.model_copy(update={"source": HOSTILE}) for roof in seen.roofs),
-        inspections=inspections,
+        inspections={c: named(i) for c, i in seen.inspections.items()},
         analyses=dict.fromkeys(seen.analyses, HOSTILE),
         attributions=attributions,
         caps={HOSTILE: HOSTILE},
@@ -301,27 +296,22 @@ def test_what_no_profiler_and_no_log_told_is_not_drawn(seen: View, copied: Path)
     assert not [tag for tag, _ in found.tags if tag == "svg"]
 
 
-def test_a_loss_is_called_one(seen: View, copied: Path) -> None:
+def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_labelled(seen: View, copied: Path) -> None:
     assert seen.final is not None
     loss = Interval(estimate=0.8, low=0.7, high=0.9)
     open_ = Interval(estimate=1.1, low=1 / UNBOUNDED, high=UNBOUNDED)
     lost = replace(
         seen,
         final=seen.final.model_copy(update={"overall": {**seen.final.overall, "baseline": loss, "eager": loss}}),
-        workloads=tuple(replace(row, speedup=loss, against={**row.against, "eager": open_}) for row in seen.workloads),
+        workloads=tuple(
+            replace(row, speedup=loss, against={**row.against, "eager": open_}, margin=0.0, own_margin=True) for row in seen.workloads
+        ),
         steps=tuple(replace(step, speedup=open_) for step in seen.steps),
+        roofs=(*seen.roofs, Roof(metric="memory_bandwidth", value=5e10, unit="B/s", origin="cited", source="<gpu-wiki>/hardware/x.md:3")),
     )
     found = checked(html.html(lost), copied)
     # Against eager, and each workload against the baseline; in the headline the times stand between.
     assert found.said.count("0.8× [0.7, 0.9] (a loss)") == 1 + len(seen.workloads)
     assert re.search(r"0\.8× \[0\.7, 0\.9\] over the baseline: .{1,40} \(a loss\)", found.said)
-    assert "1.1× [N/A] (no difference shown)" in found.said
-    assert "(a loss)" in final.markdown(lost)
-
-
-def test_a_workloads_own_margin_and_a_published_roof_are_labelled(seen: View, copied: Path) -> None:
-    cited = Roof(metric="memory_bandwidth", value=5e10, unit="B/s", origin="cited", source="<gpu-wiki>/hardware/x.md:3")
-    own = tuple(replace(row, margin=0.0, own_margin=True) for row in seen.workloads)
-    text = html.html(replace(seen, workloads=own, roofs=(*seen.roofs, cited)))
-    assert "0.0 % (its own)" in checked(text, copied).said
-    assert "50 GB/s, cited" in figures(text)[1] and ", measured" in figures(text)[1]
+    assert "1.1× [N/A] (no difference shown)" in found.said and "0.0 % (its own)" in found.said
+    assert "(a loss)" in final.markdown(lost) and "50 GB/s, cited" in figures(html.html(lost))[1]

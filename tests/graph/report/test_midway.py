@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from graph.__main__ import main
 from graph.lifecycle import run
@@ -13,7 +12,7 @@ from graph.report.content.summary import versions
 from graph.report.final import FILES, MARKDOWN
 from graph.settings import load
 from graph.workspace.events import Event
-from tests.graph.conftest import QUICK
+from tests.graph.conftest import SHORT, configured
 from tools.store.repository import Repository
 
 
@@ -24,11 +23,9 @@ def stop_before_the_gate(event: Event) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_between_ctrl_c_and_resume(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quick = {**QUICK, "search": {**QUICK["search"], "iterations": 1, "variants": 1}}
-    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **quick}))
+def test_a_report_between_ctrl_c_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
-        run.start(load(config), (stop_before_the_gate,))
+        run.start(load(configured(tmp_path, **SHORT)), (stop_before_the_gate,))
     root = Path(str(stopped.value))
     assert main(["report", str(root)]) == 0
     assert "are written from 1 versions" in capsys.readouterr().out
