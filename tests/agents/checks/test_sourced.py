@@ -13,22 +13,12 @@ from agents.roles.agent import REPAIRS
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup
 from tests.agents.scripted import agent
-from tools.artifacts import Argument, Finding, Task, Workload
-from tools.roofline.hardware import Headroom, Spec
+from tests.contracts.test_models import ASKED, FINDINGS
+from tools.roofline.hardware import Spec
 
 WIKI = Wiki.open()
 RECORD = "0123456789abcdef"
 BANDWIDTH = lookup.resolve(WIKI, "H200", "memory_bandwidth", "SXM5")
-FINDINGS = (Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=(RECORD,)),)
-HEADROOM = Headroom(total=0.9, compute=0.9, memory=0.8, latency=0.1, bound="compute")
-TASK = Task(
-    name="scale",
-    language="cpp",
-    arguments=(Argument(name="x", role="input", dtype="float32", shape=("n",)), Argument(name="y", role="output", dtype="float32")),
-    reference="",
-    baseline="",
-    workloads=(Workload(name="w", dims={"n": 64}),),
-)
 METHOD = "openmp-parallel-outer"
 PAGE = next(page for page in WIKI.pages if page.head.id == METHOD)
 GUESS = "The part has 132 SMs."
@@ -40,23 +30,16 @@ def cited() -> Spec:
 
 
 def planner_brief() -> PlannerBrief:
-    return PlannerBrief(
-        task=TASK,
-        source="",
-        findings=FINDINGS,
-        headroom=HEADROOM,
-        dossier=Dossier(queries=(), passages=(), methods=(PAGE,), attempts=()),
-        tried=(),
-        budget={"compute": 1, "memory": 1, "latency": 1, "occupancy": 1},
-        methods_per_iteration=1,
-        variants=1,
-        records=(RECORD,),
-        specs=(cited(),),
-    )
+    given, _ = ASKED["planner"]
+    assert isinstance(given, PlannerBrief)
+    dossier = Dossier(queries=(), passages=(), methods=(PAGE,), attempts=())
+    return given.model_copy(update={"dossier": dossier, "records": (RECORD,), "specs": (cited(),)})
 
 
 def analyst_brief() -> AnalystBrief:
-    return AnalystBrief(source="", findings=FINDINGS, remarks=(), headroom=HEADROOM, records=(RECORD,), specs=(cited(),))
+    given, _ = ASKED["profiler_analyst"]
+    assert isinstance(given, AnalystBrief)
+    return given.model_copy(update={"findings": FINDINGS[:1], "records": (RECORD,), "specs": (cited(),)})
 
 
 def made(rationale: str, reason: str = "By rule.") -> Plan:

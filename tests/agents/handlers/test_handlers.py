@@ -10,7 +10,6 @@ import pytest
 from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.checks.drafts import faults_of
 from agents.handlers.base import applying, hints, mended, opened
-from agents.handlers.definitions import definitions
 from agents.roles import coder
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.calling import build, compare
@@ -125,31 +124,27 @@ def test_a_lost_licence_stands_at_the_top_again() -> None:
     assert after(source("softmax_int") + "// mine\n", text).startswith("#include"), "a description is the author's to drop"
 
 
-def test_a_lost_wrapper_and_instantiation_are_put_back(tmp_path: Path) -> None:
-    lost = LAYERED.replace(WRAPPER, "").replace("template void scale<float, 8>(const float*, float*, int);\n", "")
-    text = after(lost)
-    assert text.count('extern "C" void solve') == 1 and text.count("template void scale<float, 8>") == 1
-    assert same(lost, tmp_path)
-
-
 def test_a_wrapper_is_not_put_back_where_what_it_calls_is_gone() -> None:
     renamed = LAYERED.replace(WRAPPER, "").replace("scale", "scaled")
     assert "solve" not in after(renamed)
     assert "`solve` is not defined" in faults_of(Draft(source=after(renamed), methods=()), brief(LAYERED))[0]
 
 
-def test_functions_that_lost_their_namespace_are_put_back_into_it(tmp_path: Path) -> None:
-    lost = LAYERED.replace("namespace ops::detail {\n", "").replace("}  // namespace ops::detail\n", "")
-    text = after(lost)
-    assert {one.namespaces for one in definitions(text, "cpp") if one.name in ("scale", "sum")} == {("ops", "detail")}
-    assert same(lost, tmp_path)
+INSTANTIATION = "template void scale<float, 8>(const float*, float*, int);\n"
+SQUARED = LAYERED[LAYERED.index("template <typename T>\nstatic") : LAYERED.index("template <typename T, int B>")]
 
 
-def test_functions_that_are_kept_by_name_are_taken_from_the_source(tmp_path: Path) -> None:
-    start, end = LAYERED.index("template <typename T>\nstatic"), LAYERED.index("template <typename T, int B>")
-    short = LAYERED[:start] + "  // keep: squared\n\n" + LAYERED[end:]
-    assert after(short).count("static inline T squared(T v) { return v * v; }") == 1
-    assert same(short, tmp_path)
+@pytest.mark.parametrize(
+    ("lost", "back"),
+    [
+        (LAYERED.replace(WRAPPER, "").replace(INSTANTIATION, ""), ['extern "C" void solve', INSTANTIATION]),
+        (LAYERED.replace("namespace ops::detail {\n", "").replace("}  // namespace ops::detail\n", ""), []),
+        (LAYERED.replace(SQUARED, "  // keep: squared\n\n"), ["static inline T squared(T v) { return v * v; }"]),
+    ],
+    ids=["wrapper and instantiation", "namespace", "kept by name"],
+)
+def test_what_a_draft_lost_is_put_back_and_computes_the_same(lost: str, back: list[str], tmp_path: Path) -> None:
+    assert all(after(lost).count(text) == 1 for text in back) and same(lost, tmp_path)
 
 
 def test_a_triton_kernel_is_kept_with_its_decorators() -> None:

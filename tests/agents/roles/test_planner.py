@@ -14,7 +14,7 @@ from agents.roles import planner
 from agents.roles.agent import REPAIRS
 from knowledge_base.artifacts import Page, Passage
 from knowledge_base.pages.wiki import Wiki
-from tests.agents.checks.test_sourced import FINDINGS, HEADROOM, RECORD, TASK, cited
+from tests.agents.checks.test_sourced import RECORD, cited, planner_brief
 from tests.agents.scripted import agent
 from tools.artifacts import Axis
 
@@ -37,19 +37,10 @@ PASSAGE = next(passage for passage in WIKI.passages() if passage.path.startswith
 def brief(
     methods: tuple[Page, ...] = (FIRST,), passages: tuple[Passage, ...] = (), tried: tuple[Tried, ...] = (), room: int = 2
 ) -> PlannerBrief:
-    return PlannerBrief(
-        task=TASK,
-        source="",
-        findings=FINDINGS,
-        headroom=HEADROOM,
-        dossier=Dossier(queries=(), passages=passages, methods=methods, attempts=()),
-        tried=tried,
-        budget={"compute": room, "memory": 1, "latency": 0, "occupancy": 1},
-        methods_per_iteration=2,
-        variants=3,
-        records=(RECORD,),
-        specs=(cited(),),
-    )
+    dossier = Dossier(queries=(), passages=passages, methods=methods, attempts=())
+    budget = {"compute": room, "memory": 1, "latency": 0, "occupancy": 1}
+    most = {"methods_per_iteration": 2, "variants": 3}
+    return planner_brief().model_copy(update={"dossier": dossier, "tried": tried, "budget": budget, **most})
 
 
 def planned(

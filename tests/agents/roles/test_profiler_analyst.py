@@ -13,8 +13,9 @@ from agents.models.playbook.model import Playbook
 from agents.roles import profiler_analyst
 from agents.roles.agent import REPAIRS
 from graph.report.content.placeholders import referred
-from tests.agents.checks.test_sourced import HEADROOM, cited
+from tests.agents.checks.test_sourced import cited
 from tests.agents.scripted import agent
+from tests.contracts.test_models import HEADROOM
 from tools.artifacts import Finding, Quantity
 
 RECORD, TIMES = "0123456789abcdef", "fedcba9876543210"
@@ -36,25 +37,17 @@ def test_references_pass_at_once_and_are_put_in_place(tmp_path: Path) -> None:
         f"**single_threaded** (One of 2 threads runs 97 % of the time; record `{RECORD}`) at line 4: see 3.1 % (gcc.share, record "
         f"`{RECORD}`) and 33 us (time.w, record `{TIMES}`), by record `{TIMES}`."
     )
+    assert referred(f"[record:{RECORD} lost] [rule:lost]", (), FIGURES, "i") == f"N/A (record:{RECORD} lost) N/A (rule:lost)"
 
 
 @pytest.mark.parametrize(
     "figure",
-    [
-        "97 %",
-        "33 us",
-        "2.5x",
-        "12 GB/s",
-        "1.2 GFLOPS",
-        "40 registers",
-        "3x",
-    ],
+    ["97 %", "33 us", "2.5x", "12 GB/s", "1.2 GFLOPS", "40 registers"],
 )
 def test_a_restated_figure_is_returned_and_then_left_out(tmp_path: Path, figure: str) -> None:
     text = f"The loop at line 4 takes {figure} of it."
     asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=text)] * (REPAIRS + 1))
     answer = profiler_analyst.analyse(asked, BRIEF)
-    assert len(model.asked) == REPAIRS + 1
     assert any("is restated in" in fault and "[record:ID METRIC]" in fault for fault in model.asked[1].refused)
     assert answer.text in (references.LEFT_OUT, profiler_analyst.sourced.LEFT_OUT) and figure not in answer.text
 
@@ -95,11 +88,6 @@ def test_only_what_fired_is_ranked_and_nothing_that_fired_is_lost(tmp_path: Path
     asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2)
     assert profiler_analyst.analyse(asked, BRIEF).ranking == ("single_threaded",)
     assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only what did",)
-
-
-def test_a_reference_that_leads_nowhere_is_not_available() -> None:
-    assert referred(f"[record:{RECORD} lost]", (), FIGURES, "i") == f"N/A (record:{RECORD} lost)"
-    assert referred("[rule:lost]", (), FIGURES, "i") == "N/A (rule:lost)"
 
 
 def test_the_playbook_restates_nothing() -> None:

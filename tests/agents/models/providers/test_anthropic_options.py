@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +36,10 @@ def test_an_option_that_cannot_be_used_is_named_in_one_sentence(options: dict[st
 
 @pytest.mark.parametrize(("platform", "package"), [("bedrock", "boto3"), ("vertex", "google")])
 def test_a_platform_names_the_package_that_it_lacks(platform: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [Absent(package), *sys.meta_path])
+    for name in [package, *(name for name in sys.modules if name.partition(".")[0] == package)]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SettingsError, match=rf'models\.platform: .* `pip install "kernelwright\[{platform}\]"`'):
         Anthropic({"model": "m", "platform": platform, "region": "eu-central-1"})
-
-
-class Absent(MetaPathFinder):
-    """As if a package were not installed."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
-
-    def find_spec(self, name: str, path: object, target: object = None) -> None:
-        if name.partition(".")[0] == self.package:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def test_bedrock_answers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:

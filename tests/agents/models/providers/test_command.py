@@ -88,10 +88,10 @@ def test_a_failure_is_told_with_the_last_words(tmp_path: Path) -> None:
 
 def gone(named: Path) -> bool:
     """Whether the process whose id a file holds is not there, or a zombie, after the time that the kernel takes to end it."""
-    deadline = time.monotonic() + 30
+    pid, deadline = named.read_text(), time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            if Path(f"/proc/{named.read_text()}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 return True
         except (FileNotFoundError, ProcessLookupError):
             return True

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.artifacts import Analysis, AnalystBrief, CoderBrief, Draft, Drafts, GatekeeperBrief
+from agents.artifacts import Analysis, AnalystBrief, Brief, CoderBrief, Draft, Drafts
 from agents.models.base import Answered, Request, Usage
 from agents.models.providers import recorded
 from agents.models.providers.recorded import Recorded, Recording
@@ -49,16 +49,12 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path) -> None:
     said = run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, *THEN)
     assert said == [f"Record {x * 16} says what {x * 16} holds." for x in "ac"]
     assert "a" * 16 not in script.read_text().replace("\\n", " ") and "<record:1>" in script.read_text()
-    assert [(line.number, line.turn, line.reply.kind) for line in recorded.read(script)] == [
-        (0, 0, "called"), (0, 1, "answered"), (1, 0, "called"), (1, 1, "answered"),
-    ]  # fmt: skip
+    assert [(line.number, line.turn) for line in recorded.read(script)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     replay = {"provider": "recorded", "path": str(script)}
     assert run(tmp_path / "now", replay, *NOW) == [f"Record {x * 16} says what {x * 16} holds." for x in "13"]
     assert {record.payload["provider"] for record in Records(tmp_path / "now")} == {"Recorded"}
     assert all(record.payload["usage"] == Usage().model_dump() for record in Records(tmp_path / "now")), "nothing is paid for twice"
-    with pytest.raises(
-        ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of profiler_analyst in conversation 3"
-    ):
+    with pytest.raises(ProviderError, match=r"models\.profiler_analyst: .*script\.jsonl holds no answer of .* in conversation 3"):
         run(tmp_path / "now", replay, brief("4" * 16, source="once more"))
 
 
@@ -93,9 +89,8 @@ def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -
         profiler_analyst.analyse(agent, here.model_copy(update={"source": "another"}))
 
 
-def request(role_brief: CoderBrief | GatekeeperBrief, number: int = 0) -> Request:
-    role = "coder" if isinstance(role_brief, CoderBrief) else "gatekeeper"
-    return Request(role=role, brief=role_brief, answer="Drafts" if role == "coder" else "Review", number=number)
+def request(brief: Brief) -> Request:
+    return Request(role="coder", brief=brief, answer="Drafts")
 
 
 def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(tmp_path: Path) -> None:
@@ -110,17 +105,16 @@ def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(tmp_path: Path)
     wrote = {purpose: model.ask(request(one)) for purpose, one in purposes.items()}
     assert [line.purpose for line in recorded.read(script)] == list(wrote)
     replay = open_model("coder", {"provider": "recorded", "path": str(script)})
-    for one in (mending, whole):
-        found = replay.ask(request(one))
-        assert isinstance(found, Answered) and found == wrote[request(one).purpose]
+    assert all(replay.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
     script.write_text("".join(line for line in script.read_text().splitlines(keepends=True) if "without" not in line))
     with pytest.raises(ProviderError, match=r"holds no answer of coder \(without openmp-parallel-outer\)"):
         open_model("coder", {"provider": "recorded", "path": str(script)}).ask(request(without))
 
 
 def test_a_recording_changes_nothing_else(tmp_path: Path) -> None:
-    inner = open_model("coder", {"provider": STRANGER, "stutter": True})
-    model = open_model("coder", {"provider": STRANGER, "stutter": True, "record": str(tmp_path / "script.jsonl")}, tmp_path)
+    choice = {"provider": STRANGER, "stutter": True}
+    inner = open_model("coder", choice)
+    model = open_model("coder", {**choice, "record": str(tmp_path / "script.jsonl")}, tmp_path)
     assert isinstance(model, Recording)
     assert all(getattr(model, name) == getattr(inner, name) for name in ("options", "provider", "reads", "calls_tools"))
     asked = Request(role="profiler_analyst", brief=THEN[0], answer="Analysis")
@@ -146,12 +140,12 @@ def test_what_must_not_leave_the_machine_does_not(tmp_path: Path, monkeypatch: p
     script = tmp_path / "script.jsonl"
     answer = Drafts(drafts=(Draft(source=text, methods=(), note=text),))
     model = Recording(Scripted({"lines": [Answered(answer=answer, said=text)]}), "coder", str(script))
-    reply = model.ask(request(ASKED["coder"][0]))  # type: ignore[arg-type]
+    reply = model.ask(request(ASKED["coder"][0]))
     assert isinstance(reply, Answered) and reply.said == text, "the run itself goes on with what was said"
     written = script.read_text()
     for secret in ("correct-horse", str(Path.home()) + "/", "jo.doe", "sk-ant", "/home/jo"):
         assert secret not in written, secret
-    played = Recorded({"path": str(script)}).ask(request(ASKED["coder"][0]))  # type: ignore[arg-type]
+    played = Recorded({"path": str(script)}).ask(request(ASKED["coder"][0]))
     assert isinstance(played, Answered) and played.said == "<secret> ~/.ssh '<address>'\n<secret> ~/kernel.cu"
     assert isinstance(played.answer, Drafts) and played.answer.drafts[0].source == played.said
 
