@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -25,6 +24,8 @@ PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "c
 FENCED = re.compile(r"^```cuda compile([^\n]*)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", flags=re.MULTILINE)
 DEFAULT = "sm_80"
+Built = tuple[str, dict[str, str]]
+"""What the compiler says, nothing where all is well; architecture -> disassembly in objdump's layout, empty without a disassembler."""
 FLAGS = ("-std=c++17", "-Werror", "all-warnings", "-fatbin")
 """Host code is read and checked, but only device code is made."""
 PLAIN = """
@@ -34,15 +35,6 @@ __global__ void twice(const float* x, float* y, int n) {
 }
 extern "C" void solve(const float* x, float* y, int n) { twice<<<(n + 255) / 256, 256>>>(x, y, n); }
 """
-
-
-class Built(NamedTuple):
-    """One block after the compiler."""
-
-    log: str
-    """Empty when it compiled without a word."""
-    listings: dict[str, str]
-    """Architecture -> disassembly in objdump's layout; empty without a disassembler."""
 
 
 def architectures(page: Page) -> tuple[str, ...]:
@@ -82,8 +74,8 @@ def build(folder: Path, code: str, targets: tuple[str, ...], listed: bool) -> Bu
     wanted = [f"-gencode=arch=compute_{sm.removeprefix('sm_')},code={sm}" for sm in targets]
     done = subprocess.run(["nvcc", *FLAGS, *wanted, "kernel.cu", "-o", "kernel.fatbin"], cwd=folder, capture_output=True, text=True)
     if done.returncode:
-        return Built(done.stdout + done.stderr or "nvcc failed", {})
-    return Built((done.stdout + done.stderr).strip(), listings(folder / "kernel.fatbin") if listed else {})
+        return done.stdout + done.stderr or "nvcc failed", {}
+    return (done.stdout + done.stderr).strip(), listings(folder / "kernel.fatbin") if listed else {}
 
 
 @pytest.fixture(scope="module")
@@ -99,32 +91,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
         return dict(zip(wanted, made, strict=True))
 
 
-def test_each_page_has_one_block_for_the_architectures_of_its_signature() -> None:
+def test_each_page_has_one_block_for_the_architectures_of_its_signature_and_no_recipe() -> None:
     for page in PAGES:
-        assert len(FENCED.findall(page.body)) == 1, page.path
+        assert len(FENCED.findall(page.body)) == 1 and page.head.recipe is None, page.path
         assert not page.head.signature or set(page.head.signature) == set(architectures(page)), page.path
 
 
-def test_no_cuda_page_names_a_recipe() -> None:
-    assert [page.path for page in PAGES if page.head.recipe is not None] == []
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.head.id)
-def test_the_block_compiles_and_shows_its_signature(page: Page, built: Mapping[str, Built]) -> None:
-    made = built[page.head.id]
-    assert made.log == ""
-    if not page.head.signature:
-        return
-    if not made.listings:
+def test_the_block_compiles_and_shows_its_signature_which_a_plain_kernel_does_not(page: Page, built: Mapping[str, Built]) -> None:
+    log, listed = built[page.head.id]
+    assert log == ""
+    if page.head.signature and not listed:
         pytest.skip("compiled, but there is no cuobjdump to look for the signature")
     for architecture in page.head.signature:
-        check = signatures.check(made.listings[architecture], architecture, page.head.signature)
-        assert check.present, f"{page.path}: nothing on {architecture} matches {check.pattern}"
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.head.signature], ids=lambda page: page.head.id)
-def test_the_signature_is_absent_from_a_plain_kernel(page: Page, built: Mapping[str, Built]) -> None:
-    if not built["plain"].listings:
-        pytest.skip("there is no cuobjdump to look for the signature")
-    for architecture in page.head.signature:
-        assert signatures.check(built["plain"].listings[architecture], architecture, page.head.signature).present is False
+        for text, present in ((listed[architecture], True), (built["plain"][1][architecture], False)):
+            check = signatures.check(text, architecture, page.head.signature)
+            assert check.present is present, f"{page.path}: {check.pattern} on {architecture}"

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import LARGEST, Wiki, rows, section
 from knowledge_base.specs.lookup import resolve
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
 
+BUNDLED = Wiki.open()
 HEAD = "---\nid: {id}\ntype: {type}\ntitle: A page\n{more}---\n"
 
 
@@ -23,21 +23,11 @@ def page(root: Path, identity: str, *, type: str = "method", more: str = "", bod
     return write(root, f"{identity}.md", HEAD.format(id=identity, type=type, more=more) + body)
 
 
-@pytest.fixture(scope="module")
-def bundled() -> Wiki:
-    return Wiki.open()
-
-
-def test_the_bundled_wiki_has_no_problems(bundled: Wiki):
-    assert bundled.problems == ()
-    assert len(bundled.pages) > 20
-
-
-@pytest.mark.parametrize("missing", ["nowhere", "a-file.md"])
-def test_a_path_that_is_no_folder_names_the_setting(tmp_path: Path, missing: str):
+def test_a_path_that_is_no_folder_names_the_setting(tmp_path: Path):
     (tmp_path / "a-file.md").write_text("")
-    with pytest.raises(SettingsError, match="gpu_wiki_path"):
-        Wiki.open(tmp_path / missing)
+    for missing in ("nowhere", "a-file.md"):
+        with pytest.raises(SettingsError, match="gpu_wiki_path"):
+            Wiki.open(tmp_path / missing)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +47,8 @@ def test_a_malformed_page_is_listed_and_the_rest_works(tmp_path: Path, text: str
     write(tmp_path, "x/worse.md", text)
     wiki = Wiki.open(tmp_path)
     assert [p.head.id for p in wiki.pages] == ["good"]
-    (problem,) = wiki.problems
-    assert (problem.path, problem.line) == ("x/worse.md", line)
-    assert says in problem.text
-    assert str(problem).startswith(f"x/worse.md:{line}: ")
-
-
-def test_a_page_that_is_not_utf8_is_a_problem(tmp_path: Path):
-    (tmp_path / "x.md").write_bytes(b"---\nid: \xff\n")
-    assert "cannot be read" in Wiki.open(tmp_path).problems[0].text
+    (problem,) = map(str, wiki.problems)
+    assert problem.startswith(f"x/worse.md:{line}: ") and says in problem
 
 
 def test_methods_match_by_rule_or_trigger_and_come_by_priority(tmp_path: Path):
@@ -77,13 +60,14 @@ def test_methods_match_by_rule_or_trigger_and_come_by_priority(tmp_path: Path):
     page(tmp_path, "advice", type="skill", more="rules: [r]\n")
     wiki = Wiki.open(tmp_path)
 
-    def ids(pages: tuple[Page, ...]) -> list[str]:
-        return [p.head.id for p in pages]
-
-    assert ids(wiki.methods("cpp", ["r"], {})) == ["any", "low"]
-    assert ids(wiki.methods("cpp", ["r"], {"objdump.gather": Quantity(value=2)})) == ["high", "any", "low"]
-    assert ids(wiki.methods("cpp", [], {"objdump.gather": Quantity(value=0)})) == []
-    assert ids(wiki.methods("triton", ["s"], {})) == ["any"]
+    for language, rules, gathers, found in (
+        ("cpp", ["r"], None, ["any", "low"]),
+        ("cpp", ["r"], 2, ["high", "any", "low"]),
+        ("cpp", [], 0, []),
+        ("triton", ["s"], None, ["any"]),
+    ):
+        measured = {} if gathers is None else {"objdump.gather": Quantity(value=gathers)}
+        assert [p.head.id for p in wiki.methods(language, rules, measured)] == found
 
 
 def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):
@@ -94,14 +78,13 @@ def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):
     assert [p.heading for p in found] == [("A page",), ("A page",), ("A page", "One"), ("A page", "One", "Deep"), ("A page", "Two")]
     for passage in found:
         assert passage.text.splitlines() == lines[passage.first_line - 1 : passage.last_line]
-        assert passage.citation.line == passage.first_line
-        assert passage.citation.sha256 == digest(lines[passage.first_line - 1])
+        assert (passage.citation.line, passage.citation.sha256) == (passage.first_line, digest(lines[passage.first_line - 1]))
     assert "# not a heading" in found[2].text
 
 
-def test_every_bundled_passage_cites_its_own_first_line(bundled: Wiki):
-    for passage in bundled.passages():
-        line = bundled.line(passage.path, passage.first_line)
+def test_every_bundled_passage_cites_its_own_first_line():
+    for passage in BUNDLED.passages():
+        line = BUNDLED.line(passage.path, passage.first_line)
         assert line is not None and digest(line) == passage.citation.sha256
 
 
@@ -110,10 +93,7 @@ def test_line_stays_inside_the_wiki_and_the_file(tmp_path: Path):
     (tmp_path / "secret.md").write_text("secret\n")
     wiki = Wiki.open(tmp_path / "w")
     assert wiki.line("p.md", 2) == "id: p"
-    assert wiki.line("p.md", 0) is None
-    assert wiki.line("p.md", 999) is None
-    assert wiki.line("gone.md", 1) is None
-    assert wiki.line("../secret.md", 1) is None
+    assert {wiki.line(*place) for place in (("p.md", 0), ("p.md", 999), ("gone.md", 1), ("../secret.md", 1))} == {None}
     path.write_text("changed\n")
     assert wiki.line("p.md", 1) == "changed"
 
@@ -143,11 +123,13 @@ def test_files_that_lead_out_or_never_end_or_are_no_pages_are_problems(tmp_path:
     os.mkfifo(root / "pipe.md")
     (root / "zero.md").symlink_to("/dev/zero")
     (root / "big.md").write_bytes(b"x" * (LARGEST + 1))
+    (root / "bytes.md").write_bytes(b"---\nid: \xff\n")
     wiki = Wiki.open(root)
     said = {problem.path: problem.text for problem in wiki.problems}
     assert [p.head.id for p in wiki.pages] == ["good"]
     assert "leads out of the wiki" in said["leaves.md"] and "leads out" in said["zero.md"]
     assert "no regular file" in said["pipe.md"] and "bytes" in said["big.md"] and "already" in said["stays.md"]
+    assert "cannot be read" in said["bytes.md"]
     assert all(wiki.line(name, 1) is None for name in ("leaves.md", "pipe.md", "zero.md", "big.md"))
     assert wiki.line("stays.md", 2) == "id: good"
     assert resolve(wiki, "H100", "tdp").metric == "tdp", "the readers of other layouts open them no more"
@@ -164,9 +146,9 @@ def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_p
     assert passage.citation.sha256 == digest("a\fb\u2028c\rd")
 
 
-def test_each_skill_of_a_language_has_its_signal_on_one_line(bundled: Wiki):
-    found = bundled.signals("triton")
-    skills = {page.head.id for page in bundled.pages if page.head.type == "skill" and "triton" in page.head.languages}
+def test_each_skill_of_a_language_has_its_signal_on_one_line():
+    found = BUNDLED.signals("triton")
+    skills = {page.head.id for page in BUNDLED.pages if page.head.type == "skill" and "triton" in page.head.languages}
     assert skills <= {signal.skill for signal in found} and len(skills) > 10
     assert all(signal.text and "\n" not in signal.text and not signal.text.startswith("#") for signal in found)
     assert [signal.skill for signal in found] == sorted(signal.skill for signal in found)
@@ -174,11 +156,11 @@ def test_each_skill_of_a_language_has_its_signal_on_one_line(bundled: Wiki):
     assert "`narrow_loads`" in narrow.text and "Causes" not in narrow.text
 
 
-def test_skills_answer_the_rules_that_fired_in_their_order(bundled: Wiki):
-    found = bundled.skills("triton", ["narrow_loads", "launch_settings_open", "narrow_loads", "no_such_rule"])
+def test_skills_answer_the_rules_that_fired_in_their_order():
+    found = BUNDLED.skills("triton", ["narrow_loads", "launch_settings_open", "narrow_loads", "no_such_rule"])
     assert [page.head.id for page in found] == ["gpu-narrow-loads", "gpu-launch-settings-open"]
-    assert bundled.skills("cpp", ["narrow_loads"]) == ()
-    assert len(bundled.skills("triton", [rule for page in bundled.pages for rule in page.head.rules])) == 5
+    assert BUNDLED.skills("cpp", ["narrow_loads"]) == ()
+    assert len(BUNDLED.skills("triton", [rule for page in BUNDLED.pages for rule in page.head.rules])) == 5
 
 
 def test_a_section_of_a_page_ends_at_the_next_heading():
