@@ -7,10 +7,14 @@ from tools.languages.cpp import Cpp
 from tools.store.records import Blobs
 
 
+def inspected(folder, language, **options):
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch", **options) as executor:
+        return inspect(executor, [language], blobs)
+
+
 def test_this_machine(tmp_path):
-    blobs = Blobs(tmp_path / "blobs")
-    with Local(blobs, tmp_path / "scratch") as executor:
-        found = inspect(executor, [Cpp()], blobs)
+    found = inspected(tmp_path, Cpp())
     items = {item.name: item for item in found.items}
     assert items["cpp compiler"].status == items["git"].status == items["torch"].status == "ok"
     assert items["cpp compiler"].value == Cpp().toolchain().version
@@ -21,12 +25,9 @@ def test_this_machine(tmp_path):
 
 def test_no_compiler_is_reported_not_raised(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/compiler")
-    blobs = Blobs(tmp_path / "blobs")
-    with Local(blobs, tmp_path / "scratch") as executor:
-        found = inspect(executor, [Cpp()], blobs)
+    found = inspected(tmp_path, Cpp())
     (compiler,) = [item for item in found.items if item.name == "cpp compiler"]
-    assert compiler.status == "missing"
-    assert "CXX" in compiler.fix
+    assert compiler.status == "missing" and "CXX" in compiler.fix
 
 
 class OnGpu(Cpp):
@@ -37,9 +38,7 @@ class OnGpu(Cpp):
 
 @pytest.mark.parametrize(("language", "optional"), [(Cpp(), True), (OnGpu(), False)])
 def test_a_missing_gpu_matters_only_to_languages_that_run_there(tmp_path, language, optional):
-    blobs = Blobs(tmp_path / "blobs")
-    with Local(blobs, tmp_path / "scratch", driver=Driver("libno-such-library.so.1")) as executor:
-        found = inspect(executor, [language], blobs)
+    found = inspected(tmp_path, language, driver=Driver("libno-such-library.so.1"))
     (gpu,) = [item for item in found.items if item.name == "NVIDIA GPU"]
     assert (gpu.status, gpu.optional) == ("missing", optional)
     assert ("checked and not measured" in gpu.fix) is not optional

@@ -19,10 +19,8 @@ def test_a_name_and_an_import_path_find_the_same_class() -> None:
         ("fortran", ["language", "'fortran'", "cpp", "package.module:Class"]),
         ("nowhere.at.all:Language", ["cannot be imported"]),
         ("tools.errors:Nothing", ["cannot be imported"]),
-        (".errors:Nothing", ["cannot be imported"]),
         ("tools.languages.base:Language", ["has no ", "of its own; add"]),
         ("tools.errors:SettingsError", ["not a Language"]),
-        ("tools.store.records:key", ["not a Language"]),
     ],
 )
 def test_what_cannot_be_had_is_named(name: str, says: list[str]) -> None:

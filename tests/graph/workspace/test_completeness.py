@@ -37,11 +37,7 @@ def test_audit_names_what_is_missing_and_empty(tmp_path: Path):
     (version / "bench.json").write_text(" \n")
     (version / "ablations" / "a.md").unlink()
     found = audit(tmp_path, 1)
-    assert [sentence.split(" is ")[0] for sentence in found] == [
-        "versions/v1/hypothesis.md",
-        "versions/v1/bench.json",
-        "versions/v1/ablations/",
-    ]
+    assert [sentence.split(" is ")[0] for sentence in found] == [f"versions/v1/{n}" for n in ("hypothesis.md", "bench.json", "ablations/")]
     assert "verdict.json is missing" in "".join(audit(tmp_path, 1, closed=True))
 
 

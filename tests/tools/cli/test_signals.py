@@ -21,21 +21,12 @@ class Late:
         press()
 """
 WHEN = {
-    "while it works": ("def main():\n    press()\n    time.sleep(60)", 130),
-    "while an interrupt is told": (
-        "def main():\n    try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)",
-        130,
-    ),
-    "twice, and the first is never done with": (
-        "def main():\n    try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)",
-        130,
-    ),
-    "when it has exited": ("def main():\n    atexit.register(press)\n    raise SystemExit(2)", 2),
-    "while threads end": (
-        "def main():\n    threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3",
-        3,
-    ),
-    "while modules are taken down": ("def main():\n    global late\n    late = Late()\n    return 3", 3),
+    "while it works": ("press(); time.sleep(60)", 130),
+    "while an interrupt is told": ("try: press(); time.sleep(60)\n    except KeyboardInterrupt: press(); time.sleep(60)", 130),
+    "twice, and the first is never done with": ("try: press(); time.sleep(60)\n    finally: press(); time.sleep(60)", 130),
+    "when it has exited": ("atexit.register(press)\n    raise SystemExit(2)", 2),
+    "while threads end": ("threading.Thread(target=lambda: (time.sleep(0.5), press(), time.sleep(60))).start()\n    return 3", 3),
+    "while modules are taken down": ("global late\n    late = Late()\n    return 3", 3),
 }
 
 
@@ -43,7 +34,12 @@ WHEN = {
 def test_ctrl_c_ends_it_with_a_code_and_no_word(when: str) -> None:
     main, code = WHEN[when]
     done = subprocess.run(
-        [sys.executable, "-c", f"{BEGIN}\n{main}\nprocess(main)"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", f"{BEGIN}\ndef main():\n    {main}\nprocess(main)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 

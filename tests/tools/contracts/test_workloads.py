@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.artifacts import Argument, Task, Workload
+from tests.tools.builders import softmax
+from tools.artifacts import Task, Workload
 from tools.contracts.workloads import cases, derived_sizes, draw, hidden_workloads
 
 
-def task(**changes) -> Task:
-    fields = {
-        "name": "softmax",
-        "language": "cpp",
-        "arguments": (
-            Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
-            Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
-            Argument(name="M", role="scalar", dtype="int32"),
-            Argument(name="N", role="scalar", dtype="int32"),
-        ),
-        "reference": "",
-        "workloads": (
-            Workload(name="large", dims={"M": 4096, "N": 1024, "eps": 1e-5}),
-            Workload(name="small", dims={"M": 64, "N": 1000, "eps": 1e-5}),
-        ),
-        "dims_range": {"M": (1, 4096), "N": (1, 8192)},
-    }
-    return Task(**{**fields, **changes})
+def task(**changes: Any) -> Task:
+    dims = {"large": {"M": 4096, "N": 1024, "eps": 1e-5}, "small": {"M": 64, "N": 1000, "eps": 1e-5}}
+    workloads = tuple(Workload(name=name, dims=sizes) for name, sizes in dims.items())
+    return softmax(**({"workloads": workloads, "dims_range": {"M": (1, 4096), "N": (1, 8192)}} | changes))
 
 
 @given(st.binary(min_size=16, max_size=16))

@@ -17,9 +17,7 @@ import pytest
 from tools.errors import DeviceBusyError, HarnessError
 from tools.executors.base import Finished, Job, Limits, Needs
 from tools.executors.device_lock import device_lock
-from tools.executors.harness_job import answer, harness_job
 from tools.executors.local import Local
-from tools.executors.protocol import ProbeRequest, ProbeResult
 from tools.store.records import Blobs
 
 SERVER = """
@@ -127,16 +125,6 @@ def test_closing_ends_the_servers(local: Local, tmp_path: Path) -> None:
     local.close()
     local.close()
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_the_real_harness_cold_and_warm(local: Local) -> None:
-    reference = "def reference(x, N):\n    x.fill_(1.0)\n"
-    parameters = [{"name": "x", "dtype": "float32", "pointer": True}, {"name": "N", "dtype": "int32", "pointer": False}]
-    request = ProbeRequest.model_validate({"reference": reference, "dims": [{"N": 16}], "parameters": parameters})
-    job = harness_job(request, {}, local.blobs)
-    for tried in (job.model_copy(update={"warm": None}), job):
-        result = answer(local.run(tried), local.blobs, ProbeResult)
-        assert result.error is None and result.workloads[0].arguments[0].role == "output"
 
 
 ORPHANED = """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.tools.drivers import CUDA, NVML, compiled, needs_compiler
 from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
 from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.cpu import describe_cpu
@@ -17,65 +17,15 @@ from tools.executors.local import Local
 from tools.executors.nvidia import Driver, descends_from, visible
 from tools.store.records import Blobs
 
-COMPILER = shutil.which("gcc") or shutil.which("cc")
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
-NVML = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } process;
-typedef struct { unsigned long long total, free, used; } memory;
-typedef struct { unsigned gpu, memory; } share;
-static const char *UUIDS[] = {"GPU-00000000-0000-0000-0000-000000000000", "GPU-01010101-0101-0101-0101-010101010101"};
-int nvmlInit_v2(void) { return getenv("STUB_NO_DRIVER") ? 9 : 0; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(size_t)(i + 1); return 0; }
-int nvmlDeviceGetHandleByUUID(const char *u, void **h) {
-  for (int i = 0; i < 2; ++i) if (!strcmp(u, UUIDS[i])) { *h = (void *)(size_t)(i + 1); return 0; }
-  return 6;
-}
-int nvmlDeviceGetUUID(void *h, char *b, unsigned n) { snprintf(b, n, "%s", UUIDS[(size_t)h - 1]); return 0; }
-int nvmlDeviceGetName(void *h, char *b, unsigned n) { snprintf(b, n, "NVIDIA Stub"); return 0; }
-int nvmlSystemGetDriverVersion(char *b, unsigned n) { snprintf(b, n, "1.2.3"); return 0; }
-int nvmlDeviceGetMemoryInfo(void *h, memory *m) { m->total = 1ull << 34; return 0; }
-int nvmlDeviceGetMigMode(void *h, unsigned *a, unsigned *b) { return 3; }
-int nvmlDeviceGetEccMode(void *h, unsigned *a, unsigned *b) { *a = 1; return 0; }
-int nvmlDeviceGetPersistenceMode(void *h, unsigned *a) { *a = 1; return 0; }
-int nvmlDeviceGetMaxClockInfo(void *h, unsigned which, unsigned *a) { *a = 1000 * which; return 0; }
-int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *a) { *a = 700000; return 0; }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, process *p) {
-  const char *busy = getenv("STUB_PROCESS");  /* on the first GPU only */
-  *n = 0;
-  if (busy && (size_t)h == 1) { p[0].pid = atoi(busy); *n = 1; }
-  return 0;
-}
-int nvmlDeviceGetUtilizationRates(void *h, share *s) {
-  const char *set = getenv("STUB_SHARE");
-  s->gpu = set ? atoi(set) : 0;
-  return 0;
-}
-int nvmlSystemGetProcessName(unsigned pid, char *b, unsigned n) { snprintf(b, n, "stub-trainer"); return 0; }
-"""
-CUDA = r"""
-#include <string.h>
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *n) { *n = 2; return 0; }
-int cuDeviceGet(int *d, int i) { *d = i; return 0; }
-int cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, d, 16); return 0; }
-int cuDeviceGetAttribute(int *v, int which, int d) { *v = which == 16 ? 7 : which == 38 ? 1 << 20 : which == 75 ? 9 : 0; return 0; }
-"""
+Libraries = tuple[str, str]
+SHARED = Job(files={}, argv=("true",), needs=Needs(device="cuda"))
+TIMED = SHARED.model_copy(update={"needs": Needs(device="cuda", exclusive=True)})
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    assert COMPILER is not None
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Libraries:
     folder = tmp_path_factory.mktemp("driver")
-    made = []
-    for name, code in (("nvml", NVML), ("cuda", CUDA)):
-        (folder / f"{name}.c").write_text(code)
-        subprocess.run([COMPILER, "-w", "-shared", "-fPIC", f"{name}.c", "-o", f"{name}.so"], cwd=folder, check=True)
-        made.append(str(folder / f"{name}.so"))
-    return made[0], made[1]
+    return compiled(NVML, folder / "nvml.so"), compiled(CUDA, folder / "cuda.so")
 
 
 @pytest.fixture(autouse=True)
@@ -83,12 +33,12 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def local(libraries: tuple[str, str], folder: Path, gpu: int | None = None) -> Local:
+def local(libraries: Libraries, folder: Path, gpu: int | None = None) -> Local:
     return Local(Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=Driver(*libraries), lock_wait_s=5.0)
 
 
 @needs_compiler
-def test_gpus_follow_the_cpu(libraries: tuple[str, str], tmp_path: Path) -> None:
+def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
     with local(libraries, tmp_path) as executor:
         cpu, first, second = executor.devices()
     assert cpu.kind == "cpu"
@@ -100,7 +50,7 @@ def test_gpus_follow_the_cpu(libraries: tuple[str, str], tmp_path: Path) -> None
 
 
 @needs_compiler
-def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: tuple[str, str], tmp_path: Path) -> None:
+def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path: Path) -> None:
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
 
     def seen(executor: Local, needs: Needs) -> str:
@@ -115,69 +65,67 @@ def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: tuple[str, str], tm
 
 
 @needs_compiler
-def test_a_foreign_process_is_named_and_refused(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STUB_PROCESS", "1")
-    timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
+def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STUB_PROCESSES", "1")
     with local(libraries, tmp_path / "a", gpu=0) as executor:
         with pytest.raises(DeviceBusyError, match=r"process 1 \(stub-trainer\).*choose another GPU"):
-            executor.run(timed)
-        assert executor.run(timed.model_copy(update={"needs": Needs(device="cuda")})).exit_code == 0, "what is not timed may share"
+            executor.run(TIMED)
+        assert executor.run(SHARED).exit_code == 0, "what is not timed may share"
     with local(libraries, tmp_path / "b") as executor:
         assert pick(executor.devices(), "cuda").index == 1, "the first that nobody uses"
-        assert executor.run(timed).exit_code == 0
+        assert executor.run(TIMED).exit_code == 0
 
 
 @needs_compiler
-def test_our_own_processes_are_no_strangers(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        monkeypatch.setenv("STUB_PROCESS", str(child.pid))
+        monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
         with local(libraries, tmp_path, gpu=0) as executor:
-            assert executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))).exit_code == 0
+            assert executor.run(TIMED).exit_code == 0
         assert descends_from(child.pid, os.getpid()) and not descends_from(os.getpid(), child.pid)
         child.communicate(b"\n")
 
 
 @needs_compiler
 def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
-    libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere, timed = "4194300", Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
+    elsewhere = "4194300"
     with local(libraries, tmp_path / "a", gpu=0) as executor:
-        executor.run(timed)
-        monkeypatch.setenv("STUB_PROCESS", elsewhere)
+        executor.run(TIMED)
+        monkeypatch.setenv("STUB_PROCESSES", elsewhere)
         # Ours may go by numbers of the host: one that came later and is not shown cannot be told from them.
-        assert executor.run(timed).exit_code == 0
+        assert executor.run(TIMED).exit_code == 0
     with local(libraries, tmp_path / "b", gpu=0) as executor:
-        executor.run(timed.model_copy(update={"needs": Needs(device="cuda")}))
+        executor.run(SHARED)
         with pytest.raises(DeviceBusyError, match=elsewhere):
-            executor.run(timed)
+            executor.run(TIMED)
 
 
 @needs_compiler
-def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.executors.device_lock.QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
-    timed = Job(files={}, argv=("true",), needs=Needs(device="cuda", exclusive=True))
     with local(libraries, tmp_path, gpu=0) as executor:
         with pytest.raises(DeviceBusyError, match=r"does not name \(kernels ran 87% of the time, none of them ours\)"):
-            executor.run(timed)
+            executor.run(TIMED)
         monkeypatch.setenv("STUB_SHARE", "3")
-        assert executor.run(timed).exit_code == 0
+        assert executor.run(TIMED).exit_code == 0
 
 
 @needs_compiler
-def test_an_index_that_is_not_here(libraries: tuple[str, str], tmp_path: Path) -> None:
+def test_an_index_that_is_not_here(libraries: Libraries, tmp_path: Path) -> None:
     with local(libraries, tmp_path, gpu=5) as executor, pytest.raises(SettingsError, match=r"gpu: 5.*here are: 0, 1"):
         executor.devices()
 
 
 @needs_compiler
-def test_a_driver_that_does_not_answer_is_no_gpu(libraries: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_does_not_answer_is_no_gpu(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STUB_NO_DRIVER", "1")
     with local(libraries, tmp_path) as executor:
         assert [device.kind for device in executor.devices()] == ["cpu"]
         with pytest.raises(InfrastructureError, match="NVML error 9"):
-            executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda")))
+            executor.run(SHARED)
 
 
 def test_without_a_driver_there_is_no_gpu() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Argument, Dims, Record, Task
+from tests.tools.builders import REFERENCE, softmax
+from tools.artifacts import Dims, Record, Task
 from tools.executors.base import Needs
 from tools.executors.harness_job import Answer, Question, answer, harness_job
 from tools.executors.local import Local
@@ -33,29 +34,7 @@ from tools.executors.protocol import (
 from tools.gate import confirmation
 from tools.store.records import Blobs
 
-REFERENCE = """
-import torch
-outputs = ("out",)
-
-def make_inputs(dims, seed):
-    x = torch.randn(dims["M"], dims["N"], generator=torch.Generator().manual_seed(seed))
-    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
-
-def reference(x, out, M, N):
-    return torch.softmax(x, dim=-1)
-"""
-TASK = Task(
-    name="softmax",
-    language="cpp",
-    arguments=(
-        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
-        Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
-        Argument(name="M", role="scalar", dtype="int32"),
-        Argument(name="N", role="scalar", dtype="int32"),
-    ),
-    reference=REFERENCE,
-    workloads=(),
-)
+TASK = softmax(workloads=())
 HEAD = """
 #include <chrono>
 #include <cmath>
@@ -262,7 +241,7 @@ def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> N
 
 
 def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
-    broken = TASK.model_copy(update={"reference": REFERENCE.replace("return torch.softmax(x, dim=-1)", "raise ValueError('oops')")})
+    broken = TASK.model_copy(update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")})
     request = CorrectnessRequest(task=broken, libraries={"candidate": "candidate.so"}, cases=(case(),))
     job = harness_job(request, {"candidate.so": bench.library(HONEST)}, bench.blobs)
     found = bench.blobs.get(bench.executor.run(job).files["result.json"])
@@ -355,7 +334,7 @@ def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> 
     reference = REFERENCE.replace("    return {", "    x = x.sort(dim=1).values\n    return {")
     out = "kept.setdefault((x.dtype, x.shape), torch.empty_like(x))" if kept else "None"
     found = f"torch.sub(x, x.min(dim=1, keepdim=True).values, out={out})"
-    reference = "kept = {}\n" + reference.replace("torch.softmax(x, dim=-1)", found)
+    reference = "kept = {}\n" + reference.replace("torch.softmax(x, dim=1)", found)
     task = TASK.model_copy(update={"reference": reference})
     body = "for (int i = 0; i < M; ++i) for (int j = 0; j < N; ++j) out[i * N + j] = x[i * N + j] - x[i * N];"
     timed = bench.time(bench.library(body), bench.library(body, tag="copy"), {"M": 4, "N": 4}, task=task)

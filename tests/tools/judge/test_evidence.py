@@ -65,6 +65,10 @@ def pairs(incumbent: float, candidate: float, count: int = 20) -> tuple[TimedPai
     )
 
 
+def of(workload: str, incumbent: float, candidate: float, count: int = 20, **more) -> TimingOfWorkload:
+    return TimingOfWorkload(workload=workload, pairs=pairs(incumbent, candidate, count), **more)
+
+
 def test_correctness_that_fits_what_was_asked_is_taken():
     evidence.check_correctness(CORRECTNESS, CorrectnessResult(cases=tuple(result(c) for c in CASES)))
     evidence.check_correctness(CORRECTNESS, CorrectnessResult(cases=(result(CASES[0], "failed", reason="crashed"),)))
@@ -74,7 +78,6 @@ def test_correctness_that_fits_what_was_asked_is_taken():
     "answered",
     [
         (),
-        (result(CASES[1]),),
         (result(CASES[0]),),
         tuple(result(c) for c in (*CASES, CASES[0])),
         (result(CASES[0], max_error=1.0), result(CASES[1]), result(CASES[2])),
@@ -88,26 +91,12 @@ def test_correctness_that_cannot_be_is_the_harness_fault(answered: tuple[CaseRes
 
 
 def test_hidden_dims_and_seeds_stand_nowhere_in_the_record():
-    kept = correctness(
-        result(CASES[0]), result(CASES[1], "failed", reason="hidden workload: element (76,) is wrong", max_error=0.3, tolerance=4e-5)
-    )
+    wrong = {"reason": "hidden workload: element (76,) is wrong", "max_error": 0.3, "tolerance": 4e-5}
+    kept = correctness(result(CASES[0]), result(CASES[1], "failed", **wrong))
     assert not any(secret in kept.model_dump_json() for secret in ("77", "76", "123456"))
     failed = evidence.correctness_failure(kept, ("b1",))
-    assert failed is not None
-    size = "error 3.00e-01 relative to |reference| + rms of its row, tolerance 4.00e-05"
-    assert failed.reason == f"hidden workload: element (#) is wrong ({size})."
-    assert failed.records == ("b1", kept.id)
-
-
-def test_correctness_failure_names_the_first_wrong_case():
-    kept = correctness(
-        result(CASES[0]),
-        result(CASES[1], "dropped"),
-        result(CASES[2], "failed", reason="workload w, inputs scaled: NaN where the reference is finite"),
-    )
-    failed = evidence.correctness_failure(kept)
-    assert failed is not None
-    assert (failed.stage, failed.reason) == ("correctness", "workload w, inputs scaled: NaN where the reference is finite.")
+    assert failed is not None and failed.records == ("b1", kept.id)
+    assert failed.reason.startswith("hidden workload: element (#) is wrong (error 3.00e-01 ")
     assert evidence.correctness_failure(correctness(result(CASES[0]), result(CASES[1], "dropped"))) is None
 
 
@@ -116,17 +105,10 @@ TIMING = TimingRequest(
 )
 
 
-@pytest.mark.parametrize(
-    "workload",
-    [
-        TimingOfWorkload(workload="other", pairs=pairs(2.0, 1.0)),
-        TimingOfWorkload(workload="w", pairs=pairs(2.0, 1.0, 19)),
-        TimingOfWorkload(workload="w", pairs=pairs(2.0, 0.0)),
-        TimingOfWorkload(workload="w", pairs=pairs(2.0, float("nan"))),
-        TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit="incumbent"),
-        TimingOfWorkload(workload="w", pairs=(), problem="crashed"),
-    ],
-)
+CRASHED = [TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit=culprit) for culprit in ("incumbent", None)]
+
+
+@pytest.mark.parametrize("workload", [of("other", 2, 1), of("w", 2, 1, 19), of("w", 2, 0), of("w", 2, float("nan")), *CRASHED])
 def test_timings_that_cannot_be_are_the_harness_fault(workload: TimingOfWorkload):
     with pytest.raises(HarnessError):
         evidence.check_timing(TIMING, TimingResult(workloads=(workload,), telemetry=CALM))
@@ -136,26 +118,17 @@ def test_a_candidate_that_fails_while_timed_has_failed():
     wrong = TimingOfWorkload(workload="w", pairs=(), problem="output of call 7 was wrong", culprit="candidate")
     evidence.check_timing(TIMING, TimingResult(workloads=(wrong,), telemetry=CALM))
     failed = evidence.timing_failure(timing(wrong), ("b1", "c1"))
-    assert failed is not None
-    assert (failed.stage, failed.reason) == ("timing", "While timed on w: output of call 7 was wrong.")
-    assert evidence.timing_failure(timing(TimingOfWorkload(workload="w", pairs=pairs(2.0, 1.0)))) is None
+    assert failed is not None and (failed.stage, failed.reason) == ("timing", "While timed on w: output of call 7 was wrong.")
+    assert evidence.timing_failure(timing(of("w", 2.0, 1.0))) is None
 
 
 def test_passed_pools_the_batches_and_keeps_every_record():
     build = built()
     checked = correctness(result(CASES[0], max_error=2e-7), result(CASES[1]), result(CASES[2], max_error=9e-6))
     weights = {"w": 3.0, "v": 1.0}
-    first = timing(
-        TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3), warm_pairs=pairs(3e-3, 1e-3, 6), max_error=1e-6),
-        TimingOfWorkload(workload="v", pairs=pairs(1e-3, 1e-3)),
-        weights=weights,
-    )
-    second = timing(
-        TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3)),
-        TimingOfWorkload(workload="v", pairs=pairs(1e-3, 1e-3), max_error=5e-8),
-        batch=1,
-        weights=weights,
-    )
+    once = of("w", 4e-3, 2e-3, warm_pairs=pairs(3e-3, 1e-3, 6), max_error=1e-6)
+    first = timing(once, of("v", 1e-3, 1e-3), weights=weights)
+    second = timing(of("w", 4e-3, 2e-3), of("v", 1e-3, 1e-3, max_error=5e-8), batch=1, weights=weights)
     trial = evidence.passed(build, checked, (first, second), "total_time", 0.99)
     assert trial.records == (build.id, checked.id, first.id, second.id)
     assert trial.speedup.estimate == pytest.approx(13 / 7, rel=1e-4)
@@ -174,7 +147,7 @@ def built(candidate: str = "c", ok: bool = True, log: str = "x") -> Record:
 
 def good() -> tuple[Passed, dict[str, Record]]:
     """A trial of two batches and the records that it cites."""
-    batches = [timing(TimingOfWorkload(workload="w", pairs=pairs(4e-3, 2e-3 + n * 1e-5)), batch=n) for n in range(2)]
+    batches = [timing(of("w", 4e-3, 2e-3 + n * 1e-5), batch=n) for n in range(2)]
     cited = (built(), correctness(*(result(c) for c in CASES)), *batches)
     return evidence.passed(cited[0], cited[1], batches, "total_time", 0.99), {r.id: r for r in cited}
 
@@ -196,11 +169,9 @@ def test_a_trial_follows_from_its_records():
     ("forge", "said"),
     [
         (lambda t: with_speedup(t, estimate=3.0, low=2.9, high=3.1), "it says 3x for c, they say 1.995x for c"),
-        (lambda t: with_speedup(t, low=t.speedup.low * 1.01), "it says"),
         (lambda t: with_speedup(t, confidence=0.9999), "it says"),
         (lambda t: t.model_copy(update={"candidate": "d"}), "for d, they say"),
         (lambda t: t.model_copy(update={"records": t.records[1:]}), "no build record"),
-        (lambda t: t.model_copy(update={"records": (t.records[0], *t.records[2:])}), "no correctness record"),
         (lambda t: t.model_copy(update={"records": t.records[:2]}), "no timing record"),
         (lambda t: t.model_copy(update={"records": (*t.records[:2], t.records[3])}), "not all batches"),
         (lambda t: t.model_copy(update={"records": (*t.records, "gone")}), "record gone is missing"),
@@ -210,9 +181,7 @@ def test_a_trial_follows_from_its_records():
 def test_a_trial_that_does_not_follow_from_its_records_is_a_machines_failure(forge, said: str):
     trial, records = good()
     answer = evidence.recomputed(forge(trial), records, "total_time", "i")
-    assert isinstance(answer, Unmeasured)
-    assert answer.reason.startswith("its trial does not follow from its records: ")
-    assert said in answer.reason
+    assert isinstance(answer, Unmeasured) and said in answer.reason
 
 
 def test_timings_against_another_incumbent_or_of_another_kernel_prove_nothing():
@@ -269,16 +238,6 @@ def confirmation(
     result = ContestResult(workloads=workloads, executed={"candidate": executed} if executed else {}, telemetry=telemetry)
     named = {"incumbent": "i", "candidate": candidate}
     return record("confirmation", contests.Contest(candidates=named, attempt=attempt, weights={"w": weight}, result=result))
-
-
-def test_contest_without_an_unavailable_framework_is_taken():
-    found = ContestResult(workloads=(rounds(incumbent=2e-3, candidate=1e-3),), unavailable={"compile": "no compiler"}, telemetry=CALM)
-    evidence.check_contest(CONTEST, found)
-    contest = contests.Contest(candidates={"incumbent": "i", "candidate": "c"}, attempt=0, weights={"w": 1.0}, result=found)
-    kept = record("confirmation", contest)
-    assert contests.confirmation([kept], "total_time", 0.95).low == pytest.approx(2.0)
-    assert contests.seconds(kept) == {"w": {"incumbent": 2e-3, "candidate": 1e-3}}
-    assert contests.problem(kept) is None
 
 
 def contest(attempt: int, ratios: list[float], candidate: str = "c") -> Record:
@@ -368,6 +327,8 @@ def test_after_a_disturbed_confirmation_the_repeat_alone_counts():
     ],
 )
 def test_contests_that_cannot_be_are_the_harness_fault(found):
+    unavailable = {"workloads": (rounds(incumbent=2e-3, candidate=1e-3),), "unavailable": {"compile": "no compiler"}}
+    evidence.check_contest(CONTEST, ContestResult(telemetry=CALM, **unavailable))
     with pytest.raises(HarnessError):
         evidence.check_contest(CONTEST, ContestResult(telemetry=CALM, **found))
 
@@ -433,9 +394,7 @@ def test_what_was_not_looked_at_is_known():
 
 
 def test_times_with_launches_stand_beside_the_devices_own():
-    timed = TimingOfWorkload(workload="w", pairs=pairs(2e-3, 1e-3), launched_incumbent_s=3e-3, launched_candidate_s=2e-3)
+    timed = of("w", 2e-3, 1e-3, launched_incumbent_s=3e-3, launched_candidate_s=2e-3)
     later = timed.model_copy(update={"launched_candidate_s": 4e-3})
     found = evidence.measurements((timing(timed), timing(later, batch=1)), {}, 0.95)[0]
     assert (found.incumbent_s, found.launched_incumbent_s, found.launched_candidate_s) == pytest.approx((2e-3, 3e-3, 3e-3), rel=1e-4)
-    plain = evidence.measurements((timing(TimingOfWorkload(workload="w", pairs=pairs(2e-3, 1e-3))),), {}, 0.95)[0]
-    assert plain.launched_candidate_s is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tools.artifacts import Argument, Candidate, Failed, Passed, Task, Unmeasured, Workload
+from tests.tools import builders
+from tools.artifacts import Candidate, Failed, Passed, Task, Unmeasured, Workload
 from tools.errors import DeviceBusyError, HarnessError, InfrastructureError, SettingsError
 from tools.executors.base import Finished, Job, Usage
 from tools.executors.harness_job import answer
@@ -24,22 +24,6 @@ from tools.judge.build import compiled
 from tools.judge.judge import Judge
 from tools.languages.cpp import Cpp
 from tools.store.records import Blobs, Records
-
-REFERENCE = """
-import torch
-
-outputs = ("out",)
-
-
-def make_inputs(dims, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(dims["M"], dims["N"], generator=generator)
-    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
-
-
-def reference(x, out, M, N):
-    return torch.softmax(x, dim=1)
-"""
 
 HEAD = '#include <cmath>\nextern "C" void solve(const float* x, float* out, int M, int N) {\n  for (int i = 0; i < M; ++i) {\n'
 HEAD += "    const float* row = x + (long)i * N;\n    float* to = out + (long)i * N;\n    float top = row[0], sum = 0.0f;\n"
@@ -77,21 +61,8 @@ class Counting(Local):
 
 
 def softmax() -> Task:
-    tensor = {"dtype": "float32", "shape": ("M", "N")}
-    return Task(
-        name="softmax",
-        language="cpp",
-        arguments=(
-            Argument(name="x", role="input", **tensor),
-            Argument(name="out", role="output", **tensor),
-            Argument(name="M", role="scalar", dtype="int32"),
-            Argument(name="N", role="scalar", dtype="int32"),
-        ),
-        reference=REFERENCE,
-        baseline=NAIVE,
-        workloads=(Workload(name="small", dims={"M": 16, "N": 500}), Workload(name="large", dims={"M": 64, "N": 1000}, weight=2.0)),
-        dims_range={"M": (1, 64), "N": (1, 1000)},
-    )
+    workloads = (Workload(name="small", dims={"M": 16, "N": 500}), Workload(name="large", dims={"M": 64, "N": 1000}, weight=2.0))
+    return builders.softmax(baseline=NAIVE, workloads=workloads, dims_range={"M": (1, 64), "N": (1, 1000)})
 
 
 def kernel(source: str) -> Candidate:
@@ -122,20 +93,17 @@ def test_a_faster_kernel_passes_and_is_never_measured_twice(judge: Judge, place:
     executor = place[1]
     before = len(executor.kinds)
     trial = judge.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1)
-    assert isinstance(trial, Passed), trial
-    assert trial.speedup.estimate > 2.0
+    assert isinstance(trial, Passed) and trial.speedup.estimate > 2.0, trial
     assert [m.workload for m in trial.measurements] == ["small", "large"]
     assert all(m.speedup.estimate > 2.0 and m.max_error is not None and m.max_error < 4e-5 for m in trial.measurements)
     ran = executor.kinds[before:]
-    assert set(ran) <= {"build", "correctness", "timing"}
-    assert {"correctness", "timing"} <= set(ran)
+    assert {"correctness", "timing"} <= set(ran) <= {"build", "correctness", "timing"}
     # Another process after a kill: same records, nothing runs.
     again = open_judge(place)
     assert again.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=2, iteration=1) == trial
     assert executor.kinds[before:] == ran
     kinds = [judge.records.get(identity).kind for identity in trial.records]
-    assert kinds[:2] == ["build", "correctness"]
-    assert set(kinds[2:]) == {"timing"}
+    assert kinds[:2] == ["build", "correctness"] and set(kinds[2:]) == {"timing"}
     # The gate can compute the same interval from the records alone.
     timings = [judge.records.get(identity) for identity in trial.records[2:]]
     assert evidence.speedup(timings, "total_time", trial.speedup.confidence) == trial.speedup
@@ -171,9 +139,8 @@ def test_the_same_kernel_is_not_faster(judge: Judge):
 )
 def test_a_kernels_failure_is_data_with_its_stage(judge: Judge, source: str, stage: str, piece: str):
     trial = judge.judge(kernel(source), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
-    assert isinstance(trial, Failed), trial
-    assert (trial.stage, "\n" in trial.reason) == (stage, False)
-    assert piece in trial.reason
+    assert isinstance(trial, Failed) and trial.stage == stage, trial
+    assert "\n" not in trial.reason and piece in trial.reason
 
 
 def test_unsupported_types_end_unmeasured(judge: Judge):
@@ -195,8 +162,7 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
 
 def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
     record = judge.calibrate(kernel(NAIVE))
-    assert record.kind == "calibration"
-    assert evidence.noise_floor(record, "total_time") > 0.0
+    assert record.kind == "calibration" and evidence.noise_floor(record, "total_time") > 0.0
     assert set(evidence.seconds(record)) == {"small", "large"}
 
 
@@ -205,8 +171,7 @@ def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge
     confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
     assert confirmation.problem(confirmed) is None
     shown = confirmation.confirmation([confirmed], "total_time", 0.95)
-    assert shown.estimate > 2.0
-    assert shown.bounded
+    assert shown.estimate > 2.0 and shown.bounded
     table = confirmation.seconds(judge.benchmark({"baseline": kernel(NAIVE), "best": kernel(FASTER)}, ("eager",)))
     assert set(table) == {"small", "large"}
     assert all(set(row) == {"baseline", "best", "eager"} and min(row.values()) > 0 for row in table.values())
@@ -282,16 +247,9 @@ def test_flags_are_frozen_by_the_first_build(judge: Judge, place: tuple[Path, Co
     assert len([record for record in judge.records if record.kind == "toolchain"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"benchmark_rounds": 5}, "greater than or equal to 8"),
-        ({"confidence": 0.999, "confirm_rounds": 10}, "confirm_rounds: 10 cannot bound an interval at confidence 0.999, use 12 or more"),
-    ],
-)
-def test_rounds_that_cannot_bound_an_interval_are_refused(changes: dict[str, float], said: str):
-    with pytest.raises(ValidationError, match=re.escape(said)):
-        Policy(**changes)
+def test_rounds_that_cannot_bound_an_interval_are_refused():
+    with pytest.raises(ValidationError, match="confirm_rounds: 10 cannot bound an interval at confidence"):
+        Policy(confidence=0.999, confirm_rounds=10)
 
 
 class Busy(Local):
@@ -308,8 +266,7 @@ class Busy(Local):
 
 def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path: Path):
     few = POLICY.model_copy(update={"calibration_pairs": 8})
-    least = few.least_rounds(12)
-    more = few.least_confirm_rounds(12)
+    least, more = few.least_rounds(12), few.least_confirm_rounds(12)
     assert few.least_rounds(1) <= 8 < least < more
     task = softmax().model_copy(update={"workloads": tuple(Workload(name=f"w{n}", dims={"M": 1, "N": 50 + n}) for n in range(12))})
     records = Records(tmp_path)
@@ -317,20 +274,11 @@ def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path:
     with Busy(records.blobs, tmp_path / "scratch") as executor:
         judge = Judge(task, Cpp(), executor, records, **options)
         contestants = {"baseline": kernel(NAIVE), "best": kernel(FASTER)}
-        for ask in (
-            lambda: judge.calibrate(kernel(NAIVE)),
-            lambda: judge.confirm(kernel(FASTER), kernel(NAIVE)),
-            lambda: judge.benchmark(contestants),
-            lambda: judge.benchmark(contestants, rounds=3),
-        ):
+        confirm = (kernel(FASTER), kernel(NAIVE))
+        for ask, arguments in ((judge.calibrate, confirm[1:]), (judge.confirm, confirm), (judge.benchmark, (contestants,))):
             with pytest.raises(DeviceBusyError):
-                ask()
-        assert executor.asked == (least, more, least, 3)
-
-
-def test_a_kernel_that_does_not_compile_cannot_be_timed(judge: Judge):
-    with pytest.raises(SettingsError, match="does not compile"):
-        judge.timing(kernel(BROKEN), kernel(NAIVE), None)
+                ask(*arguments)
+        assert executor.asked == (least, more, least)
 
 
 def test_the_users_own_kernel_must_compile(judge: Judge):
@@ -345,7 +293,6 @@ def test_the_users_own_kernel_must_compile(judge: Judge):
     [
         ({}, {"exit_code": -9}, "exit -9"),
         ({}, {"timed_out": True}, "limit"),
-        ({"result.json": "{"}, {}, "cannot be read"),
         ({"result.json": '{"kind": "correctness", "cases": 3}'}, {}, "cannot be read"),
         ({"result.json": '{"kind": "infra", "error": "oracle died"}'}, {}, "oracle died"),
         ({"result.json": '{"kind": "correctness", "cases": []}'}, {}, "TimingResult was asked"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.tools.builders import softmax
 from tools.analysis import signatures
-from tools.artifacts import Argument, Candidate, Task, Workload
+from tools.artifacts import Candidate, Task, Workload
 from tools.contracts.inference import Sources, arguments
 from tools.environment import inspect
 from tools.errors import SettingsError
@@ -60,14 +60,6 @@ def run_kernel(x, y, n):
 """
 
 
-@pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
-    folder = tmp_path_factory.mktemp("triton")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        yield executor, blobs
-
-
 def seen(head: str) -> tuple[str, ...]:
     return tuple(p.name for p in Triton().parameters(f"def run_kernel({head}):\n    pass\n"))
 
@@ -100,14 +92,12 @@ def test_autotuning_is_pinned_to_one_config() -> None:
     module = read(pinned)
     assert module is not None
     assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
-    computed = AUTOTUNED.replace("configs=[\n", "configs=[c for c in [\n").replace("    ],\n    key", "    ]],\n    key")
-    once = pin_autotune(computed)
-    assert autotune_configs(computed) == {"scale": None} and autotune_configs(once) == {"scale": 1} and pin_autotune(once) == once
-    assert screen(once, "triton") == ()
     # Whatever the expression begins with, it is the author's.
     filtered = AUTOTUNED.replace("configs=[\n", "configs=list(filter(keep, [\n").replace("    ],\n    key", "    ])),\n    key")
     filtered = filtered.replace("# Both", "def keep(conf):\n    return conf.num_warps > 2\n\n\n# Both")
-    assert autotune_configs(pin_autotune(filtered)) == {"scale": 1} and screen(pin_autotune(filtered), "triton") == ()
+    once = pin_autotune(filtered)
+    assert autotune_configs(filtered) == {"scale": None} and autotune_configs(once) == {"scale": 1} and pin_autotune(once) == once
+    assert screen(once, "triton") == ()
     named = AUTOTUNED.replace("configs=[\n", "configs=CONFIGS, ignored=[\n")
     named = named.replace("# Both", "CONFIGS = [triton.Config({'B': 64}), triton.Config({'B': 32})]\n\n\n# Both")
     assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
@@ -161,7 +151,7 @@ def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_pat
 
 def task(name: str, dims: dict[str, float]) -> Task:
     reference = (TASKS / name / "reference.py").read_text()
-    return Task(name=name, language="triton", arguments=(), reference=reference, workloads=(Workload(name="w", dims=dims),))
+    return softmax(name=name, language="triton", reference=reference, workloads=(Workload(name="w", dims=dims),))
 
 
 SOFTMAX = task("triton-softmax", {"M": 128, "N": 1000})
@@ -190,11 +180,9 @@ def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Lo
 
 
 def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[Local, Blobs]) -> None:
-    executor, blobs = beside
-    for body in ("import os\nos.kill(os.getpid(), 9)\n", "import os\nos._exit(0)\n"):
-        code, said, _ = outcome(body + KERNEL, SOFTMAX, executor, blobs)
-        assert code != 0 or "compiled" not in said
-    assert outcome(KERNEL, SOFTMAX, executor, blobs)[0] == 0
+    code, said, _ = outcome("import os\nos._exit(0)\n" + KERNEL, SOFTMAX, *beside)
+    assert code != 0 or "compiled" not in said
+    assert outcome(KERNEL, SOFTMAX, *beside)[0] == 0
 
 
 def test_only_a_target_is_a_flag() -> None:
@@ -254,7 +242,7 @@ except OSError:
 
 def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
-    if not (tmp_path.is_dir() and landlock_is_here(executor, blobs)):
+    if not inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi"):
         pytest.skip("this kernel has no Landlock")
     secret, written = tmp_path / "secret", tmp_path / "written"
     secret.write_text("secret")
@@ -265,51 +253,21 @@ def test_a_build_reaches_nothing_but_its_own_folder(beside: tuple[Local, Blobs],
     assert blobs.text(finished.files["kernel.py"]) == source
 
 
-def landlock_is_here(executor: Local, blobs: Blobs) -> bool:
-    return inspect(executor, (Triton(),), blobs).sandbox.get("landlock", "").startswith("abi")
-
-
 def test_a_link_that_a_build_leaves_is_not_written_through(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
     executor, blobs = beside
     target = tmp_path / "target"
-    body = "import os\nfor name in ('stdout.txt', 'stderr.txt', 'assembly.txt'):\n    for folder in ('made', '.'):\n        try:\n"
-    body += f"            os.symlink({str(target)!r}, os.path.join(os.path.dirname(__file__), folder, name))\n        except OSError:\n"
-    body += "            pass\nos.kill(os.getpid(), 9)\n"
+    body = f"""
+import os
+for name in ('made/stdout.txt', 'stdout.txt', 'stderr.txt', 'assembly.txt'):
+    try:
+        os.symlink({str(target)!r}, os.path.join(os.path.dirname(__file__), name))
+    except OSError:
+        pass
+os.kill(os.getpid(), 9)
+"""
     assert outcome(body + KERNEL, SOFTMAX, executor, blobs)[0] != 0
     assert not target.exists()
 
-
-PERSISTENT = {
-    "torch": "torch.cuda.get_device_properties(0).multi_processor_count",
-    "triton's utils": "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']",
-    "triton's target": "triton.runtime.driver.active.get_current_target().arch",
-}
-
-
-def persistent(units: str) -> str:
-    """The shipped softmax with a grid of as many programs as there are multiprocessors."""
-    source = KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1) if "import torch" not in KERNEL else KERNEL
-    return source.replace("[(M,)]", f"[(max(M, min(M, {units})),)]")
-
-
-@pytest.mark.parametrize("how", sorted(PERSISTENT))
-def test_what_a_kernel_asks_of_the_gpu_is_answered(how: str, beside: tuple[Local, Blobs]) -> None:
-    executor, blobs = beside
-    source = persistent(PERSISTENT[how])
-    assert source != KERNEL
-    code, said, wrong = outcome(source, SOFTMAX, executor, blobs)
-    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong
-    assert Triton().interpret(SOFTMAX_TASK, source, executor, blobs).status == "passed"
-
-
-SOFTMAX_TASK = SOFTMAX.model_copy(
-    update={
-        "arguments": (
-            Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
-            Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
-        )
-    }
-)
 
 TILES = """import torch
 import triton
@@ -328,9 +286,17 @@ def run_kernel(x, out, M, N):
 """
 
 
+def persistent(units: str) -> str:
+    """The shipped softmax with a grid of as many programs as there are multiprocessors."""
+    source = KERNEL.replace("import triton\n", "import torch\nimport triton\n", 1) if "import torch" not in KERNEL else KERNEL
+    return source.replace("[(M,)]", f"[(max(M, min(M, {units})),)]")
+
+
+OF_TRITON = "triton.runtime.driver.active.utils.get_device_properties(torch.cuda.current_device())['multiprocessor_count']"
 LAUNCHED = {
+    "a grid by torch's properties": (persistent("torch.cuda.get_device_properties(0).multi_processor_count"), "compiled 1 spec"),
+    "a grid by triton's properties": (persistent(OF_TRITON), "compiled 1 spec"),
     "tensor descriptors": (TILES, "compiled 1 spec"),
-    "options of the backend": (KERNEL.replace("BLOCK=256", "BLOCK=256, launch_pdl=True, enable_fp_fusion=False"), "compiled 1 spec"),
     "a tuple": (KERNEL.replace("[(M,)](x,", "[(M,)]((out, x),").replace("x_ptr + row", "x_ptr[1] + row"), "compiled 1 spec"),
     "an argument that no launch takes": (KERNEL.replace("[(M,)](x,", "[(M,)]('x',"), "not followed: softmax_kernel: "),
     "an assertion that fails": (KERNEL.replace("out, M, N):\n", "out, M, N):\n    assert N == 1\n"), "assert N == 1"),
@@ -343,3 +309,5 @@ def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside:
     code, said, wrong = outcome(source, task("triton-softmax", {"M": 64, "N": 64}), *beside)
     assert source != KERNEL and code == 0 and expected in said, said + wrong
     assert ("not followed" in said) is (expected != "compiled 1 spec")
+    if "properties" in what:
+        assert Triton().interpret(SOFTMAX, source, *beside).status == "passed"

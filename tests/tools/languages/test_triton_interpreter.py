@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools.artifacts import Argument, Task, Workload
+from tests.tools.builders import REFERENCE, softmax
+from tools.artifacts import Task, Workload
 from tools.environment import inspect
 from tools.executors.local import Local
 from tools.languages.triton import Triton
@@ -18,18 +18,7 @@ pytest.importorskip("triton")
 FOLDER = Path(__file__).parents[3] / "configs" / "tasks" / "triton-softmax"
 KERNEL = (FOLDER / "kernel.py").read_text()
 ENTRY = "def run_kernel(x, out, M, N):"
-TASK = Task(
-    name="softmax",
-    language="triton",
-    arguments=(
-        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
-        Argument(name="out", role="output", dtype="float32", shape=("M", "N")),
-        Argument(name="M", role="scalar", dtype="int32"),
-        Argument(name="N", role="scalar", dtype="int32"),
-    ),
-    reference=(FOLDER / "reference.py").read_text(),
-    workloads=(Workload(name="w", dims={"M": 4096, "N": 1024}),),
-)
+TASK = softmax(language="triton", reference=(FOLDER / "reference.py").read_text())
 WRONG = {
     "wrong value": ("/ total", "/ (total + 1)", "error"),
     "not written": ("[(M,)]", "[(max(M - 1, 1),)]", "out"),
@@ -38,14 +27,6 @@ WRONG = {
     "process killed": (ENTRY, f"{ENTRY}\n    import os\n    os.kill(os.getpid(), 9)", "signal 9"),
     "process left": (ENTRY, f"{ENTRY}\n    import os\n    os._exit(0)", "before it was done"),
 }
-
-
-@pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
-    folder = tmp_path_factory.mktemp("interpreter")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        yield executor, blobs
 
 
 def test_a_right_kernel_passes(beside: tuple[Local, Blobs]) -> None:
@@ -127,7 +108,7 @@ def test_a_size_that_nobody_promised_is_not_held_against_a_kernel(beside: tuple[
 def test_an_output_is_allowed_twice_the_error_of_torch(beside: tuple[Local, Blobs]) -> None:
     """The exponential of large numbers in float32: torch is off by more than the floor, and so may the kernel be."""
     source = KERNEL[: KERNEL.index("@triton.jit")] + ELEMENTWISE
-    steep = TASK.model_copy(update={"reference": STEEP})
+    steep = TASK.model_copy(update={"reference": REFERENCE.replace("torch.softmax(x, dim=1)", "(x + 4096.0) - 4096.0")})
     found = interpret(steep, source, *beside)
     assert found.status == "passed", found.reason
     worst = max(found.cases, key=lambda case: case.error or 0)
@@ -144,19 +125,6 @@ def steep(x, out, N, B: tl.constexpr):
 
 def run_kernel(x, out, M, N):
     steep[(M,)](x, out, N, B=triton.next_power_of_2(N))
-"""
-STEEP = """import torch
-
-outputs = ("out",)
-
-
-def make_inputs(dims, seed):
-    x = torch.rand((dims["M"], dims["N"]), generator=torch.Generator().manual_seed(seed))
-    return {"x": x, "out": torch.empty_like(x), "M": dims["M"], "N": dims["N"]}
-
-
-def reference(x, out, M, N):
-    return (x + 4096.0) - 4096.0
 """
 
 

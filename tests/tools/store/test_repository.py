@@ -30,6 +30,13 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
+def write(repository: Repository, name: str, text: str = "x") -> Path:
+    path = repository.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 def stored_paths(record: Record) -> tuple[str, ...]:
     return (f"records/{record.id}.json", *(f"blobs/{sha}" for sha in record.blobs.values()))
 
@@ -41,13 +48,14 @@ def git(root: Path, *arguments: str) -> str:
 
 def test_commit_holds_the_paths_and_trailers(repository: Repository):
     start = repository.head()
-    (repository.root / "kernel.cpp").write_text("void solve() { /* faster */ }\n")
-    (repository.root / "versions" / "v1").mkdir(parents=True)
-    (repository.root / "versions" / "v1" / "ünïcode name.md").write_text("x\n")
-    made = repository.commit(
-        ["kernel.cpp", "versions/v1"], "accept v1", {"Verdict": "accept", "Speedup": "2.0 [1.9,\n 2.1]", "Note": ""}, start
-    )
-    assert repository.head() == made
+    write(repository, "kernel.cpp", "void solve() { /* faster */ }\n")
+    write(repository, "versions/v1/ünïcode name.md")
+    write(repository, "versions/v10/a.md")
+    assert repository.drift(["kernel.cpp", "versions/v1"]) == ("versions/v10/a.md",), "a prefix ends at a folder"
+    (repository.root / "versions/v10/a.md").unlink()
+    trailers = {"Verdict": "accept", "Speedup": "2.0 [1.9,\n 2.1]", "Note": ""}
+    made = repository.commit(["kernel.cpp", "versions/v1"], "accept v1", trailers, start)
+    assert repository.head() == repository.find_commit("Verdict", "accept") == made and repository.find_commit("Verdict", "acc") is None
     assert repository.log(made)[0].trailers == {"Verdict": "accept", "Speedup": "2.0 [1.9, 2.1]", "Note": ""}
     assert repository.drift() == ()
     listed = git(repository.root, "-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", made)
@@ -56,13 +64,6 @@ def test_commit_holds_the_paths_and_trailers(repository: Repository):
     assert repository.show(str(start), "kernel.cpp") == b"void solve() {}\n"
     assert "+void solve() { /* faster */ }" in repository.diff(str(start), made, ["kernel.cpp"])
     assert [(c.subject, c.parent) for c in repository.log()] == [("accept v1", start), ("start v0", None)]
-
-
-def test_a_resumed_gate_finds_its_commit(repository: Repository):
-    head = repository.head()
-    made = repository.commit([], "close v1", {"Iteration": "1"}, head)
-    assert repository.find_commit("Iteration", "1") == made
-    assert repository.find_commit("Iteration", "11") is None
 
 
 def test_refused_when_head_is_not_the_parent_that_was_measured(repository: Repository):
@@ -74,16 +75,12 @@ def test_refused_when_head_is_not_the_parent_that_was_measured(repository: Repos
 
 @pytest.mark.parametrize("change", ["edit", "delete", "new", "staged"])
 def test_refused_when_another_path_changed(repository: Repository, change: str):
-    kernel, stray = repository.root / "kernel.cpp", repository.root / "stray.txt"
-    if change == "edit":
-        kernel.write_text("changed\n")
-    elif change == "delete":
-        kernel.unlink()
-    else:
-        stray.write_text("x")
-        if change == "staged":
-            git(repository.root, "add", "stray.txt")
     named = "kernel.cpp" if change in ("edit", "delete") else "stray.txt"
+    path = write(repository, named, "changed\n")
+    if change == "delete":
+        path.unlink()
+    if change == "staged":
+        git(repository.root, "add", named)
     assert repository.drift() == (named,)
     assert repository.drift(["versions"])
     with pytest.raises(WorkspaceError, match=named):
@@ -93,16 +90,13 @@ def test_refused_when_another_path_changed(repository: Repository, change: str):
 
 def test_names_with_spaces_and_a_conflict_are_drift_too(repository: Repository):
     head = repository.head()
-    git(repository.root, "checkout", "--quiet", "-b", "theirs")
-    (repository.root / "kernel.cpp").write_text("theirs\n")
-    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-am", "theirs")
-    git(repository.root, "checkout", "--quiet", "main")
-    (repository.root / "kernel.cpp").write_text("ours\n")
-    git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-am", "ours")
+    for branch in ("theirs", "ours"):
+        git(repository.root, "checkout", "--quiet", "-b", branch, str(head))
+        write(repository, "kernel.cpp", branch)
+        git(repository.root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-am", branch)
     ours = repository.head()
-    assert ours != head
     subprocess.run(["git", "merge", "--quiet", "theirs"], cwd=repository.root, capture_output=True, check=False)
-    (repository.root / "a name with spaces.md").write_text("x")
+    write(repository, "a name with spaces.md")
     assert repository.drift() == ("a name with spaces.md", "kernel.cpp")
     with pytest.raises(WorkspaceError, match=r"kernel\.cpp"):
         repository.commit(["a name with spaces.md"], "close v1", {}, ours)
@@ -112,13 +106,6 @@ def test_names_with_spaces_and_a_conflict_are_drift_too(repository: Repository):
     # An abandoned merge must not become a parent of ours.
     assert git(repository.root, "show", "--no-patch", "--format=%P", made) == ours
     assert git(repository.root, "show", "--name-only", "--format=", made) == "a name with spaces.md"
-
-
-def test_prefixes_end_at_a_folder(repository: Repository):
-    for folder in ("versions/v1", "versions/v10"):
-        (repository.root / folder).mkdir(parents=True)
-        (repository.root / folder / "a.md").write_text("x")
-    assert repository.drift(["versions/v1"]) == ("versions/v10/a.md",)
 
 
 @pytest.mark.parametrize("change", ["edit", "delete"])
@@ -139,19 +126,17 @@ def test_altered_evidence_is_drift_even_where_evidence_is_expected(repository: R
 
 
 def test_a_folder_may_be_expected_for_new_files_only(repository: Repository):
-    folder = repository.root / "versions" / "v1"
-    folder.mkdir(parents=True)
-    (folder / "old.md").write_text("old")
+    old = write(repository, "versions/v1/old.md")
     head = repository.commit([], "close v1", {}, repository.head(), new_only=["versions"])
     assert repository.drift() == ()
-    (folder / "new.md").write_text("new")
+    write(repository, "versions/v1/new.md")
     assert repository.drift(new_only=["versions"]) == ()
-    (folder / "old.md").write_text("changed")
+    old.write_text("changed")
     assert repository.drift(new_only=["versions"]) == ("versions/v1/old.md",)
     assert repository.drift(["versions"]) == ()
     with pytest.raises(WorkspaceError, match=r"old\.md"):
         repository.commit([], "close v2", {}, head, new_only=["versions"])
-    (folder / "old.md").unlink()
+    old.unlink()
     assert repository.drift(new_only=["versions"]) == ("versions/v1/old.md",)
 
 
@@ -176,9 +161,8 @@ def test_large_blobs_stay_out(repository: Repository):
     sha = records.blobs.put(b"\1" * (LARGE_BLOB + 1))
     record = records.add(Record(kind="profile", key="k", payload={}, blobs={"raw": sha}))
     repository.commit(stored_paths(record), "close v1", {}, repository.head())
-    assert sha not in git(repository.root, "ls-files")
-    assert record.id in git(repository.root, "ls-files")
-    assert sha not in git(repository.root, "status", "--porcelain", "-uall")
+    listed = git(repository.root, "ls-files")
+    assert record.id in listed and sha not in listed + git(repository.root, "status", "--porcelain", "-uall")
 
 
 WORD = "a1B2" * 10
@@ -188,10 +172,10 @@ KEYS = [f"key = sk-ant-{WORD}", f"OPENAI=sk-{WORD}", f"ghp_{WORD[:36]}", "AKIA" 
 @pytest.mark.parametrize("text", [*KEYS, SECRET.hex()])
 def test_a_secret_is_never_committed(repository: Repository, text: str):
     head = repository.head()
-    (repository.root / "note.md").write_text(f"before\n{text}\nafter\n")
+    note = write(repository, "note.md", f"before\n{text}\nafter\n")
     with pytest.raises(WorkspaceError, match=r"note\.md"):
         repository.commit(["note.md"], "close v1", {}, head)
-    (repository.root / "note.md").unlink()
+    note.unlink()
     with pytest.raises(WorkspaceError, match="message"):
         repository.commit([], text, {}, head)
     assert repository.head() == head
@@ -199,13 +183,11 @@ def test_a_secret_is_never_committed(repository: Repository, text: str):
 
 def test_recovers_from_a_kill_between_add_and_commit(repository: Repository):
     head = repository.head()
-    (repository.root / "a.md").write_text("a")
-    (repository.root / "b.md").write_text("b")
+    write(repository, "a.md")
+    write(repository, "b.md")
     git(repository.root, "add", "a.md", "b.md")
     for name in ("index.lock", "HEAD.lock", "refs/heads/main.lock"):
-        lock = repository.root / ".git" / name
-        lock.write_text("")
-        os.utime(lock, (time.time() - 10, time.time() - 10))
+        os.utime(write(repository, f".git/{name}"), (time.time() - 10, time.time() - 10))
     (repository.root / "b.md").unlink()
     made = repository.commit(["a.md"], "close v1", {}, head)
     assert git(repository.root, "show", "--name-only", "--format=", made) == "a.md"
@@ -213,41 +195,24 @@ def test_recovers_from_a_kill_between_add_and_commit(repository: Repository):
 
 
 def test_a_lock_that_another_git_may_hold_now_is_waited_for_and_never_removed(repository: Repository):
-    lock = repository.root / ".git" / "index.lock"
-    lock.write_text("")
+    lock = write(repository, ".git/index.lock")
     head = repository.head()
     with pytest.raises(WorkspaceError, match=r"index\.lock: another git is at work"):
         repository.commit([], "close v1", {}, head)
-    assert lock.exists()
-    assert repository.head() == head
+    assert lock.exists() and repository.head() == head
     os.utime(lock)
     threading.Timer(0.2, lock.unlink).start()
     assert repository.commit([], "close v1", {}, head) != head
 
 
-def test_recovers_from_a_kill_in_init_and_before_the_first_commit(tmp_path: Path):
-    repository = Repository(tmp_path / "w")
-    repository.init()
-    (repository.root / ".gitignore").unlink()
-    repository.init()
-    git(repository.root, "add", ".gitignore")
-    repository.init()
-    assert repository.head() is None
-    assert repository.log() == ()
-    assert repository.commit([".gitignore"], "start", {}, None) == repository.head()
-
-
 def test_a_users_configuration_and_hooks_have_no_say(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    hook = repository.root / ".git" / "hooks" / "pre-commit"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 1\n")
-    hook.chmod(0o755)
+    write(repository, ".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n").chmod(0o755)
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".gitconfig").write_text("[user]\nname=Somebody\n[commit]\ngpgSign=true\n[status]\nshowUntrackedFiles=no\n")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody")
-    (repository.root / "a.md").write_text("a")
+    write(repository, "a.md")
     assert repository.drift() == ("a.md",)
     made = repository.commit(["a.md"], "close v1", {}, repository.head())
     monkeypatch.delenv("GIT_DIR")
@@ -255,26 +220,27 @@ def test_a_users_configuration_and_hooks_have_no_say(repository: Repository, tmp
 
 
 def test_foreign_and_missing_repositories_are_refused(repository: Repository, tmp_path: Path):
-    inside = repository.root / "versions"
-    inside.mkdir()
-    with pytest.raises(WorkspaceError, match=r"no \.git of its own"):
-        Repository(inside).head()
-    with pytest.raises(WorkspaceError, match=r"no \.git of its own"):
-        Repository(tmp_path / "nowhere").head()
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    git(foreign, "init", "--quiet")
-    (foreign / ".gitignore").write_text("*.o\n")
-    with pytest.raises(WorkspaceError, match="somebody else's"):
-        Repository(foreign).init()
-    with pytest.raises(WorkspaceError, match="somebody else's"):
-        Repository(foreign).commit([], "close v1", {}, None)
+    for absent in (write(repository, "versions/v1/a.md").parent, tmp_path / "nowhere"):
+        with pytest.raises(WorkspaceError, match=r"no \.git of its own"):
+            Repository(absent).head()
+    foreign = Repository(tmp_path / "foreign")
+    write(foreign, ".gitignore", "*.o\n")
+    git(foreign.root, "init", "--quiet")
+    for use in (foreign.init, lambda: foreign.commit([], "close v1", {}, None)):
+        with pytest.raises(WorkspaceError, match="somebody else's"):
+            use()
 
 
 def test_a_workspace_may_lie_inside_another_repository(tmp_path: Path):
     git(tmp_path, "init", "--quiet")
     repository = Repository(tmp_path / "workspaces" / "w")
     repository.init()
+    # As after a kill in init, and one before the first commit.
+    (repository.root / ".gitignore").unlink()
+    repository.init()
+    git(repository.root, "add", ".gitignore")
+    repository.init()
+    assert repository.head() is None and repository.log() == ()
     made = repository.commit([".gitignore"], "start", {}, None)
     assert Path(git(repository.root, "rev-parse", "--show-toplevel")) == repository.root.resolve()
     assert repository.head() == made
@@ -282,13 +248,11 @@ def test_a_workspace_may_lie_inside_another_repository(tmp_path: Path):
 
 def test_clone_is_a_workspace_at_that_commit(repository: Repository, tmp_path: Path):
     first = str(repository.head())
-    (repository.root / "kernel.cpp").write_text("second\n")
+    write(repository, "kernel.cpp", "second\n")
     second = repository.commit(["kernel.cpp"], "accept v1", {}, first)
     copy = repository.clone_to(tmp_path / "copies" / "a", first)
     copy.check()
-    assert copy.head() == first
-    assert (copy.root / "kernel.cpp").read_text() == "void solve() {}\n"
-    assert repository.head() == second
+    assert copy.head() == first and (copy.root / "kernel.cpp").read_text() == "void solve() {}\n" and repository.head() == second
     with pytest.raises(WorkspaceError, match="already exists"):
         repository.clone_to(copy.root, first)
     with pytest.raises(WorkspaceError, match="not a commit"):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools.builders import softmax
 from tools.artifacts import DEFAULT_CAPS, DEFAULT_FLOORS, Dims, DType, Role, Task
 from tools.contracts.dims import parse_dims, parse_workloads
 from tools.contracts.inference import Sources
@@ -68,18 +69,7 @@ def test_dims_survive_being_written(dims: Dims) -> None:
     assert parse_dims(" ".join(f"{name}={value!r}" for name, value in dims.items())) == dims
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("M=512 N", "'N'"),
-        ("=4", "'=4'"),
-        ("M=x", "'M=x'"),
-        ("3M=4", "'3M=4'"),
-        ("M=1 M=2", "twice"),
-        ("e=nan", "finite"),
-        ("M=1;", "nothing"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [("M=512 N", "'N'"), ("M=x", "'M=x'"), ("M=1 M=2", "twice"), ("e=nan", "finite")])
 def test_dims_that_cannot_be_read_are_named(text: str, words: str) -> None:
     with pytest.raises(SettingsError, match="dims: ") as caught:
         parse_workloads(text)
@@ -101,8 +91,7 @@ def test_shapes_follow_dims_over_all_workloads() -> None:
 def test_equal_dims_are_told_apart_by_order_and_said() -> None:
     task = infer(probed(workload(512, 512), workload(64, 64))).task
     assert task.arguments[0].shape == ("M", "N")
-    (said,) = [sentence for sentence in task.inferred if "the same size" in sentence]
-    assert said.startswith("M and N have the same size in every workload") and "use unequal sizes" in said
+    assert any("M and N have the same size in every workload" in sentence for sentence in task.inferred)
     told_apart = infer(probed(workload(512, 512), workload(64, 32))).task
     assert not [sentence for sentence in told_apart.inferred if "the same size" in sentence]
 
@@ -117,19 +106,11 @@ def test_extents_that_follow_no_dim_are_numbers_and_flat_ones_still_vary() -> No
     assert any("follows no single dim" in sentence for sentence in task.inferred)
 
 
-def test_declared_ranges_are_taken_and_checked() -> None:
-    assert infer(probed(workload(64, 64), ranges={"N": (8, 64)})).task.dims_range == {"N": (8, 64)}
-    for ranges, word in (({"K": (1, 2)}, "`K`"), ({"N": (9, 3)}, "low <= high")):
-        with pytest.raises(SettingsError, match=word):
-            infer(probed(workload(64, 64), ranges=ranges))
-
-
 def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
     kernel = 'extern "C" void solve(const float* input, const float* out, long long M, float N) {}'
     task = infer(probed(workload(8, 4)), kernel).task
     assert [(a.name, a.dtype) for a in task.arguments] == [("x", "float32"), ("out", "float32"), ("M", "int64"), ("N", "float32")]
-    assert any("`input`" in s and "`x`" in s for s in task.inferred)
-    assert any("declares it const" in s for s in task.inferred)
+    assert any("`input`" in s and "`x`" in s for s in task.inferred) and any("declares it const" in s for s in task.inferred)
 
 
 @pytest.mark.parametrize(
@@ -139,15 +120,13 @@ def test_scalars_take_the_kernels_type_and_names_may_differ() -> None:
         ("float* out, const float* x, int M, int N", ["another order", "mend make_inputs in ref.py", "out, x, M, N"]),
         ("const double* x, float* out, int M, int N", ["argument 1", "float64", "mend mine.cpp"]),
         ("const float* x, float* out, int M, const int* N", ["argument 4", "a scalar in the reference and a pointer", "mend mine.cpp"]),
-        ("const float* x, float out, int M, int N", ["argument 2", "mend mine.cpp"]),
     ],
 )
 def test_disagreement_shows_both_lists_and_the_file_to_mend(kernel: str, words: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
         infer(probed(workload(8, 4)), f'extern "C" void solve({kernel}) {{}}')
     for word in (*words, "mine.cpp takes (", "ref.py gives (x: input tensor of float32"):
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
+        assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_fraction_does_not_go_into_an_integer() -> None:
@@ -178,8 +157,6 @@ def test_weights_and_margins_of_task_yaml_replace_the_references() -> None:
     [
         ({"weights": {"9x9": 1.0}}, "'9x9'.* give one of 8x4, 16x4"),
         ({"weights": {"16x5": 1.0}}, "did you mean '16x4'"),
-        ({"weights": {"8x4": 0.0}}, "above 0"),
-        ({"margins": {"9x9": 0.1}}, "margins names the workload '9x9'"),
         ({"margins": {"8x4": -0.1}}, "margins.8x4 is -0.1; it must be 0 to 1"),
     ],
 )
@@ -205,7 +182,6 @@ def test_a_frozen_task_reads_back_and_a_changed_one_is_refused(tmp_path: Path) -
     task = infer(probed(workload(8, 4), rtol=1e-4)).task
     tasks.freeze(task, tmp_path / "task")
     assert tasks.thaw(tmp_path / "task") == task
-    assert tasks.thaw(tmp_path / "task").identity() == task.identity()
     for name in ("kernel.cpp", "reference.py", "task.json"):
         path = tmp_path / "task" / name
         kept = path.read_text()
@@ -229,46 +205,22 @@ def test_identity_survives_json(dims: Dims, weight: float) -> None:
 # ---------------------------------------------------------------- files, through a real probe
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory):
-    from tools.executors.local import Local
-
-    folder = tmp_path_factory.mktemp("stage")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        yield executor, blobs
-
-
 Stage = tuple[Executor, Blobs]
 
 
-def test_the_softmax_folder_loads(stage: Stage) -> None:
-    loaded = tasks.load_folder(ROOT / "configs" / "tasks" / "softmax", *stage)
+def test_the_softmax_folder_loads(beside: Stage) -> None:
+    loaded = tasks.load_folder(ROOT / "configs" / "tasks" / "softmax", *beside)
     task = loaded.task
-    assert [(a.name, a.role, a.dtype, a.shape) for a in task.arguments] == [
-        ("x", "input", "float32", ("M", "N")),
-        ("out", "output", "float32", ("M", "N")),
-        ("M", "scalar", "int32", ()),
-        ("N", "scalar", "int32", ()),
-    ]
+    assert task.arguments == softmax().arguments
     assert [w.name for w in task.workloads] == ["4096x1024", "512x1000"]
     assert task.dims_range == {"M": (64, 4096), "N": (32, 4096)}
-    assert loaded.workloads[0].unique_bytes >= 2 * 4 * 4096 * 1024
-    assert loaded.workloads[0].flops
-    assert task.name == "softmax"
+    assert loaded.workloads[0].unique_bytes >= 2 * 4 * 4096 * 1024 and loaded.workloads[0].flops
     assert task.baseline == (ROOT / "configs" / "tasks" / "softmax" / "kernel.cpp").read_text()
 
 
-def test_the_seed_files_load(stage: Stage) -> None:
-    task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *stage).task
-    assert [(a.name, a.role) for a in task.arguments] == [
-        ("input", "input"),
-        ("gamma", "input"),
-        ("output", "output"),
-        ("M", "scalar"),
-        ("N", "scalar"),
-        ("eps", "scalar"),
-    ]
+def test_the_seed_files_load(beside: Stage) -> None:
+    task = tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", "M=48 N=100 eps=-1e-5", *beside).task
+    assert " ".join(f"{a.name}:{a.role}" for a in task.arguments) == "input:input gamma:input output:output M:scalar N:scalar eps:scalar"
     assert task.seed_style
     assert task.workloads[0].dims == {"M": 48, "N": 100, "eps": -1e-5}
     assert task.numeric.floor["float32"] == 1e-4
@@ -281,33 +233,29 @@ def test_the_seed_files_load(stage: Stage) -> None:
     [
         ("", "has no make_inputs"),
         ("M=48 N=100", "'eps'"),
-        ("M=4.5 N=100 eps=1", "M=4.5 must be an integer"),
         ("M=10000000 N=10000000 eps=1e-5", "needs about"),
-        ("M=0 N=0 eps=1e-5", "no buffer size"),
         ("M=-5 N=-2 eps=1e-5", "M=-5 is negative"),
         ("M=3000000000 N=1 eps=1e-5", "M=3000000000 does not fit int32"),
         ("M=48 N=100 eps=1e60", "does not fit float32"),
     ],
 )
-def test_seed_dims_are_checked_before_anything_is_allocated(stage: Stage, dims: str, words: str) -> None:
+def test_seed_dims_are_checked_before_anything_is_allocated(beside: Stage, dims: str, words: str) -> None:
     with pytest.raises(SettingsError, match="dims: ") as caught:
-        tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *stage)
+        tasks.load_files(SEED / "kernel.cpp", SEED / "ref.py", dims, *beside)
     assert words in str(caught.value)
 
 
-def test_scalars_of_make_inputs_are_checked_on_every_workload(stage: Stage, tmp_path: Path) -> None:
+def test_scalars_of_make_inputs_are_checked_on_every_workload(beside: Stage, tmp_path: Path) -> None:
     large = REFERENCE.replace('"M": rows, "N": columns', '"M": rows + (3 * 10**9 if rows == 512 else 0), "N": columns')
-    assert large != REFERENCE
-    with pytest.raises(SettingsError, match=r"workload 512x1000: M=3000000512 does not fit int32") as caught:
-        tasks.load_folder(folder(tmp_path / "t", large), *stage)
-    assert "kernel.cpp" in str(caught.value)
+    with pytest.raises(SettingsError, match=r"workload 512x1000: M=3000000512 does not fit int32"):
+        tasks.load_folder(folder(tmp_path / "t", large), *beside)
 
 
 COPY = 'extern "C" void solve(const float* x, float* y, int M, int N) {}'
 
 
-def seed_files(path: Path, reference: str, kernel: str = COPY) -> tuple[Path, Path]:
-    (path / "copy.cpp").write_text(kernel)
+def seed_files(path: Path, reference: str) -> tuple[Path, Path]:
+    (path / "copy.cpp").write_text(COPY)
     (path / "good.py").write_text(reference)
     return path / "copy.cpp", path / "good.py"
 
@@ -316,37 +264,19 @@ def seed_files(path: Path, reference: str, kernel: str = COPY) -> tuple[Path, Pa
     ("result", "elements", "compared"),
     [("return 2 * x", 0, 48), ("return x.view(M, N).sum(1)", 0, 8), ("y[:N] = x[:N]", 0, 6), ("return x[:M * N]", 100, 48)],
 )
-def test_what_is_compared_of_a_larger_buffer_is_said(stage: Stage, tmp_path: Path, result: str, elements: int, compared: int) -> None:
+def test_what_is_compared_of_a_larger_buffer_is_said(beside: Stage, tmp_path: Path, result: str, elements: int, compared: int) -> None:
     files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
-    loaded = tasks.load_files(*files, "M=8 N=6", *stage, pointer_elements=elements)
+    loaded = tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
     assert loaded.workloads[0].arguments[1].compared == compared
     said = any(f"`y`: {compared} of {elements or 48} elements are compared" in said for said in loaded.task.inferred)
     assert said is (compared != (elements or 48)), "a whole output needs no remark"
 
 
-@pytest.mark.parametrize(
-    ("result", "elements", "words"),
-    [
-        ("return x[:37]", 0, ["good.py", "37 of the 48 elements", "no product of the dims M=8 N=6"]),
-        ("return torch.zeros(M * N)", 10, ["48 elements", "--ptr-size 48"]),
-    ],
-)
-def test_counts_that_no_dims_make_are_refused(stage: Stage, tmp_path: Path, result: str, elements: int, words: list[str]) -> None:
-    files = seed_files(tmp_path, f"import torch\ndef reference(x, y, M, N):\n    {result}\n")
-    with pytest.raises(SettingsError) as caught:
-        tasks.load_files(*files, "M=8 N=6", *stage, pointer_elements=elements)
-    assert all(word in str(caught.value) for word in words), str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [("float* y, int", r"copy\.cpp: parameter 3 of the kernel has no name"), ("\n float* y, int N,", r"^copy\.cpp:2 does not parse")],
-)
-def test_a_parameter_without_a_name_or_end_is_told_by_its_place(stage: Stage, tmp_path: Path, parameters: str, said: str) -> None:
-    files = seed_files(tmp_path, "def reference(x, y):\n    return x\n", f'extern "C" void solve(const float* x, {parameters}) {{}}')
-    with pytest.raises(SettingsError, match=said):
-        tasks.load_files(*files, "M=8", *stage)
+def test_counts_that_no_dims_make_are_refused(beside: Stage, tmp_path: Path) -> None:
+    for result, elements, said in (("return x[:37]", 0, "37 of the 48 elements"), ("return x.new_zeros(M * N)", 10, "--ptr-size 48")):
+        with pytest.raises(SettingsError, match=said):
+            files = seed_files(tmp_path, f"def reference(x, y, M, N):\n    {result}\n")
+            tasks.load_files(*files, "M=8 N=6", *beside, pointer_elements=elements)
 
 
 def folder(path: Path, reference: str | bytes | None = None, kernel: str | None = KERNEL, declared: str = "") -> Path:
@@ -369,26 +299,24 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": None}, ["reference.py", "no such file"]),
         ({"reference": None, "kernel": None}, ["kernel.cpp", "no such file"]),
         ({"reference": "def reference(x): ...", "kernel": None}, ["make_inputs", "kernel.cpp"]),
-        ({"reference": "  \n"}, ["reference.py", "empty"]),
-        ({"reference": b"\xff\xfe"}, ["reference.py", "UTF-8"]),
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
         ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "Allowed here"]),
-        ({"reference": REFERENCE, "declared": "precision: fp8\n"}, ["task.yaml", "precision"]),
-        ({"reference": REFERENCE, "declared": "language: cobol\n"}, ["task.yaml: language", "'cobol'"]),
         ({"reference": REFERENCE, "declared": "a: [\n"}, ["task.yaml", "not valid YAML"]),
+        ({"reference": REFERENCE.replace("return torch", "raise ValueError('no good')\n    return torch")}, ["reference.py", "no good"]),
+        ({"reference": REFERENCE.replace('"M": rows, "N"', '"N"').replace("M: int, ", "")}, ["number of arguments", "kernel.cpp"]),
     ],
 )
-def test_bad_folders_are_one_sentence_before_the_probe(stage: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
+def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict[str, str], words: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
-        tasks.load_folder(folder(tmp_path / "t", **files), *stage)
+        tasks.load_folder(folder(tmp_path / "t", **files), *beside)
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_kernel_the_reference_says_the_contract_and_is_followed(stage: Stage, tmp_path: Path) -> None:
-    loaded = tasks.load_folder(folder(tmp_path / "t", REFERENCE, None), *stage)
-    given = tasks.load_folder(folder(tmp_path / "u", REFERENCE), *stage)
+def test_without_a_kernel_the_reference_says_the_contract_and_is_followed(beside: Stage, tmp_path: Path) -> None:
+    loaded = tasks.load_folder(folder(tmp_path / "t", REFERENCE, None), *beside)
+    given = tasks.load_folder(folder(tmp_path / "u", REFERENCE), *beside)
     assert loaded.task.baseline is None
     assert loaded.task.arguments == given.task.arguments
     assert loaded.workloads == given.workloads
@@ -401,34 +329,16 @@ def test_without_a_kernel_the_reference_says_the_contract_and_is_followed(stage:
         assert len({a.value for trace in loaded.traces for a in trace.arguments if a.name == name}) == 3
 
 
-def test_a_reference_that_cannot_be_followed_still_loads(stage: Stage, tmp_path: Path) -> None:
+def test_a_reference_that_cannot_be_followed_still_loads(beside: Stage, tmp_path: Path) -> None:
     text = REFERENCE.replace("return torch.softmax(x, dim=-1)", "return x if x.sum() > 0 else -x")
-    loaded = tasks.load_folder(folder(tmp_path / "t", text, None), *stage)
+    loaded = tasks.load_folder(folder(tmp_path / "t", text, None), *beside)
     assert loaded.traces == ()
     assert "tensor's value" in loaded.untraced
 
 
 @pytest.mark.parametrize("name", ["kernel.py", "mine.cpp"])
-def test_a_kernel_of_another_name_is_not_passed_over(stage: Stage, tmp_path: Path, name: str) -> None:
+def test_a_kernel_of_another_name_is_not_passed_over(beside: Stage, tmp_path: Path, name: str) -> None:
     path = folder(tmp_path / "t", REFERENCE, None)
     (path / name).write_text(KERNEL)
     with pytest.raises(SettingsError, match=rf"{name} and no kernel\.cpp"):
-        tasks.load_folder(path, *stage)
-
-
-@pytest.mark.parametrize(
-    ("reference", "words"),
-    [
-        (REFERENCE.replace("return torch.softmax(x, dim=-1)", "raise ValueError('no good')"), ["reference.py", "no good"]),
-        (
-            REFERENCE.replace('"M": rows, "N": columns', '"M": rows').replace("M: int, N: int", "M: int"),
-            ["number of arguments", "kernel.cpp", "reference.py"],
-        ),
-    ],
-)
-def test_bad_references_are_one_sentence(stage: Stage, tmp_path: Path, reference: str, words: list[str]) -> None:
-    with pytest.raises(SettingsError) as caught:
-        tasks.load_folder(folder(tmp_path / "t", reference), *stage)
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
-    assert "\n" not in str(caught.value)
+        tasks.load_folder(path, *beside)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,55 +11,16 @@ from types import ModuleType
 
 import pytest
 
+from tests.tools.drivers import NVML, UUIDS, compiled, needs_compiler
 from tests.tools.harness.test_gpu_judging import module
 from tools.executors.protocol import GpuTelemetry
 
-COMPILER = shutil.which("gcc") or shutil.which("cc")
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
-UUID = "GPU-12345678-0000-0000-0000-000000000000"
-NVML = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } process;
-typedef struct { unsigned pid; unsigned long long stamp; unsigned sm, memory, encode, decode; } sample;
-typedef struct { unsigned gpu, memory; } share;
-static unsigned number(const char *name) { const char *set = getenv(name); return set ? strtoul(set, 0, 10) : 0; }
-int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = 1; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)1; return i ? 2 : 0; }
-int nvmlDeviceGetHandleByUUID(const char *u, void **h) { *h = (void *)1; return strcmp(u, "UUID") ? 6 : 0; }
-int nvmlDeviceGetUUID(void *h, char *b, unsigned n) { snprintf(b, n, "UUID"); return 0; }
-int nvmlDeviceGetClockInfo(void *h, int which, unsigned *v) { *v = 1000 * which; return 0; }
-int nvmlDeviceGetTemperature(void *h, int which, unsigned *v) { *v = 40; return which; }
-int nvmlDeviceGetPowerUsage(void *h, unsigned *v) { *v = 123456; return 0; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *v) { *v = number("STUB_REASONS"); return 0; }
-int nvmlDeviceGetUtilizationRates(void *h, share *s) { s->gpu = number("STUB_SHARE"); return 0; }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, process *p) {
-  const char *set = getenv("STUB_PROCESSES");
-  char copy[200] = "";
-  if (set && *set == '?') return 4;
-  strcpy(copy, set ? set : "");
-  *n = 0;
-  for (char *word = strtok(copy, ","); word; word = strtok(0, ",")) p[(*n)++].pid = atoi(word);
-  return 0;
-}
-int nvmlDeviceGetProcessUtilization(void *h, sample *s, unsigned *n, unsigned long long since) {
-  if (!number("STUB_BUSY")) return 6;
-  if (!s) { *n = 1; return 7; }
-  s[0].pid = number("STUB_BUSY"); s[0].stamp = since + 1; s[0].sm = 80; *n = 1;
-  return 0;
-}
-""".replace('"UUID"', f'"{UUID}"')
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    assert COMPILER is not None
-    folder = tmp_path_factory.mktemp("driver")
-    (folder / "nvml.c").write_text(NVML)
-    subprocess.run([COMPILER, "-w", "-shared", "-fPIC", "nvml.c", "-o", "nvml.so"], cwd=folder, check=True)
-    return str(folder / "nvml.so")
+    return compiled(NVML, tmp_path_factory.mktemp("driver") / "nvml.so")
 
 
 @pytest.fixture
@@ -78,7 +38,7 @@ def told(watch: object) -> GpuTelemetry:
     return GpuTelemetry.model_validate(watch.summary())  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["0", UUID, UUID[:9]])
+@pytest.mark.parametrize("name", ["0", UUIDS[1], UUIDS[1][:9]])
 def test_a_gpu_is_found_by_index_uuid_and_beginning_of_one(nvml: ModuleType, library: str, name: str) -> None:
     watch = nvml.Watch(name, library)
     watch.begin()
@@ -87,7 +47,7 @@ def test_a_gpu_is_found_by_index_uuid_and_beginning_of_one(nvml: ModuleType, lib
     assert (found.sm_mhz_before, found.memory_mhz_after, found.celsius_before, found.watts_after) == (1000, 2000, 40, 123.456)
 
 
-@pytest.mark.parametrize("name", ["1", "GPU-9"])
+@pytest.mark.parametrize("name", ["2", "GPU-9"])
 def test_a_gpu_that_the_library_does_not_know_is_not_taken_for_another(nvml: ModuleType, library: str, name: str) -> None:
     watch = nvml.Watch(name, library)
     assert watch.nvml is None and name in watch.missing

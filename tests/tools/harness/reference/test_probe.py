@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -42,12 +41,8 @@ class Asker:
 
 
 @pytest.fixture(scope="module")
-def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
-    folder = tmp_path_factory.mktemp("probe")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        assert isinstance(executor, Local)
-        yield Asker(executor, blobs)
+def asker(beside: tuple[Local, Blobs]) -> Asker:
+    return Asker(*beside)
 
 
 def pointer(name: str, dtype: str = "float32", const: bool = False) -> Parameter:
@@ -56,6 +51,11 @@ def pointer(name: str, dtype: str = "float32", const: bool = False) -> Parameter
 
 def scalar(name: str, dtype: str = "int32") -> Parameter:
     return Parameter(name=name, dtype=dtype, pointer=False)  # type: ignore[arg-type]
+
+
+def shapes(seen: ProbeResult, count: int = 3) -> str:
+    """The first arguments of the first workload: name, role and shape of each."""
+    return ", ".join(f"{a.name} {a.role} {a.shape}" for a in seen.workloads[0].arguments[:count])
 
 
 def test_nothing_in_the_jobs_folder_can_be_imported(asker: Asker) -> None:
@@ -71,16 +71,10 @@ def test_a_reference_with_make_inputs(asker: Asker) -> None:
     assert seen.error is None and seen.has_make_inputs
     small, other = seen.workloads
     assert (small.name, small.weight, small.dims) == ("small", 2.0, {"M": 8, "K": 4, "N": 6})
-    assert other.name == "M16_K4_N6" and other.weight == 1.0
-    assert [(a.name, a.role, a.dtype, a.shape) for a in small.arguments] == [
-        ("a", "input", "float32", (8, 4)),
-        ("b", "input", "float32", (4, 6)),
-        ("c", "output", "float32", (8, 6)),
-        ("M", "scalar", "int32", ()),
-        ("alpha", "scalar", "float32", ()),
-    ]
-    assert small.flops == 2 * 8 * 4 * 6 + 8 * 6
-    assert small.unique_bytes == 4 * (8 * 4 + 4 * 6 + 8 * 6)
+    assert (other.name, other.weight) == ("M16_K4_N6", 1.0)
+    assert shapes(seen, 5) == "a input (8, 4), b input (4, 6), c output (8, 6), M scalar (), alpha scalar ()"
+    assert [a.dtype for a in small.arguments] == ["float32"] * 3 + ["int32", "float32"]
+    assert (small.flops, small.unique_bytes) == (2 * 8 * 4 * 6 + 8 * 6, 4 * (8 * 4 + 4 * 6 + 8 * 6))
     assert seen.dims_range == {"M": (1, 64)} and seen.rtol == 1e-3 and seen.atol is None
 
 
@@ -103,24 +97,14 @@ def test_seed_style_output_is_what_the_reference_changes(asker: Asker) -> None:
     parameters = (pointer("A"), pointer("B"), pointer("C"), scalar("M"), scalar("N"), scalar("K"))
     seen = asker.probe(reference, {"M": 4, "N": 6, "K": 5}, parameters=parameters)
     assert seen.error is None and not seen.has_make_inputs
-    assert [(a.name, a.role, a.shape) for a in seen.workloads[0].arguments[:3]] == [
-        ("A", "input", (30,)),
-        ("B", "input", (30,)),
-        ("C", "output", (30,)),
-    ]
+    assert shapes(seen) == "A input (30,), B input (30,), C output (30,)"
     assert any("C: output, because reference() changes it" in said for said in seen.inferred)
-    assert any("30 elements" in said for said in seen.inferred)
 
 
 def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker) -> None:
     parameters = (pointer("x"), pointer("idx", "int32"), pointer("y"), scalar("N"))
     seen = asker.probe("def reference(x, N, **kwargs):\n    return x * 2\n", {"N": 12}, parameters=parameters, elements=100)
-    assert [(a.name, a.role, a.shape) for a in seen.workloads[0].arguments[:3]] == [
-        ("x", "input", (100,)),
-        ("idx", "input", (100,)),
-        ("y", "output", (100,)),
-    ]
-    assert any("y: output" in said for said in seen.inferred)
+    assert shapes(seen) == "x input (100,), idx input (100,), y output (100,)" and any("y: output" in said for said in seen.inferred)
 
 
 @pytest.mark.parametrize(
@@ -133,16 +117,12 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         (MADE + "\nworkloads = []\n", ["`workloads` is empty", "list at least one"]),
         (MADE.replace('"K": 4, ', ""), ["workload small: 'K', which make_inputs reads, is not among its dims"]),
         (MADE.replace("return alpha * (a @ b)", "return (a @ b)[1:]"), ["shape (7, 6)", "'c'", "(8, 6)"]),
-        (MADE.replace("return alpha * (a @ b)", "return a, b"), ["2 tensors", "1 outputs"]),
         (MADE.replace("return alpha * (a @ b)", "a += 1\n    return alpha * (a @ b)"), ["changes its input 'a'"]),
-        (MADE.replace("return alpha * (a @ b)", "c += a @ b"), ["reads its output 'c'"]),
         (MADE.replace("reference(a, b, c, alpha,", "reference(a, b, c, alpha, beta,"), ["'beta'", "make_inputs does not make it"]),
         (MADE.replace('outputs = ("c",)', 'outputs = ("z",)'), ["`outputs` names ['z']", "a, b, c"]),
-        (MADE.replace('"alpha": 0.5', '"alpha": "half"'), ["'alpha'", "str"]),
         (MADE.replace('(1, 64)', '(0, 64)'), ["dims_range", "'M'"]),
         (MADE.replace('"M": 8, ', '"M": 10**9, '), ["memory"]),
         (MADE.replace('"weight": 2.0', '"wieght": 2.0'), ["unknown key 'wieght'", "did you mean 'weight'?", "name, weight and margin"]),
-        (MADE.replace('"weight": 2.0', '"weight": 0'), ["workload small", "weight is 0"]),
         (MADE.replace('"weight": 2.0', '"weight": float("nan")'), ["workload small", "weight must be a number"]),
         (MADE.replace('"weight": 2.0', '"margin": -0.1'), ["workload small", "margin must be a number of 0 or more", "-0.1"]),
     ],
@@ -169,6 +149,7 @@ def reference(x, b=None, out=None, gate=None, mask=None, B=None, **rest):
 """
 
 
+MANY = '"x": torch.rand(200_000), "out": torch.empty(10)'
 X, OUT = '"x": torch.randn(B, 4)', '"out": torch.empty(B, 4)'
 
 
@@ -182,7 +163,6 @@ X, OUT = '"x": torch.randn(B, 4)', '"out": torch.empty(B, 4)'
         # None of these shows in the values that make_inputs gives, or hardly.
         ("return 0.999 * x + 0.001 * b", '"x": torch.ones(B, 4).half(), "b": torch.rand(B, 4).half()', "b"),
         ("return x + gate * b", f'{X}, "b": torch.ones(B, 4), "gate": torch.zeros(1)', "gate"),
-        ("return torch.where(mask, x, b)", f'{X}, "mask": torch.ones(B, 4, dtype=torch.bool), "b": torch.ones(B, 4)', "b"),
         ("return torch.from_numpy(x.numpy() * b.numpy())", f'{X}, "b": torch.ones(B, 4)', "b"),
     ],
 )
@@ -197,21 +177,15 @@ def test_logic_without_a_buffer_for_its_answer_is_told_what_to_add(asker: Asker,
     ("answer", "inputs", "output"),
     [
         ("return torch.softmax(x, -1)", f'{X}, "b": torch.ones(B, 4)', "b"),
-        ("return x * b", f'{X}, {OUT}, "b": torch.ones(B, 4)', "out"),
         ("return x.sum(1)", f'"out": torch.empty(B), "other": torch.empty(2, 4), {X}', "out"),
         ("return torch.where(gate > 0, x, -x)", f'{OUT}, {X}, "gate": torch.ones(1)', "out"),
         ("return torch.addmm(out, x, x.t()[:, :4], beta=0)", f"{X}, {OUT}", "out"),
         # Written by index, mask or scatter, in whole or in part.
         ("out[torch.arange(B).flip(0)] = x", f"{X}, {OUT}", "out"),
-        ("out.scatter_(0, torch.arange(B).flip(0)[:, None].expand(B, 4), x)", f"{X}, {OUT}", "out"),
         # Written beside an answer, by what changes nothing here.
         ("b.clamp_(0, 3); return x[b]", f'{X}, "b": torch.arange(B) % 4, {OUT}', "out"),
         # Its sums move their last digits from one call to the next, which is not reading.
-        (
-            "return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)",
-            '"x": torch.rand(200_000), "out": torch.empty(10)',
-            "out",
-        ),
+        ("return out.zero_().index_put_((torch.arange(200_000) % 10,), x, accumulate=True)", MANY, "out"),
     ],
 )
 def test_an_output_is_a_tensor_that_is_not_read(asker: Asker, answer: str, inputs: str, output: str) -> None:
@@ -327,18 +301,11 @@ def test_dims_beyond_memory_say_how_much(asker: Asker) -> None:
     assert asker.probe(MADE).error is None
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ((pointer("a"), pointer("b"), pointer("c"), scalar("M")), "number of arguments"),
-        ((pointer("a"), pointer("b"), pointer("c"), scalar("alpha", "float32"), scalar("M")), "order"),
-        ((pointer("a"), pointer("b"), pointer("c"), pointer("M"), scalar("alpha", "float32")), "pointer"),
-        ((pointer("a", "float64"), pointer("b"), pointer("c"), scalar("M"), scalar("alpha", "float32")), "float64"),
-    ],
-)
-def test_a_signature_that_does_not_fit(asker: Asker, parameters: tuple[Parameter, ...], words: str) -> None:
-    seen = asker.probe(MADE, parameters=parameters)
-    assert seen.error is not None and words in seen.error
+def test_a_signature_that_does_not_fit(asker: Asker) -> None:
+    a, b, c, m, alpha = pointer("a"), pointer("b"), pointer("c"), scalar("M"), scalar("alpha", "float32")
+    wrong = {"number of arguments": (a, b, c, m), "order": (a, b, c, alpha, m), "pointer": (a, b, c, pointer("M"), alpha)}
+    for words, parameters in (wrong | {"float64": (pointer("a", "float64"), b, c, m, alpha)}).items():
+        assert words in str(asker.probe(MADE, parameters=parameters).error)
 
 
 def test_a_reference_that_is_float32_at_heart_is_its_own_oracle(asker: Asker) -> None:
