@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from agents.artifacts import Brief, CoderBrief, PlannerBrief, Tried
 from agents.checks.sourced import Sources, uncited
-from agents.prompting.render import OWN, PROMPTS, blocks, budget, parts
-from agents.prompting.sections import SECTIONS
+from agents.prompting.render import PROMPTS, blocks, budget, parts
 from agents.prompting.token_budget import tokens
 from agents.text.fencing import fence
 from benchmarks.scenario import FOLDERS, Asked, Scenario
@@ -93,17 +92,6 @@ def test_a_coder_reads_of_the_attempts_at_its_own_methods() -> None:
     shown = rendered(one, one.brief.model_copy(update={"tried": (other, own)}))
     assert f"avoid: {theirs}" in shown and "another-one" not in shown and "1 iteration with a method of this plan" in shown
     assert "This run so far" not in rendered(one, one.brief.model_copy(update={"tried": (other,)}))
-
-
-def test_every_section_has_a_budget_and_a_text() -> None:
-    used = {section for layout in budget().blocks.values() for section in layout.sections}
-    assert set(SECTIONS) <= used
-    assert {name for named in budget().roles.values() for name in named} == set(budget().blocks), "a block that no role has, or none has"
-    for role, named in budget().roles.items():
-        for name in (name for block in named for name in budget().blocks[block].sections if name != "language"):
-            folder = role if name in OWN else "sections"
-            assert (PROMPTS / folder / f"{name}.md").is_file(), (role, name)
-    assert {path.stem for path in (PROMPTS / "sections").glob("*.md")} <= used, "a text that no prompt holds"
 
 
 # ---------------------------------------------------------------- hostile material

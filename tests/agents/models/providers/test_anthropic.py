@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from agents.artifacts import Drafts, GatekeeperBrief, Review
+from agents.artifacts import GatekeeperBrief, Review
 from agents.models.base import Answered, Block, Called, Request, Tool, ToolResult, Turn, Unfit, Usage
 from agents.models.providers.anthropic import Anthropic
-from tests.agents.models.anthropic_rules import conform
 from tests.agents.models.anthropic_server import Server
 from tests.agents.models.scripted_server import Step
 from tests.contracts.test_models import TASK
@@ -81,16 +79,6 @@ def test_only_options_that_are_given_are_sent(server: Server) -> None:
     opened(server, thinking="off").ask(request())
     plain, off = server.bodies
     assert not {"thinking", "output_config", "tools"} & plain.keys() and off["thinking"] == {"type": "disabled"}
-
-
-def test_maps_travel_as_pairs(server: Server) -> None:
-    draft = {"source": "void solve() {}", "methods": ["tiling"], "knobs": {"TILE": "64", "UNROLL": "4"}, "note": ""}
-    given = {"drafts": [draft], "skipped": {"omp": "one loop"}}
-    server.answer = lambda body: Step(json.dumps(conform(given, body["output_config"]["format"]["schema"])))
-    server.script = []
-    reply = opened(server, structured="json_schema").ask(request(answer="Drafts"))
-    assert isinstance(reply, Answered) and reply.answer == Drafts.model_validate(given)
-    assert '"name": "TILE"' in json.loads(reply.said)[-1]["content"][-1]["text"], "pairs were not what was sent"
 
 
 # ---------------------------------------------------------------- conversations

@@ -9,7 +9,7 @@ import pytest
 from agents.models.base import Block, Called, Scope, Tool, ToolResult, Turn
 from tests.agents.models.anthropic_rules import Cache
 from tests.agents.models.anthropic_server import Server
-from tests.agents.models.providers.test_anthropic import SAID, TOOLS, opened, read_in_all, request
+from tests.agents.models.providers.test_anthropic import SAID, TOOLS, opened, request
 from tests.agents.models.scripted_server import Step
 
 
@@ -77,16 +77,3 @@ def test_each_round_of_tools_reads_the_rounds_before(server: Server) -> None:
     written = [usage.cache_read + usage.cache_write + usage.cache_write_1h for usage in usages]
     assert [usage.cache_read for usage in usages] == [0, *written[:-1]], "a round did not read all that the one before left"
     assert all(usage.input == 0 for usage in usages)
-
-
-@pytest.mark.parametrize("ttl", ["5m", "1h"])
-def test_over_six_iterations_most_is_read_from_the_cache(server: Server, ttl: str) -> None:
-    """Iterations of ten minutes: what is kept for five minutes is lost between them."""
-    model, usages = opened(server, cache_ttl=ttl), []
-    for number in range(6):
-        server.cache.now = number * 600.0
-        asked = request()
-        iteration = asked.prompt[2].model_copy(update={"text": f"Iteration {number}. " * 60})
-        usages.append(model.ask(asked.model_copy(update={"prompt": (*asked.prompt[:2], iteration)})).usage)
-    read = sum(usage.cache_read for usage in usages[1:])
-    assert read > 0.8 * sum(map(read_in_all, usages[1:])) if ttl == "1h" else read == 0
