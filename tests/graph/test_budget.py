@@ -48,42 +48,54 @@ def paid(config: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-CASES = [
-    # budget, exchanges that are made, how it begins, verdicts
-    ({"wall_s": 1}, [], "budget.wall_s: ", {}),
-    ({"usd": 0.03}, [], "budget.usd: $0.0000 of $0.0300", {}),
-    ({"per_role": {"knowledge_retriever": {"tokens": 1999}}}, ["profiler_analyst"], "budget.per_role.knowledge_retriever.tokens: 0 of", {}),
-    ({"tokens": 5500}, ["profiler_analyst", "knowledge_retriever"], "budget.tokens: 3,600 of 5,500", {}),
-    (
+CASES = {
+    # Node in which it is reached -> budget, exchanges that are made, how the reason begins, verdicts
+    "begin": ({"wall_s": 1}, [], "budget.wall_s: ", {}),
+    "profile": ({"usd": 0.03}, [], "budget.usd: $0.0000 of $0.0300", {}),
+    "retrieve_evidence": (
+        {"per_role": {"knowledge_retriever": {"tokens": 1999}}},
+        ["profiler_analyst"],
+        "budget.per_role.knowledge_retriever.tokens: 0 of",
+        {},
+    ),
+    "plan": ({"tokens": 5500}, ["profiler_analyst", "knowledge_retriever"], "budget.tokens: 3,600 of 5,500", {}),
+    "write": (
         {"per_iteration": {"usd": 0.06}},
         ["profiler_analyst", "knowledge_retriever", "planner"],
         "budget.per_iteration.usd: $0.0430 of $0.0600 are spent in iteration 1",
         {"v1": "inconclusive"},
     ),
-]
+    # Nothing is accepted without its review.
+    "gate": ({"per_role": {"gatekeeper": {"usd": 0.01}}}, None, "budget.per_role.gatekeeper.usd: $0.0000 of", {"v1": "inconclusive"}),
+}
 
 
 @SLOW
-@pytest.mark.parametrize(("budget", "made", "reason", "verdicts"), CASES, ids=["begin", "profile", "retrieve_evidence", "plan", "write"])
+@pytest.mark.parametrize(("budget", "made", "reason", "verdicts"), CASES.values(), ids=CASES)
 def test_a_cap_that_is_reached_in_a_node_ends_the_run_in_order(
-    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], made: list[str], reason: str, verdicts: dict[str, str]
+    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], made: list[str] | None, reason: str, verdicts: dict[str, str]
 ) -> None:
     assert main(["run", str(priced(config, budget)), "--json"]) == 3
     out = capsys.readouterr().out.splitlines()
     found = json.loads(out[-1])
     assert found["status"] == "finished" and found["stop_reason"] == "budget" and found["verdicts"] == verdicts
     assert found["budget_reached"].startswith(reason) and any("--budget" in line for line in out)
-    assert paid(config) == made
-    assert found["usd"] == pytest.approx(EACH_USD * len(made)) and found["tokens"] == EACH_TOKENS * len(made)
+    asked = paid(config)
+    assert asked == made or (made is None and "coder" in asked and "gatekeeper" not in asked)
+    assert found["usd"] == pytest.approx(EACH_USD * len(asked)) and found["tokens"] == EACH_TOKENS * len(asked)
     root = Path(found["workspace"])
     in_order(root, reason)
     if not verdicts:  # No kernel is faster than itself.
         assert (found["speedup"], found["ci"]) == (1.0, None) and found["best_s"] == found["baseline_s"] > 0
         assert main(["show", str(root)]) == 0 and "no version was accepted" in capsys.readouterr().out
         assert "| best |" not in (root / "benchmark.md").read_text()
+    if asked:
+        assert main(["show", str(root)]) == 0 and "profiler_analyst: 1,800 tokens, $0.0215" in capsys.readouterr().out
+        assert "| profiler_analyst | 1 | 1,000 | 500 | 100 | 200 | $0.0215 | 0.5 |" in (root / "report.md").read_text()
+        assert any(" profile " in line and line.endswith("[1,800 tokens, $0.0215]") for line in out)
     # Finished is finished: nothing is asked, and nothing is paid again.
     assert main(["resume", str(root), "--quiet"]) == 3
-    assert paid(config) == made
+    assert paid(config) == asked
 
 
 def in_order(root: Path, reason: str) -> None:
@@ -109,18 +121,6 @@ def test_without_money_for_the_rest_a_gain_still_reaches_its_gate(config: Path, 
     attributions = [record for record in Records(root) if record.kind == "attribution"]
     outcomes = [MethodOutcome.model_validate(o) for record in attributions for o in record.payload["methods"]]
     assert outcomes and all(o.ablation is None and o.note.startswith("budget.per_role.coder") for o in outcomes)
-
-
-@SLOW
-def test_nothing_is_accepted_without_its_review(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    budget = {"per_role": {"gatekeeper": {"usd": 0.01}}}
-    assert main(["run", str(priced(config, budget)), "--json"]) == 3
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert "gatekeeper" not in paid(config) and found["verdicts"] == {"v1": "inconclusive"}
-    root = Path(found["workspace"])
-    in_order(root, "budget.per_role.gatekeeper.usd: $0.0000 of $0.0100")
-    verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())
-    assert "budget.per_role.gatekeeper.usd" in verdict["reasons"][-1]
 
 
 class Death(BaseException):
@@ -180,10 +180,6 @@ def test_device_time_that_v0_takes_ends_the_run_after_it(config: Path, capsys: p
     root = Path(found["workspace"])
     assert found["verdicts"] == {} and paid(config) == ["profiler_analyst"] and found["device_s"] > 0.01
     in_order(root, "budget.device_s: ")
-    log = events.read(root / ".kernelwright" / "events.jsonl")
-    spent = events.device_s(log, found["wall_s"])["cpu"]
-    # Events hold seconds to four places.
-    assert found["device_s"] <= spent + 1e-4 * len(log) and spent <= found["wall_s"] + 1
     # Kept for the benchmark from v0 on; passed all the same, the report says by how much.
     (kept,) = [record for record in Records(root) if record.kind == "reserve"]
     (timed,) = [record for record in Records(root) if record.kind == "calibration"]
@@ -238,28 +234,6 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
     for iteration in range(3):
         assert completeness.audit(root, iteration, closed=True) == ()
-
-
-@SLOW
-def test_what_a_run_spent_is_shown(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Live, in `show`, in the report; and a run that is restarted has the caps that it is given and an account of its own."""
-    assert main(["run", str(priced(config, {"usd": 0.05}))]) == 3
-    lines = capsys.readouterr().out.splitlines()
-    assert any(" profile " in line and line.endswith("[1,800 tokens, $0.0215]") for line in lines)
-    (root,) = (config.parent / "workspaces").iterdir()
-    assert main(["show", str(root)]) == 0
-    shown = capsys.readouterr().out
-    assert "spent: 1,800 tokens, $0.0215; wall time " in shown and "caps: wall_s 3600 s, usd $0.05" in shown
-    assert "profiler_analyst: 1,800 tokens, $0.0215" in shown
-    assert "| profiler_analyst | 1 | 1,000 | 500 | 100 | 200 | $0.0215 | 0.5 |" in (root / "report.md").read_text()
-    before = (root / "report.md").read_text()
-    assert main(["report", str(root)]) == 0
-    assert (root / "report.md").read_text() == before
-    capsys.readouterr()
-
-    assert main(["restart", str(root), "v0", "--quiet", "--json", "--budget", "usd=null", "per_role.planner.tokens=10"]) == 3
-    found = json.loads(capsys.readouterr().out)
-    assert found["budget_reached"].startswith("budget.per_role.planner.tokens: 0 of 10") and found["tokens"] == 2 * EACH_TOKENS
 
 
 @pytest.mark.parametrize(("said", "why"), [("usd", "KEY=VALUE"), ("usd=6", "usd=5 was given before it"), ("dollars=1", "budget.dollars")])

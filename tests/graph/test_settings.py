@@ -23,13 +23,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(tmp_path / "kernels")
 
 
-def test_every_role_has_the_default_model(tmp_path: Path) -> None:
+def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
     settings = load(written(tmp_path, GOOD + "models:\n  coder: {provider: mine, speed: 3}\n"))
-    assert settings.model_for("coder") == {"provider": "mine", "speed": 3}
-    assert settings.model_for("planner") == {"provider": "playbook"}
-
-
-def test_the_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
+    assert (settings.model_for("coder"), settings.model_for("planner")) == ({"provider": "mine", "speed": 3}, {"provider": "playbook"})
     models = "models: {coder: {provider: recorded, path: a/script.jsonl}, default: {provider: manual, folder: /desk, record: b.jsonl}}\n"
     settings = load(written(tmp_path, GOOD + models))
     assert settings.model_for("coder") == {"provider": "recorded", "path": str(tmp_path / "a/script.jsonl")}

@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
 from rich.console import Console, ConsoleDimensions
 
+from graph.__main__ import main
 from graph.budget.metering import Metered
 from graph.console.dashboard import Dashboard, Gap
 from graph.console.lines import line
 from graph.console.live import Live, view
+from graph.report.final import FILES, MARKDOWN
 from graph.workspace.events import Event, read
-from tests.graph.conftest import ROOT
+from tests.graph.conftest import ROOT, SHORT, configured
 from tests.graph.terminal import Terminal
 from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
 from tools.executors.local import Local
 from tools.store.records import Blobs
+from tools.store.repository import Repository
 
 RUN = read(Path(__file__).parent / "quickstart-events.jsonl")
 """Of `configs/quickstart.yaml` in C++, stopped with Ctrl-C and resumed on the way; those of records left out."""
@@ -266,10 +268,8 @@ def _take_terminal() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_drains_and_a_second_one_does_not(tmp_path: Path, config: Path, own_home: Path) -> None:
-    settings = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**settings, "search": {**settings["search"], "iterations": 1}}))
-    run = AtTerminal("run", str(config))
+def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_change_by_somebody_else(tmp_path: Path) -> None:
+    run = AtTerminal("run", str(configured(tmp_path, **SHORT)))
     run.terminal.until(lambda: " judge " in run.terminal.seen, 120)
     root = next((tmp_path / "workspaces").iterdir())
     run.press()
@@ -284,6 +284,11 @@ def test_ctrl_c_drains_and_a_second_one_does_not(tmp_path: Path, config: Path, o
     assert not [event for event in log[stopped:] if event.kind == "job" and event.details["state"] == "started"]
     assert [event.kind for event in log[stopped:]].count("record") >= 1, "what was measured is kept"
 
+    assert main(["report", str(root)]) == 0
+    repository = Repository(root)
+    assert set(repository.drift()) & set(FILES), "the report stands beside what git holds"
+    midway = (root / MARKDOWN).read_text()
+
     again = AtTerminal("resume", str(root), environment={"NO_COLOR": "1"}, width=200)
     again.terminal.until(lambda: " judge " in again.terminal.seen, 120)
     again.press()
@@ -296,3 +301,7 @@ def test_ctrl_c_drains_and_a_second_one_does_not(tmp_path: Path, config: Path, o
     plain = AtTerminal("resume", str(root), environment={"TERM": "dumb"})
     assert plain.ended() == 0, plain.terminal.seen
     assert b"\x1b" not in plain.terminal.written and b"finished: " in plain.terminal.written
+    assert (root / MARKDOWN).read_text() != midway
+    assert repository.is_clean() and sum("Report" in commit.trailers for commit in repository.log()) == 1
+    closed = repository.find_commit("Version", "v1")
+    assert closed and repository.diff(f"{closed}^", closed, FILES) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from graph.lifecycle import run as runs
@@ -10,7 +12,6 @@ from graph.nodes.propose import trials
 from graph.report.content.summary import stored_state, versions
 from graph.state import State
 from knowledge_base.artifacts import mark
-from tests.graph.conftest import FinishedRun
 from tools.artifacts import Outcome, Verdict
 
 
@@ -25,9 +26,9 @@ from tools.artifacts import Outcome, Verdict
         ("infra_error", []),
     ],
 )
-def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(finished: FinishedRun, outcome: Outcome, kept: list[str]) -> None:
-    memory = versions(finished.root)[1]
-    with runs.opened(finished.root) as services:
+def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(copied: Path, outcome: Outcome, kept: list[str]) -> None:
+    memory = versions(copied)[1]
+    with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
         record = services.records.get(memory.records[0])
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})

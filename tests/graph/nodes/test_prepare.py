@@ -14,7 +14,6 @@ from graph.report.content.summary import stored_state
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
-from tests.graph.conftest import FinishedRun
 from tools.errors import BudgetError, HarnessError
 from tools.judge import evidence
 from tools.roofline import lower_bounds, roofline
@@ -28,13 +27,12 @@ from tools.store.records import key
         (True, (0.0,), 0, False, False),
         (False, (0.5,), 0, False, False),
         (True, (0.5, 0.0), 1, False, False),
-        (True, (0.5, 0.5, 0.0), 2, False, False),
         (True, (0.5,) * (lower_bounds.AGAIN + 1), lower_bounds.AGAIN, True, False),
         (True, (0.5, BudgetError("budget.wall_s: 9 s of 9 s are spent")), 1, True, False),
         (True, (0.5, HarnessError("roofs_cpu.cpp ran out of time")), 1, True, False),
         (True, (0.5,), 0, False, True),
     ],
-    ids=["alone", "far from the roof", "again alone", "the second time alone", "never alone", "no time", "no luck", "it ends anyway"],
+    ids=["alone", "far from the roof", "again alone", "never alone", "no time", "no luck", "it ends anyway"],
 )
 def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     near: bool,
@@ -42,11 +40,11 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     asked: int,
     doubted: bool,
     ends: bool,
-    finished: FinishedRun,
+    copied: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`others`: their share in each measurement, or what keeps it from being made. `ends`: the run does so for another reason."""
-    with runs.opened(finished.root) as services:
+    with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
         baseline = services.candidate(state["baseline"])
         seconds = evidence.seconds(services.judge.calibrate(baseline))[services.task.workloads[0].name]
