@@ -20,10 +20,10 @@ T = TypeVar("T")
 HANDLERS = {
     "prose": "agents.handlers.license_header:Prose",
     "several": "agents.handlers.partial_source:Several",
-    "namespaces": "agents.handlers.namespaces:Namespaces",
-    "templates": "agents.handlers.templates:Templates",
+    "namespaces": "agents.handlers.cpp_scopes:Namespaces",
+    "templates": "agents.handlers.cpp_scopes:Templates",
 }
-"""Name -> class, in the order in which drafts are mended; a new handler is one file, one text in prompts/handlers and one line here."""
+"""Name -> class, in the order in which drafts are mended; a new handler is one class, one text in prompts/handlers and one line here."""
 PROMPTS = Path(__file__).parents[1] / "prompts" / "handlers"
 LONGEST = 1200
 """Characters of the hints of all strangers' handlers together: what `hints` of prompts/budget.yaml has room for beside ours."""
