@@ -8,7 +8,6 @@ from graph.artifacts import SpecSheet
 from graph.services import Services
 from knowledge_base.pages.terminology import products
 from knowledge_base.pages.wiki import Wiki
-from knowledge_base.search.citations import holds
 from knowledge_base.specs import lookup
 from tools.artifacts import Task
 from tools.errors import WorkspaceError
@@ -94,4 +93,4 @@ def stale(found: SpecSheet, wiki: Wiki) -> Iterator[tuple[Spec, Citation]]:
     for spec in found.specs:
         if not lookup.reverify(wiki, spec):
             cited = [spec.citation, *([spec.via] if spec.via else [])]
-            yield spec, next((c for c in cited if not holds(c, wiki)), spec.citation)
+            yield spec, next((c for c in cited if not wiki.holds(c)), spec.citation)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.recommend import Advice, Recommendation
-from knowledge_base.experience.status import ORDER, Standing
+from knowledge_base.experience.status import ORDER, MethodStatus
 from knowledge_base.experience.sync import Synced
 from tools.artifacts import Artifact, Interval
 
@@ -29,7 +29,7 @@ class Stats(Artifact):
     results: dict[str, int]
     methods: dict[str, dict[str, int]]
     """Method -> result -> how often."""
-    standings: tuple[Standing, ...]
+    standings: tuple[MethodStatus, ...]
     """Compaction: each set of methods in its conditions is resolved, pending or to be avoided."""
     damaged: tuple[str, ...]
 
@@ -95,12 +95,12 @@ def counted(found: Stats) -> Iterator[str]:
     for method, counts in found.methods.items():
         yield f"{method}: {', '.join(f'{count} {result}' for result, count in counts.items())}"
     for status in ORDER:
-        yield from map(_standing, (one for one in found.standings if one.status == status))
+        yield from map(_status_line, (one for one in found.standings if one.status == status))
     for where in found.damaged:
         yield f"damaged line left out: {where}"
 
 
-def _standing(one: Standing) -> str:
+def _status_line(one: MethodStatus) -> str:
     verdicts = ", ".join(f"{verdict} x{count}" if count > 1 else verdict for verdict, count in one.verdicts.items())
     where = f"{one.operator} {one.language} {one.architecture}"
     return f"{one.status}: {' + '.join(one.methods)}: {verdicts}  {where}; last {one.last.evidence}"

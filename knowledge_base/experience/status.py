@@ -23,7 +23,7 @@ RESULTS: dict[str, Literal["success", "failure", "neutral", "crash"]] = {
 """Verdict -> how experience calls such an outcome."""
 
 
-class Standing(Artifact):
+class MethodStatus(Artifact):
     """One set of methods in one kind of conditions."""
 
     operator: str
@@ -41,13 +41,13 @@ def status(verdict: str) -> Status:
     return STATUS.get(verdict, "avoid")
 
 
-def compacted(attempts: Iterable[Attempt]) -> tuple[Standing, ...]:
+def compacted(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
     """Attempts (newest first) by operator, language, architecture and set of methods; resolved first, then by what was tried last."""
     groups: dict[tuple[str, ...], list[Attempt]] = {}
     for one in attempts:
         groups.setdefault((one.operator, one.language, one.architecture, *sorted(set(one.methods))), []).append(one)
     told = (
-        Standing(
+        MethodStatus(
             operator=operator,
             language=language,
             architecture=architecture,

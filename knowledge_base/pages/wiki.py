@@ -129,7 +129,7 @@ class Wiki:
             for page in self.pages
             if page.head.type == "method"
             and (not page.head.languages or language in page.head.languages)
-            and (fired.intersection(page.head.rules) or any(holds(trigger, metrics) for trigger in page.head.triggers))
+            and (fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers))
         ]
         return tuple(sorted(found, key=lambda page: (-page.head.priority, page.head.id)))
 
@@ -158,6 +158,11 @@ class Wiki:
     def passages(self) -> tuple[Passage, ...]:
         """Every page cut at its headings; a heading with nothing below it before the next is left out."""
         return tuple(passage for page in self.pages for passage in passages_of(page))
+
+    def holds(self, citation: Citation) -> bool:
+        """Whether the cited line, opened now, still says the same word for word: the one check of all citations of a wiki."""
+        line = self.line(citation.path, citation.line)
+        return line is not None and digest(line) == citation.sha256
 
     def line(self, path: str, number: int) -> str | None:
         """Line `number` (from 1) of the file `path` as it is now on disk; None where there is none."""
@@ -193,7 +198,7 @@ def section(body: str, heading: str) -> str:
     return found[1].strip() if found else ""
 
 
-def holds(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
+def fires(trigger: Trigger, metrics: Mapping[str, Quantity]) -> bool:
     """Whether a page's trigger holds; a metric that was not collected never fires. It may be named with or without its tool."""
     seen = metrics.get(trigger.metric) or metrics.get(f"{trigger.tool}.{trigger.metric}")
     return seen is not None and bool(COMPARE[trigger.op](seen.value, trigger.value))

@@ -13,7 +13,6 @@ from knowledge_base.pages.wiki import Problem, Wiki, lines_of
 from knowledge_base.search.code_chunks import PREFIX, Reference
 from tools.artifacts import digest
 from tools.errors import SettingsError
-from tools.roofline.hardware import Citation
 
 READ = ("records/*.json", "memory/*.json", "*.md", "versions/**/*.md", "versions/**/*.json")
 """Where a run writes citations down."""
@@ -41,12 +40,6 @@ class Checked(NamedTuple):
 
     citations: int
     problems: tuple[Problem, ...]
-
-
-def holds(citation: Citation, wiki: Wiki) -> bool:
-    """Whether the cited line, opened now, still says the same."""
-    line = wiki.line(citation.path, citation.line)
-    return line is not None and digest(line) == citation.sha256
 
 
 def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> Checked:

@@ -13,7 +13,6 @@ from knowledge_base.artifacts import Passage
 from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import Wiki, home_folder
 from knowledge_base.search import embedding
-from knowledge_base.search.citations import holds
 from knowledge_base.search.code_chunks import PREFIX, Reference
 from knowledge_base.search.documents import EXPERIENCE, Architectures, Entry, fits, kinds_of, languages_of, of_experience, of_wiki
 from knowledge_base.search.lexical import WORD, Hit, Lexical, terms
@@ -230,7 +229,7 @@ class Index:
         """Whether a cited line, opened now, still says the same, wherever it lies."""
         root, _, name = citation.path.partition("/")
         if root not in (PREFIX, EXPERIENCE):
-            return holds(citation, self._wiki)
+            return self._wiki.holds(citation)
         if root == PREFIX:
             line = self._reference.line(name, citation.line) if self._reference else None
         else:

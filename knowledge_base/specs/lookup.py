@@ -13,7 +13,6 @@ from knowledge_base.pages.terminology import VENDOR_WORDS, Metrics, Name, Produc
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import sheets
 from knowledge_base.specs.sheets import TIERS
-from tools.artifacts import digest
 from tools.roofline.hardware import Spec, UnknownSpec
 
 MEANT = ("dense", "total", "opt-in", "")
@@ -92,10 +91,8 @@ def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier:
 def reverify(wiki: Wiki, spec: Spec) -> bool:
     """Open the cited lines again: are they the same word for word, and does the same reader make the same number of them?"""
     cited = (spec.citation,) if spec.via is None else (spec.citation, spec.via)
-    for place in cited:
-        line = wiki.line(place.path, place.line)
-        if line is None or digest(line) != place.sha256:
-            return False
+    if not all(map(wiki.holds, cited)):
+        return False
     now = _joined(sheets.read(wiki.reopened({place.path for place in cited})), _foreign(wiki))
     held = _held(now, metrics(wiki), products(wiki))
     return any(

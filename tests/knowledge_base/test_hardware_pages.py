@@ -2,6 +2,8 @@
 
 import re
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +15,12 @@ from knowledge_base.specs import sheets
 from knowledge_base.specs.lookup import figures_of, gap, resolve, reverify
 from tools.analysis import rules
 from tools.profilers import ncu
-from tools.roofline.hardware import Spec, UnknownSpec
+from tools.roofline.hardware import Spec
 
 WIKI = Wiki.open()
 KNOWN = terminology.metrics(WIKI)
 PAGES = [page for page in WIKI.pages if sheets.product(page)]
-ROWS = [(page, row) for page in PAGES for row in rows(page, sheets.COLUMNS)]
 (LIMITS,) = [page for page in WIKI.pages if page.head.id == "compute-capability-limits"]
-INHERITED = [
-    (page, own, row)
-    for page, own in ROWS
-    if own.cells["metric"] == sheets.CAPABILITY
-    for row in rows(LIMITS, sheets.LIMITS)
-    if row.cells["cc"] == own.cells["value"]
-]
 QUESTIONS = sorted({(figure.metric, figure.qualifier) for figure in figures_of(WIKI).figures})
 PRODUCTS = {
     *("V100 SXM2", "T4 PCIe", "A10 PCIe", "L4 PCIe", "L40S PCIe", "RTX 3090", "RTX 4090", "RTX 5090", "A100 SXM4 40GB", "A100 SXM4 80GB"),
@@ -42,39 +36,33 @@ def name(page: Page) -> terminology.Name:
     return found
 
 
-def ask(page: Page, row: Row) -> Spec | UnknownSpec:
-    return resolve(WIKI, name(page).product, row.cells["metric"], name(page).variant, row.cells["qualifier"])
+def asked() -> Iterator[tuple[Page, Row, Row | None]]:
+    """Page of a product and one of its rows; or a row of the limits of its capability, then the row that states the capability."""
+    for page in PAGES:
+        for own in rows(page, sheets.COLUMNS):
+            yield page, own, None
+            if own.cells["metric"] == sheets.CAPABILITY:
+                yield from ((page, row, own) for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] == own.cells["value"])
 
 
 def test_there_is_a_page_for_every_product():
     assert {str(name(page)) for page in PAGES if page.head.id != "cpu"} == PRODUCTS
-    assert len(ROWS) > 350 and len(INHERITED) > 200
+    counts = Counter(own is None for _, _, own in asked())
+    assert counts[True] > 350 and counts[False] > 200
 
 
-@pytest.mark.parametrize(("page", "row"), ROWS, ids=[f"{page.head.id}:{row.line}" for page, row in ROWS])
-def test_each_row_answers_its_own_question(page: Page, row: Row):
-    spec = ask(page, row)
-    assert isinstance(spec, Spec), gap(spec)
-    assert (spec.citation.path, spec.citation.line, spec.via) == (page.path, row.line, None)
-    assert (spec.metric, spec.value, spec.unit) == (row.cells["metric"], float(row.cells["value"]), row.cells["unit"])
-    assert (spec.product, spec.variant, spec.qualifier) == (*name(page), row.cells["qualifier"])
-    assert (spec.evidence, spec.caveat) == (row.cells["evidence"] or "vendor", row.cells["caveat"])
-    assert reverify(WIKI, spec)
-    mark = " [unofficial]" if row.cells["evidence"] else ""
-    number = row.cells["value"] if spec.unit == "CC" else row.cells["value"].removesuffix(".0")
-    assert gap(spec) == f"{spec.metric}: {number} {spec.unit} <- <gpu-wiki>/{page.path}:{row.line}{mark}"
-
-
-@pytest.mark.parametrize(("page", "own", "row"), INHERITED, ids=[f"{page.head.id}:{row.line}" for page, _, row in INHERITED])
-def test_each_limit_of_a_capability_is_that_of_its_products_by_both_lines(page: Page, own: Row, row: Row):
-    spec = ask(page, row)
-    assert isinstance(spec, Spec), gap(spec)
-    assert (spec.citation.path, spec.citation.line) == (LIMITS.path, row.line)
-    assert spec.via is not None and (spec.via.path, spec.via.line) == (page.path, own.line)
-    assert (spec.value, spec.unit) == (float(row.cells["value"]), row.cells["unit"])
-    assert spec.evidence == (own.cells["evidence"] or "vendor")
-    assert f" <- <gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}" in gap(spec)
-    assert reverify(WIKI, spec)
+def test_each_row_and_each_limit_of_a_capability_answers_its_own_question():
+    for page, row, own in asked():
+        cells, evidence = row.cells, (own or row).cells["evidence"]
+        spec = resolve(WIKI, name(page).product, cells["metric"], name(page).variant, cells["qualifier"])
+        assert isinstance(spec, Spec), gap(spec)
+        at = f"<gpu-wiki>/{LIMITS.path}:{row.line} via <gpu-wiki>/{page.path}:{own.line}" if own else f"<gpu-wiki>/{page.path}:{row.line}"
+        number = cells["value"] if spec.unit == "CC" else cells["value"].removesuffix(".0")
+        assert gap(spec) == f"{spec.metric}: {number} {spec.unit} <- {at}{' [unofficial]' if evidence else ''}"
+        assert (spec.metric, spec.value, spec.unit) == (cells["metric"], float(cells["value"]), cells["unit"])
+        assert (spec.product, spec.variant, spec.qualifier) == (*name(page), cells["qualifier"])
+        assert spec.evidence == (evidence or "vendor") and (own or spec.caveat == cells["caveat"])
+        assert reverify(WIKI, spec)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.head.id for page in PAGES])
@@ -84,11 +72,9 @@ def test_no_product_is_answered_by_anothers_line(page: Page):
     lines = {row.line for row in rows(LIMITS, sheets.LIMITS) if row.cells["cc"] in stated}
     for metric, qualifier in QUESTIONS:
         answer = resolve(WIKI, name(page).product, metric, name(page).variant, qualifier)
-        if isinstance(answer, UnknownSpec):
-            continue
-        here = answer.via or answer.citation
-        assert here.path == page.path, (metric, qualifier)
-        assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
+        if isinstance(answer, Spec):
+            assert (answer.via or answer.citation).path == page.path, (metric, qualifier)
+            assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
 
 
 def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):

@@ -7,11 +7,14 @@ import posixpath
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki, rows
 from knowledge_base.specs.lint import CODE, lint
@@ -32,20 +35,9 @@ LABELS = Path(__file__).parents[1] / "tools" / "fixtures" / "ncu" / "labels.json
 BLOCKS = [
     (page, code) for page in WIKI.pages for code in re.findall(r"^```cpp compile\n(.*?)^```", page.body, flags=re.DOTALL | re.MULTILINE)
 ]
+CODE_OF = {page.head.id: code for page, code in BLOCKS}
 COMPILER = shutil.which("g++")
 FLAGS = ("-O3", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
-RECIPES = {
-    "openmp-parallel-outer": "parallel_outer",
-    "simd-reduction": "simd_reduction",
-    "simd-loop": "simd_loop",
-    "vector-exp": "vector_exp",
-    "fuse-passes": "fuse_passes",
-    "loop-interchange": "interchange",
-    "restrict-pointers": "restrict_pointers",
-    "branch-to-select": "branch_to_select",
-    "unroll-accumulators": "unroll_accumulators",
-    "tile-loops": "tile",
-}
 PLAIN = """
 extern "C" void solve(const float* x, float* y, int n) {
     float sum = 0.0f;
@@ -53,7 +45,6 @@ extern "C" void solve(const float* x, float* y, int n) {
 }
 """
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++ here")
-needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64" or shutil.which("objdump") is None, reason="needs x86-64 and objdump")
 
 
 def build(folder: Path, code: str, *flags: str) -> Path:
@@ -64,10 +55,20 @@ def build(folder: Path, code: str, *flags: str) -> Path:
     return folder / "kernel.so"
 
 
+def solve(library: Path, *arguments: Any) -> None:
+    """Calls the block with pointers, floats and ints as C has them."""
+
+    def passed(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return ctypes.c_void_p(value.ctypes.data)
+        return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int(value)
+
+    ctypes.CDLL(str(library)).solve(*map(passed, arguments))
+
+
 def shows(library: Path, page: Page) -> bool | None:
-    done = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", library.name], cwd=library.parent, capture_output=True, text=True, check=True
-    )
+    command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return signatures.check(done.stdout, platform.machine(), page.head.signature).present
 
 
@@ -89,15 +90,13 @@ def test_every_guide_and_operator_is_reached_from_the_first_page():
 
 
 def test_each_recipe_has_its_method_and_each_method_a_block_of_code():
-    assert {page.head.id: page.head.recipe for page in METHODS if page.head.recipe} == RECIPES
+    answered = sorted(page.head.recipe for page in METHODS if page.head.recipe)
+    assert answered == sorted(name for name in RECIPES if recipe(name).language == "cpp")
     assert {page.head.id for page in METHODS} <= {page.head.id for page, _ in BLOCKS}
 
 
-def test_each_rule_is_answered_by_a_skill():
+def test_each_rule_and_each_planted_bottleneck_has_a_skill():
     assert {rule.id for rule in RULES} == {rule for page in SKILLS for rule in page.head.rules}
-
-
-def test_each_planted_bottleneck_has_a_skill_of_its_own():
     planted = {ELSEWHERE.get(name, name) for names in json.loads(LABELS.read_text()).values() for name in names}
     for name in planted:
         page = WIKI.page("gpu-" + name.replace("_", "-"))
@@ -106,10 +105,8 @@ def test_each_planted_bottleneck_has_a_skill_of_its_own():
 
 @pytest.mark.parametrize("page", [*ALL_METHODS, *SKILLS], ids=lambda page: page.head.id)
 def test_a_page_has_the_sections_of_its_type(page: Page):
-    assert (
-        re.findall(r"^## (.*)$", re.sub(r"^```.*?^```", "", page.body, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
-        == SECTIONS[page.head.type]
-    )
+    prose = re.sub(r"^```.*?^```", "", page.body, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^## (.*)$", prose, re.MULTILINE) == SECTIONS[page.head.type]
 
 
 @pytest.mark.parametrize("page", SKILLS, ids=lambda page: page.head.id)
@@ -155,85 +152,69 @@ def test_knobs_occur_in_the_code_of_their_page():
 
 @needs_compiler
 @pytest.mark.parametrize(("page", "code"), BLOCKS, ids=[page.head.id for page, _ in BLOCKS])
-def test_marked_blocks_compile_and_show_their_signature(tmp_path: Path, page: Page, code: str):
+def test_marked_blocks_compile_and_show_their_signature_which_a_plain_loop_does_not(tmp_path: Path, page: Page, code: str):
     machine = platform.machine()
     flags = ["-march=x86-64-v3"] if machine == "x86_64" else []
     library = build(tmp_path, code, *flags)
     if machine in page.head.signature and shutil.which("objdump"):
         assert shows(library, page)
-
-
-@needs_compiler
-@needs_x86
-@pytest.mark.parametrize("page", [page for page in METHODS if page.head.signature], ids=lambda page: page.head.id)
-def test_signatures_are_absent_from_a_plain_scalar_loop(tmp_path: Path, page: Page):
-    assert shows(build(tmp_path, PLAIN, "-O1", "-march=x86-64-v3"), page) is False
+        assert shows(build(tmp_path, PLAIN, "-O1", *flags), page) is False
 
 
 @needs_compiler
 def test_the_exponential_of_the_page_is_as_exact_as_it_says(tmp_path: Path):
-    code = next(code for page, code in BLOCKS if page.head.id == "vector-exp")
-    library = ctypes.CDLL(str(build(tmp_path, code, "-march=native")))
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, -1e30, 1e30, 104.0, -104.0, 88.72, 88.73, -87.33, -103.9]
     x = np.concatenate([np.linspace(-110, 95, 400_001), special]).astype(np.float32)
     y = np.empty_like(x)
-    library.solve(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(x.size))
+    solve(build(tmp_path, CODE_OF["vector-exp"], "-march=native"), x, y, x.size)
     with np.errstate(all="ignore"):
         exact = np.exp(x.astype(np.float64))
         rounded = exact.astype(np.float32)
-    assert np.array_equal(np.isnan(y), np.isnan(rounded))
-    assert np.array_equal(np.isinf(y), np.isinf(rounded))
+    assert np.array_equal(np.isnan(y), np.isnan(rounded)) and np.array_equal(np.isinf(y), np.isinf(rounded))
     finite = np.isfinite(rounded)
     ulp = np.spacing(rounded[finite]).astype(np.float64)
     assert np.max(np.abs(y[finite] - exact[finite]) / ulp) < 1.0
 
 
-@needs_compiler
-def test_streaming_stores_and_register_tiles_compute_what_the_plain_loops_do(tmp_path: Path):
-    code = {page.head.id: code for page, code in BLOCKS}
+def computed() -> Iterator[tuple[str, tuple[Any, ...], np.ndarray, float]]:
+    """Page, arguments of `solve`, what the array behind the inputs must hold, and how far off it may be."""
     draw = np.random.default_rng(5)
-    (tmp_path / "stores").mkdir()
-    (tmp_path / "tile").mkdir()
-    stores = ctypes.CDLL(str(build(tmp_path / "stores", code["streaming-stores"])))
-    x = draw.standard_normal(1003).astype(np.float32)
+
+    def inputs(*shape: int) -> np.ndarray:
+        return draw.standard_normal(shape).astype(np.float32)
+
+    def out(*shape: int) -> np.ndarray:
+        return np.full(shape, np.nan, np.float32)
+
     for skip in range(4):
-        y = np.full_like(x, np.nan)
-        at = ctypes.c_void_p(y.ctypes.data + 4 * skip)
-        stores.solve(x.ctypes.data_as(ctypes.c_void_p), at, ctypes.c_int(x.size - skip), ctypes.c_float(3.0))
-        assert np.array_equal(y[skip:], np.float32(3.0) * x[: x.size - skip])
-    tile = ctypes.CDLL(str(build(tmp_path / "tile", code["register-tile-product"])))
+        x = inputs(1003)
+        yield "streaming-stores", (x, out(1003)[skip:], x.size - skip, 3.0), np.float32(3.0) * x[: x.size - skip], 0
     for m, n, k in ((8, 32, 7), (5, 19, 33), (1, 1, 1)):
-        a, b = draw.standard_normal((m, k)).astype(np.float32), draw.standard_normal((n, k)).astype(np.float32)
-        c = np.full((m, n), np.nan, np.float32)
-        tile.solve(*(v.ctypes.data_as(ctypes.c_void_p) for v in (a, b, c)), ctypes.c_int(m), ctypes.c_int(n), ctypes.c_int(k))
-        assert np.allclose(c, a.astype(np.float64) @ b.T, atol=1e-5)
-
-
-@needs_compiler
-def test_the_operators_compute_what_their_pages_say(tmp_path: Path):
-    code = {page.head.id: code for page, code in BLOCKS if page.head.type == "operator"}
-    draw = np.random.default_rng(7)
-
-    def solve(name: str, x: np.ndarray, shape: tuple[int, ...], *sizes: int) -> np.ndarray:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        library = ctypes.CDLL(str(folder / "kernel.so" if (folder / "kernel.so").exists() else build(folder, code[name])))
-        y = np.full(shape, np.nan, np.float32)
-        library.solve(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), *map(ctypes.c_int, sizes))
-        return y
-
-    assert set(code) == {"transpose", "stencil", "scan", "pooling"}
+        a, b = inputs(m, k), inputs(n, k)
+        yield "register-tile-product", (a, b, out(m, n), m, n, k), a.astype(np.float64) @ b.T, 1e-5
     for m, n in ((1, 1), (5, 33), (40, 16), (17, 64)):
-        x = draw.standard_normal((m, n)).astype(np.float32)
-        assert np.array_equal(solve("transpose", x, (n, m), m, n), x.T)
+        x = inputs(m, n)
+        yield "transpose", (x, out(n, m), m, n), x.T, 0
     for m, n in ((2, 2), (3, 7), (20, 41)):
-        x = draw.standard_normal((m, n)).astype(np.float32)
+        x = inputs(m, n)
         expected = x.copy()
         expected[1:-1, 1:-1] = 0.2 * (x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1])
-        assert np.allclose(solve("stencil", x, (m, n), m, n), expected, atol=1e-6)
+        yield "stencil", (x, out(m, n), m, n), expected, 1e-6
     for n in (1, 2, 1003):
-        x = draw.standard_normal(n).astype(np.float32)
-        assert np.allclose(solve("scan", x, (n,), n), np.cumsum(x.astype(np.float64)), atol=1e-4)
+        x = inputs(n)
+        yield "scan", (x, out(n), n), np.cumsum(x.astype(np.float64)), 1e-4
     for p, h, w in ((1, 2, 2), (3, 6, 10)):
-        x = draw.standard_normal((p, h, w)).astype(np.float32)
-        assert np.array_equal(solve("pooling", x, (p, h // 2, w // 2), p, h, w), x.reshape(p, h // 2, 2, w // 2, 2).max(axis=(2, 4)))
+        x = inputs(p, h, w)
+        yield "pooling", (x, out(p, h // 2, w // 2), p, h, w), x.reshape(p, h // 2, 2, w // 2, 2).max(axis=(2, 4)), 0
+
+
+@needs_compiler
+def test_what_pages_compute_is_what_they_say(tmp_path: Path):
+    assert {page.head.id for page, _ in BLOCKS if page.head.type == "operator"} <= {name for name, *_ in computed()}
+    for name, arguments, expected, tolerance in computed():
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        library = folder / "kernel.so"
+        solve(library if library.exists() else build(folder, CODE_OF[name]), *arguments)
+        made = [value for value in arguments if isinstance(value, np.ndarray)][-1]
+        assert np.allclose(made, expected, rtol=tolerance, atol=tolerance), (name, arguments[-2:])

@@ -34,7 +34,7 @@ class Case(NamedTuple):
     """What the output must be, over the inputs as the dict `a`."""
     output: str = "out"
     dtype: DType = "float32"
-    plain: tuple[tuple[str, str], ...] = ()
+    plain: dict[str, str] = {}
     """What to replace so that the signature is not shown."""
     same: bool = False
     """The block works on fixed sizes; the interpreter keeps M and N."""
@@ -44,66 +44,42 @@ MATRIX = 'x = torch.randn(d["M"], d["N"]); return {"x": x, '
 ROWS = MATRIX + '"out": torch.empty(d["M"]), "M": d["M"], "N": d["N"]}'
 MAP = MATRIX + '"out": torch.empty_like(x), "M": d["M"], "N": d["N"]}'
 SCALED = MATRIX + '"weight": torch.randn(d["N"]), "out": torch.empty_like(x), "M": d["M"], "N": d["N"]}'
-PRODUCT = (
-    "h = lambda: torch.randn(n, n).half(); n = 128; "
-    'return {"a": h(), "b": h(), %s"c": torch.empty(n, n, dtype=torch.%s), "rows": n, "columns": n, "depth": n}'
-)
-HALVES = PRODUCT % ("", "float16")
 SEGMENTS = (
     'starts = 16 * torch.randperm(d["M"]); x = torch.randn(16 * d["M"] + d["N"]); '
     'return {"x": x, "starts": starts, "out": torch.empty(d["M"], d["N"]), "M": d["M"], "N": d["N"]}'
 )
 GATHERED = 'torch.stack([a["x"][s : s + a["N"]] for s in a["starts"].tolist()])'
+
+
+def product(result: str = 'a["a"] @ a["b"]', more: str = "", dtype: DType = "float16", plain: dict[str, str] | None = None) -> Case:
+    inputs = (
+        f'h = lambda: torch.randn(n, n).half(); n = 128; return {{"a": h(), "b": h(), {more}'
+        f'"c": torch.empty(n, n, dtype=torch.{dtype}), "rows": n, "columns": n, "depth": n}}'
+    )
+    return Case(inputs, result, "c", dtype, plain or {}, same=True)
+
+
+ADDED = 'tl.atomic_add(c + i[:, None] * columns + j[None, :], acc, mask=mask, sem="relaxed")'
+SUMMED = 'tl.atomic_add(out + row, tl.sum(total, axis=0), sem="relaxed")'
+DESCRIBED = {
+    "left.load([top, start])": "tl.load(a + (top + tl.arange(0, TILE))[:, None] * depth + start + tl.arange(0, TILE))",
+    "right.load([start, side])": "tl.load(b + (start + tl.arange(0, TILE))[:, None] * columns + side + tl.arange(0, TILE))",
+}
+HINTS = {', eviction_policy="evict_first"': "", ', eviction_policy="evict_last"': ""}
 CASES = {
     "triton-online-softmax": Case(ROWS, 'torch.logsumexp(a["x"], 1)'),
     "triton-launch": Case(ROWS, 'a["x"].sum(1)'),
     "triton-single-pass": Case(MAP, 'torch.softmax(a["x"], 1)'),
-    "triton-cache-hints": Case(
-        SCALED,
-        'a["x"] * a["weight"]',
-        plain=((', eviction_policy="evict_first"', ""), (', eviction_policy="evict_last"', "")),
-    ),
-    "triton-group-swizzle": Case(
-        MATRIX + '"y": torch.empty_like(x), "rows": d["M"], "columns": d["N"]}',
-        'a["x"]',
-        output="y",
-    ),
-    "triton-tiles": Case(HALVES, 'a["a"] @ a["b"]', output="c", dtype="float16", plain=(("128, 128, 64", "32, 32, 32"),), same=True),
-    "triton-split-k": Case(
-        PRODUCT % ("", "float32"),
-        'a["a"] @ a["b"]',
-        output="c",
-        plain=(
-            ('tl.atomic_add(c + i[:, None] * columns + j[None, :], acc, mask=mask, sem="relaxed")', "tl.store(c + i[:, None] + j, acc)"),
-        ),
-        same=True,
-    ),
-    "triton-split-reduction": Case(
-        ROWS,
-        'a["x"].sum(1)',
-        plain=(('tl.atomic_add(out + row, tl.sum(total, axis=0), sem="relaxed")', "tl.store(out + row, tl.sum(total))"),),
-    ),
+    "triton-cache-hints": Case(SCALED, 'a["x"] * a["weight"]', plain=HINTS),
+    "triton-group-swizzle": Case(MATRIX + '"y": torch.empty_like(x), "rows": d["M"], "columns": d["N"]}', 'a["x"]', output="y"),
+    "triton-tiles": product(plain={"128, 128, 64": "32, 32, 32"}),
+    "triton-split-k": product(dtype="float32", plain={ADDED: "tl.store(c + i[:, None] + j, acc)"}),
+    "triton-split-reduction": Case(ROWS, 'a["x"].sum(1)', plain={SUMMED: "tl.store(out + row, tl.sum(total))"}),
     "triton-persistent": Case(SCALED, 'a["x"] * torch.rsqrt((a["x"] ** 2).mean(1, keepdim=True) + 1e-6) * a["weight"]'),
-    "triton-fused-epilogue": Case(
-        PRODUCT % ('"bias": torch.randn(n), ', "float16"),
-        'torch.nn.functional.silu(a["a"] @ a["b"] + a["bias"])',
-        output="c",
-        dtype="float16",
-        same=True,
-    ),
-    "triton-pipelined-loop": Case(ROWS, '(a["x"] ** 2).sum(1).sqrt()', plain=((", num_stages=STAGES", ", num_stages=1"),)),
-    "triton-alignment-hints": Case(SEGMENTS, GATHERED, plain=(("tl.multiple_of(tl.load(starts + row), 16)", "tl.load(starts + row)"),)),
-    "triton-tensor-descriptor": Case(
-        HALVES,
-        'a["a"] @ a["b"]',
-        output="c",
-        dtype="float16",
-        plain=(
-            ("left.load([top, start])", "tl.load(a + (top + tl.arange(0, TILE))[:, None] * depth + start + tl.arange(0, TILE))"),
-            ("right.load([start, side])", "tl.load(b + (start + tl.arange(0, TILE))[:, None] * columns + side + tl.arange(0, TILE))"),
-        ),
-        same=True,
-    ),
+    "triton-fused-epilogue": product('torch.nn.functional.silu(a["a"] @ a["b"] + a["bias"])', '"bias": torch.randn(n), '),
+    "triton-pipelined-loop": Case(ROWS, '(a["x"] ** 2).sum(1).sqrt()', plain={", num_stages=STAGES": ", num_stages=1"}),
+    "triton-alignment-hints": Case(SEGMENTS, GATHERED, plain={"tl.multiple_of(tl.load(starts + row), 16)": "tl.load(starts + row)"}),
+    "triton-tensor-descriptor": product(plain=DESCRIBED),
     "triton-rows-per-program": Case(MAP, 'torch.softmax(a["x"], 1)'),
 }
 
@@ -180,7 +156,7 @@ def test_the_code_of_a_page_compiles_and_shows_its_signature(page: Page, beside:
     if page.head.signature:
         assert signatures.check(text, "sm_90", page.head.signature).present
         plain = source
-        for old, new in CASES[page.head.id].plain:
+        for old, new in CASES[page.head.id].plain.items():
             assert old in plain
             plain = plain.replace(old, new)
         assert plain != source

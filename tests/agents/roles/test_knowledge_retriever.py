@@ -11,7 +11,6 @@ from agents.artifacts import Dossier, Queries, Query, RetrieverBrief
 from agents.roles import knowledge_retriever
 from agents.roles.knowledge_retriever import MOST_QUERIES
 from knowledge_base.pages.wiki import BUNDLED, Wiki
-from knowledge_base.search import citations
 from knowledge_base.search.index import Index
 from tests.agents.scripted import Line, Scripted, agent
 from tests.contracts.conftest import task
@@ -33,7 +32,7 @@ def retrieved(root: Path, wiki: Wiki, *lines: Line) -> tuple[Dossier, Scripted]:
     index = Index(wiki)
 
     def holds(passage):
-        return citations.holds(passage.citation, wiki)
+        return wiki.holds(passage.citation)
 
     dossier = knowledge_retriever.retrieve(asked, BRIEF, index.search, (), (), explain=index.explain, holds=holds)
     return dossier, model
@@ -64,7 +63,7 @@ def test_a_flood_of_queries_is_cut(tmp_path: Path, wiki: Wiki) -> None:
 def test_a_passage_whose_line_changed_since_it_was_read_is_not_taken(tmp_path: Path, wiki: Wiki) -> None:
     before, model = retrieved(tmp_path, wiki, Queries(queries=(KERNEL, BOTTLENECK)))
     assert before.queries == (KERNEL, BOTTLENECK) and len(model.asked) == 1, "both kinds that find something pass at once"
-    assert all(citations.holds(passage.citation, wiki) for passage in before.passages)
+    assert all(wiki.holds(passage.citation) for passage in before.passages)
     spoilt = before.passages[0]
     page = wiki.root / spoilt.path
     lines = page.read_text().splitlines(keepends=True)

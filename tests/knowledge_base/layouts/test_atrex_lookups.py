@@ -47,11 +47,17 @@ def test_the_lookups_cover_every_layout_and_the_unknown():
     assert sum(lookup["expected"] == "UNKNOWN" for lookup in LOOKUPS) >= 20
 
 
-@pytest.mark.skipif(not ROOT, reason="KERNELWRIGHT_ATREX names no folder with the unpacked wikis")
+def opened(layout: str) -> Path:
+    """The wiki of one layout; skips where there are none."""
+    if not ROOT:
+        pytest.skip("KERNELWRIGHT_ATREX names no folder with the unpacked wikis")
+    folder = Path(ROOT) / layout
+    return folder / "gpu-wiki" if (folder / "gpu-wiki").is_dir() else folder
+
+
 @pytest.mark.parametrize("layout", ["json", "arch", "role"])
 def test_lookups_are_right_or_unknown(layout: str):
-    folder = Path(ROOT) / layout
-    figures = read(folder / "gpu-wiki" if (folder / "gpu-wiki").is_dir() else folder)
+    figures = read(opened(layout))
     assert figures
     mine = [lookup for lookup in LOOKUPS if lookup["layout"] == layout]
     unread = []
@@ -64,12 +70,9 @@ def test_lookups_are_right_or_unknown(layout: str):
     assert len(unread) <= MAY_STAY_UNREAD * len(mine), unread
 
 
-@pytest.mark.skipif(not ROOT, reason="KERNELWRIGHT_ATREX names no folder with the unpacked wikis")
 @pytest.mark.parametrize("layout", ["json", "arch", "role"])
 def test_the_resolver_is_right_or_says_unknown(layout: str):
-    folder = Path(ROOT) / layout
-    wiki = Wiki.open(folder / "gpu-wiki" if (folder / "gpu-wiki").is_dir() else folder)
-    right = 0
+    wiki, right = Wiki.open(opened(layout)), 0
     for lookup in (lookup for lookup in LOOKUPS if lookup["layout"] == layout):
         said = resolve(wiki, lookup["product"], lookup["metric"], lookup["variant"], lookup["qualifier"])
         if isinstance(said, Spec):

@@ -48,8 +48,6 @@ def test_hits_are_ranked_cited_and_explained():
         ("", {}, "no word"),
         ("how do I make it?", {}, "no word"),
         ("zzzunknown", {}, "occurs in the wiki"),
-        ("vector", {"kind": "novel"}, "kind 'novel'"),
-        ("vector", {"language": "cobol"}, "language 'cobol'"),
         ("GOMP_parallel", {"kind": "hardware"}, "none within"),
     ],
 )

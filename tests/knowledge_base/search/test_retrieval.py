@@ -36,10 +36,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 FOUND = {
     "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active": "meta/ncu-metrics.md",
-    "what does smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active mean": "meta/ncu-metrics.md",
     "sm_90a": "meta/platforms.md",
     "is sm_90a forward compatible": "meta/platforms.md",
-    "__kmpc_fork_call": "methods/openmp-parallel-outer.md",
     # Of two that say the same either finds the other.
     "scattered accesses": "skills/gpu-poor-coalescing.md",
     "uncoalesced loads": "skills/gpu-poor-coalescing.md",
@@ -84,19 +82,10 @@ def test_filters_are_hard(index: Index) -> None:
     assert about_all and not [hit.path for hit in about_all if hit.path.startswith(("methods/cuda", "methods/triton"))]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        ("language", "cobol", "no page is about language 'cobol'; give one of cpp, cuda, cutedsl"),
-        ("language", "trition", "no page is about language 'trition'; did you mean 'triton'? There are cpp, cuda, cutedsl"),
-        ("arch", "itanium", "no architecture is called 'itanium'; give one of "),
-        ("arch", "hoper", "no architecture is called 'hoper'; did you mean 'hopper'? There are "),
-        ("kind", "methd", "no page is of kind 'methd'; did you mean 'method'? There are guide, hardware"),
-    ],
-)
-def test_a_filter_that_nothing_passes_closes_and_says_what_there_is(index: Index, name: str, value: str, says: str) -> None:
+@pytest.mark.parametrize(("name", "value"), [("language", "cobol"), ("arch", "itanium"), ("kind", "novel")])
+def test_a_filter_that_nothing_passes_closes_and_says_what_there_is(index: Index, name: str, value: str) -> None:
     assert index.search("memory", **{name: value}) == ()
-    assert says in index.explain("memory", **{name: value})
+    assert f"'{value}'; give one of " in index.explain("memory", **{name: value})
 
 
 def test_what_says_the_same_twice_is_shown_once_with_both_places(tmp_path: Path) -> None:
@@ -290,21 +279,16 @@ def test_hashed_vectors_are_of_unit_length_and_near_for_words_that_share_their_l
 
 
 @model
-def test_minilm_agrees_with_the_model_card() -> None:
-    vectors = embedding.MiniLM().embed(
-        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+def test_minilm_agrees_with_the_model_card_before_and_after_its_network_is_optimised() -> None:
+    embedder, texts = (
+        embedding.MiniLM(),
+        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"],
     )
-    assert (vectors[1:] @ vectors[0]).tolist() == pytest.approx([0.6946, 0.9429, 0.2569], abs=0.01)
-
-
-@model
-def test_minilms_vectors_are_the_same_before_and_after_its_network_is_optimised() -> None:
-    embedder, text = embedding.MiniLM(), "lanes of a warp read a column of shared memory"
-    first = embedder.embed([text])[0]
+    first = embedder.embed(texts)
     assert "_optimised" not in vars(embedder)
-    many = embedder.embed([text, *("registers",) * embedding.FEW])[0]
-    assert "_optimised" in vars(embedder)
-    assert many.tolist() == pytest.approx(first.tolist(), abs=1e-5)
+    many = embedder.embed([*texts, *("registers",) * embedding.FEW])
+    assert "_optimised" in vars(embedder) and many[:4].ravel().tolist() == pytest.approx(first.ravel().tolist(), abs=1e-5)
+    assert (first[1:] @ first[0]).tolist() == pytest.approx([0.6946, 0.9429, 0.2569], abs=0.01)
 
 
 def test_a_model_file_that_was_not_tested_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
