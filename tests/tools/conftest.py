@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tools.store.records import Blobs
 
 from tools.executors.local import Local
+from tools.store.records import Blobs
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tools.artifacts import Argument, Task
+from tests.tools.builders import softmax
 from tools.executors.protocol import (
     RESULT,
     Contestant,
@@ -28,13 +28,7 @@ from tools.judge import evidence
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDED = Path(__file__).parents[1] / "fixtures" / "cuda"
-TASK = Task(
-    name="softmax",
-    language="triton",
-    arguments=(Argument(name="out", role="output", dtype="float32", shape=("M", "N")),),
-    reference="",
-    workloads=(),
-)
+TASK = softmax(language="triton", workloads=())
 
 
 def module(name: str) -> ModuleType:

@@ -100,11 +100,8 @@ def test_hidden_dims_and_seeds_stand_nowhere_in_the_record():
     assert evidence.correctness_failure(correctness(result(CASES[0]), result(CASES[1], "dropped"))) is None
 
 
-TIMING = TimingRequest(
-    task=TASK, libraries={}, workloads=(TimedWorkload(name="w", dims={"N": 8}, weight=1.0, seed=1, pairs=20),), order_seed=1
-)
-
-
+TIMED = TimedWorkload(name="w", dims={"N": 8}, weight=1.0, seed=1, pairs=20)
+TIMING = TimingRequest(task=TASK, libraries={}, workloads=(TIMED,), order_seed=1)
 CRASHED = [TimingOfWorkload(workload="w", pairs=(), problem="crashed", culprit=culprit) for culprit in ("incumbent", None)]
 
 

@@ -128,10 +128,7 @@ HOSTILE = {
     "out of the folder": [
         member(name) for name in (f"/tmp/{KEY}/x.json", f"../{KEY}/x.json", f"{KEY}/../../x.json", f"{KEY}/{OTHER}/x.json")
     ],
-    "a link": [
-        member(f"{KEY}/x.json", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-        member(f"{KEY}/y.json", b"", type=tarfile.LNKTYPE, linkname=f"{KEY}/x.json"),
-    ],
+    "a link": [member(f"{KEY}/x.json", b"", type=kind, linkname="/etc/passwd") for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE)],
     "a folder that is a link": [member(KEY, b"", type=tarfile.SYMTYPE, linkname="/tmp"), member(f"{KEY}/x.exe")],
     "a device": [member(f"{KEY}/x.json", b"", type=tarfile.CHRTYPE), member(f"{KEY}/y.json", b"", type=tarfile.FIFOTYPE)],
     "a name that hides": [member(f"{KEY}/.x.json"), member(f"{KEY}/x\n.json"), member(f"{KEY}/-x.json")],
