@@ -297,3 +297,77 @@ def test_what_a_run_imports_first_is_light() -> None:
 def test_no_import_at_module_level_is_overlooked(text: str) -> None:
     assert loaded_at_once(ast.parse(text)) & HEAVY
     assert not loaded_at_once(ast.parse("if TYPE_CHECKING:\n import torch\ndef f():\n import torch"))
+
+
+# ---------------------------------------------------------------- rooms
+
+MOST_MODULES = 16
+"""In one folder: as many as a reader keeps in mind."""
+FOLDERS = sorted({path.parent for path in SOURCES})
+
+
+def module_name(path: Path) -> str:
+    """As it is imported: the harness's modules are `harness.x`, since its folder stands beside the device without `tools`."""
+    parts = path.relative_to(ROOT / "tools" if "harness" in path.parts else ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imports() -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports, at its top, in functions and for types; names in registries do not count."""
+    known = {module_name(path) for path in SOURCES}
+    found: dict[str, set[str]] = {}
+    for path in SOURCES:
+        said: set[str] = set()
+        for node in nodes(path):
+            if isinstance(node, ast.Import):
+                said |= {a.name for a in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                said |= {inner if (inner := f"{node.module}.{a.name}") in known else node.module for a in node.names}
+        found[module_name(path)] = said & known - {module_name(path)}
+    return found
+
+
+def circles(edges: dict[str, set[str]]) -> list[str]:
+    """Names that can be reached from themselves."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        left = [start]
+        while left:
+            left += (new := edges.get(left.pop(), set()) - seen)
+            seen |= new
+        return seen
+
+    return sorted(name for name in edges if name in reached(name))
+
+
+def test_no_room_holds_more_modules_than_a_reader_keeps_in_mind() -> None:
+    sizes = {relative(folder): len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) for folder in FOLDERS}
+    assert not {folder: size for folder, size in sizes.items() if size > MOST_MODULES}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert not circles(imports())
+
+
+def test_no_room_imports_itself_through_others() -> None:
+    """A file that stands in a layer's own folder is a room of its own: the layer's foundation or its top."""
+    edges = imports()
+
+    def room(name: str) -> str:
+        return name if name.count(".") < 2 else name.rpartition(".")[0]
+
+    rooms: dict[str, set[str]] = {}
+    for name, targets in edges.items():
+        rooms.setdefault(room(name), set()).update(room(target) for target in targets)
+    assert not circles({name: targets - {name} for name, targets in rooms.items()})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=relative)
+def test_each_room_says_what_it_is_in_one_docstring(folder: Path) -> None:
+    (said,) = ast.parse((folder / "__init__.py").read_text()).body
+    assert isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant) and isinstance(said.value.value, str)
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
