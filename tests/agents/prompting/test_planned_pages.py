@@ -11,7 +11,7 @@ from agents.artifacts import CoderBrief, Hypothesis, Movement, Plan, PlannedMeth
 from agents.prompting.render import Part, parts
 from agents.prompting.sections import pages
 from agents.prompting.token_budget import tokens
-from benchmarks.scenario import FOLDERS, Scenario
+from benchmarks.scenario import Scenario
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki, section
 
@@ -74,15 +74,6 @@ def test_any_pages_that_are_planned_together_keep_code_and_pitfalls(language: st
         part = shown(brief(language, planned))
         assert not lacking(part.text, planned), [page.head.id for page in planned]
         assert part.most is not None and tokens(part.text) <= part.most
-
-
-@pytest.mark.parametrize("language", sorted(FOLDERS))
-def test_the_plans_of_a_run_come_with_their_code(language: str) -> None:
-    briefs = [one.brief for one in Scenario(language).asked() if isinstance(one.brief, CoderBrief)]
-    assert len({len(given.pages) for given in briefs}) > 1
-    for given in briefs:
-        part = shown(given)
-        assert len(given.pages) == len(given.plan.methods) and not lacking(part.text, given.pages), given.plan.methods
 
 
 def test_an_ablation_is_given_the_page_of_what_it_leaves_out() -> None:
