@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import CoderBrief, PlannerBrief
+from agents.artifacts import CoderBrief, Dossier, PlannerBrief
 from agents.models.base import Request
 from agents.prompting.render import blocks
+from knowledge_base.pages.wiki import Wiki
 from tests.graph.conftest import QUICK, FinishedRun
 from tools.contracts.workloads import hidden_workloads
 from tools.store.records import Records
@@ -33,13 +35,15 @@ def prompt(request: Request) -> str:
     return "\n".join(block.text for block in blocks(request.role, request.brief, request.answer))
 
 
-def test_hidden_sizes_stand_in_no_prompt_of_a_run(finished: FinishedRun, asked: list[Request]) -> None:
+def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(finished: FinishedRun, asked: list[Request]) -> None:
     secret = (Path(finished.root) / ".kernelwright" / "secret").read_text()
     hidden = hidden_workloads(thaw(finished.root / "task"), bytes.fromhex(secret), QUICK["judge"]["hidden_workloads"])
     (visible, *_) = thaw(finished.root / "task").workloads
-    everything = "\n".join(map(prompt, asked))
-    assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
-    assert not [workload.dims for workload in hidden if re.search(written(workload.dims), everything)]
+    log = ["git", "log", "--all", "-p", "--text", "--format=%B"]
+    committed = subprocess.run(log, cwd=finished.root, capture_output=True, check=True).stdout.decode(errors="replace")
+    for everything in ("\n".join(map(prompt, asked)), committed):
+        assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
+        assert secret not in everything and not [one.dims for one in hidden if re.search(written(one.dims), everything)]
 
 
 def test_no_prompt_names_the_machine_or_its_user(finished: FinishedRun, asked: list[Request]) -> None:
@@ -51,7 +55,7 @@ def test_no_prompt_names_the_machine_or_its_user(finished: FinishedRun, asked: l
 
 def written(dims: Mapping[str, float]) -> str:
     """A pattern for these sizes, one after the other, in any of the ways in which we write them."""
-    return r"[\s,]+".join(rf'"?{name}"?\s*[=:]\s*{value}\b' for name, value in dims.items())
+    return r"[\s,+]+".join(rf'"?{name}"?\s*[=:]\s*{value}\b' for name, value in dims.items())
 
 
 def test_planner_and_coder_are_told_what_they_need(asked: list[Request]) -> None:
@@ -67,3 +71,14 @@ def test_planner_and_coder_are_told_what_they_need(asked: list[Request]) -> None
     for one in asked:
         if isinstance(one.brief, CoderBrief):
             assert one.brief.architecture and all(page.head.id in prompt(one) for page in one.brief.pages)
+
+
+def test_what_is_retrieved_is_of_the_task_s_language_by_vectors_too_and_evidence_shows_each_place(finished: FinishedRun) -> None:
+    languages = {page.path: page.head.languages for page in Wiki.open().pages}
+    dossiers = {record.id: Dossier.model_validate(record.payload) for record in Records(finished.root) if record.kind == "dossier"}
+    found = [passage for dossier in dossiers.values() for passage in dossier.passages]
+    assert found and all("cpp" in languages[passage.path] or not languages[passage.path] for passage in found)
+    told = (finished.root / "versions" / "v1" / "evidence.md").read_text()
+    (first,) = (dossier for identity, dossier in dossiers.items() if identity in told)
+    assert first.shortfall == "" and any("similar" in passage.why for passage in first.passages)
+    assert all(f"- {passage.citation}-{passage.last_line} " in told for passage in first.passages)
