@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import AliasChoices, Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage, Signal
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
@@ -48,11 +48,11 @@ class PlannedMethod(Artifact):
 
 
 class Plan(Artifact):
-    """Planner's answer; an empty plan of no variants says that nothing applicable is left."""
+    """Planner's answer; an empty plan of no candidates says that nothing applicable is left."""
 
     methods: tuple[PlannedMethod, ...]
-    variants: int
-    """Candidates wanted."""
+    candidates: int = Field(validation_alias=AliasChoices("candidates", "variants"))
+    """Candidates wanted. Records of earlier versions call it `variants`."""
     reason: str = ""
     """Why nothing is left, or what guided the choice."""
 
@@ -69,7 +69,7 @@ class Draft(Artifact):
 
 
 class Drafts(Artifact):
-    """Coder's answer: the variants, plus one simplified kernel for each method left out (ablation) when asked."""
+    """Coder's answer: the candidates, plus one simplified kernel for each method left out (ablation) when asked."""
 
     drafts: tuple[Draft, ...]
     skipped: dict[str, str] = Field(default_factory=dict)
@@ -200,7 +200,7 @@ class PlannerBrief(Artifact):
     budget: dict[Axis, int]
     """Methods allowed on each axis this iteration."""
     methods_per_iteration: int
-    variants: int
+    candidates: int
     records: tuple[str, ...]
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""

@@ -46,7 +46,7 @@ PATIENCE_S = 1200.0
 DRAIN_S = 120.0
 """For a stopped run to end the job that is under way."""
 SETTINGS = {
-    "search": {"iterations": 6, "variants": 2, "patience": 2},
+    "search": {"iterations": 6, "candidates": 2, "patience": 2},
     "judge": {"calibration_pairs": 16, "confirm_rounds": 8, "benchmark_rounds": 12},
     "budget": {"wall_s": 150},
 }
@@ -59,7 +59,7 @@ PAGE = """\
 {date}; {machine}; Kernelwright at {commits}.
 
 Command: `{command}`; kernels and references lie in `benchmarks/foreign/`.
-Each run may take {iterations} iterations of {variants} candidates and {wall_s} s before its final benchmark, stops after {patience}
+Each run may take {iterations} iterations of {candidates} candidates and {wall_s} s before its final benchmark, stops after {patience}
 iterations without a gain, and learns from no other run.
 
 Brackets are 95 % intervals of paired ratios, over all workloads of a kernel; below 1 is a loss. Baseline and candidates are built with the

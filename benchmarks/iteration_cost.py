@@ -38,7 +38,7 @@ def _ablations(brief: CoderBrief) -> tuple[CoderBrief, ...]:
     """Taking the only method out leaves the incumbent, which nobody needs to write."""
     methods = brief.plan.methods if len(brief.plan.methods) > 1 else ()
     return tuple(
-        brief.model_copy(update={"without": one.method, "plan": brief.plan.model_copy(update={"variants": 1}), "failures": ()})
+        brief.model_copy(update={"without": one.method, "plan": brief.plan.model_copy(update={"candidates": 1}), "failures": ()})
         for one in methods
     )
 

@@ -162,7 +162,7 @@ class Scenario:
             tried=tried,
             budget={"compute": 1, "memory": 2, "latency": 1, "occupancy": 1},
             methods_per_iteration=3,
-            variants=4,
+            candidates=4,
             records=(record("inspection", version), record("profile", version)),
             specs=self.specs,
             architecture=self.architecture,
@@ -204,7 +204,7 @@ class Scenario:
         made = answer(brief)
         assert isinstance(made, Plan)
         if not made.methods:
-            made = made.model_copy(update={"methods": _others(brief, ())[:2], "variants": 4})
+            made = made.model_copy(update={"methods": _others(brief, ())[:2], "candidates": 4})
         more = _others(brief, made.methods)[: max(0, self.methods - len(made.methods))]
         return made.model_copy(update={"methods": (*made.methods, *more)})
 

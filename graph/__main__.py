@@ -248,6 +248,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         if arguments.ptr_size:
             raise SettingsError("--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config")
         settings = load(arguments.config)
+        for sentence in settings.renamed:
+            _complain(f"{arguments.config}: {sentence}")
         name = getattr(arguments, "name", None)
         return settings.model_copy(update={"name": name}) if name else settings
     if not given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, ValidationError, model_validator
 
 from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
@@ -60,6 +60,8 @@ ELSEWHERE = {
     **dict.fromkeys(("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"),
 }
 """Keys of a task that people write into a config -> where they go."""
+RENAMED = {("search", "variants"): "candidates"}
+"""Section and key of earlier versions -> today's key there; the old one is still read, and said once."""
 MODEL_FILES = ("path", "folder", "record")
 """Options of providers that name a file or a folder."""
 
@@ -69,7 +71,7 @@ class Search(Figures):
 
     iterations: int = Field(default=8, ge=1)
     """Cap on iterations after v0."""
-    variants: int = Field(default=4, ge=1, le=16)
+    candidates: int = Field(default=4, ge=1, le=16)
     """Candidates judged in an iteration (K)."""
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """1 is the discipline of one variable at a time."""
@@ -211,6 +213,24 @@ class Settings(Section):
     linked_to: str | None = None
     """The workspace and version that this run continues (set by `restart`)."""
 
+    _renamed: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _today(cls, data: Any, handler: ModelWrapValidatorHandler[Settings]) -> Settings:
+        """Read keys of earlier versions under their names of today."""
+        notes = []
+        for (section, old), new in RENAMED.items():
+            held = data.get(section) if isinstance(data, dict) else None
+            if isinstance(held, dict) and old in held:
+                if new in held:
+                    raise ValueError(f"{section}.{old}: is the old name of {section}.{new}, which is given too; remove {section}.{old}")
+                data = {**data, section: {new if key == old else key: value for key, value in held.items()}}
+                notes.append(f"{section}.{old} is called {section}.{new} now; it was read, write {section}.{new}")
+        settings = handler(data)
+        settings._renamed = tuple(notes)
+        return settings
+
     @model_validator(mode="after")
     def _together(self) -> Settings:
         wrong = []
@@ -229,6 +249,11 @@ class Settings(Section):
         if wrong:
             raise ValueError("\n".join(wrong))
         return self
+
+    @property
+    def renamed(self) -> tuple[str, ...]:
+        """A sentence for each key that was given under an earlier name."""
+        return self._renamed
 
     @property
     def run(self) -> str:

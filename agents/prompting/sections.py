@@ -329,10 +329,10 @@ def iteration(brief: Brief, most: int | None) -> Content:
     """What is owed now."""
     if isinstance(brief, PlannerBrief):
         budget = dict(sorted(brief.budget.items()))
-        return Content(values={"methods": brief.methods_per_iteration, "variants": brief.variants, "budget": budget})
+        return Content(values={"methods": brief.methods_per_iteration, "candidates": brief.candidates, "budget": budget})
     if isinstance(brief, CoderBrief):
         values = {
-            "variants": brief.plan.variants,
+            "candidates": brief.plan.candidates,
             "failures": len(brief.failures),
             "without": brief.without is not None,
             "first": brief.first,

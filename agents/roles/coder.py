@@ -17,13 +17,13 @@ from tools.executors.protocol import Trace
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
-    """Up to `brief.plan.variants` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
+    """Up to `brief.plan.candidates` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
 
     With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call tools, and then
     again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken is handed
     on only where there is no other, so that the judge says why nothing came of the plan.
     """
-    wanted = max(brief.plan.variants, 1)
+    wanted = max(brief.plan.candidates, 1)
     handlers = bench.handlers if bench else opened()
     if bench is None or agent.model.reads == "brief":
         answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers))
@@ -50,7 +50,7 @@ def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, su
 
     SettingsError, in one sentence, where the coder writes none.
     """
-    plan = Plan(methods=(), variants=1, reason="There is no kernel yet.")
+    plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
     # Handlers know shapes of sources, and there is none.
     answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=()))
@@ -71,7 +71,7 @@ def ablate(
             "without": method,
             "champion": champion.source,
             "champion_knobs": champion.knobs,
-            "plan": brief.plan.model_copy(update={"methods": rest, "variants": 1}),
+            "plan": brief.plan.model_copy(update={"methods": rest, "candidates": 1}),
         }
     )
     handlers = bench.handlers if bench else opened()
@@ -108,8 +108,8 @@ def _fault(bench: Workbench, one: Candidate) -> Failed | Unmeasured | None:
         return None
 
 
-def _mending(brief: CoderBrief, failures: Iterable[str], variants: int) -> CoderBrief:
-    plan = brief.plan.model_copy(update={"variants": variants})
+def _mending(brief: CoderBrief, failures: Iterable[str], candidates: int) -> CoderBrief:
+    plan = brief.plan.model_copy(update={"candidates": candidates})
     return brief.model_copy(update={"plan": plan, "failures": (*brief.failures, *failures)})
 
 

@@ -16,7 +16,7 @@ UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`.
 
-    Whatever breaks a rule is returned to the model first, once, with one sentence each. No more variants are asked for than the run
+    Whatever breaks a rule is returned to the model first, once, with one sentence each. No more candidates are asked for than the run
     wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start.
     """
     proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
@@ -27,8 +27,8 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
     said = (f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items())
     reason = "; ".join([proposed.reason, *said]).lstrip("; ")
-    variants = min(max(proposed.variants, 1), brief.variants) if proposed.methods else 0
-    return proposed.model_copy(update={"methods": kept, "reason": reason, "variants": variants})
+    candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
+    return proposed.model_copy(update={"methods": kept, "reason": reason, "candidates": candidates})
 
 
 def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:

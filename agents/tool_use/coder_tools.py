@@ -108,7 +108,7 @@ class CoderTools(Toolbox):
         self.brief = brief
         self.rounds = bench.rounds
         self.planned = tuple(item.method for item in brief.plan.methods)
-        self.wanted = max(brief.plan.variants, 1)
+        self.wanted = max(brief.plan.candidates, 1)
         self.drafts: dict[str, str] = {}
         """Name -> source."""
         self.submitted: dict[str, Draft] = {}

@@ -128,7 +128,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
     ]
     methods = tuple(sorted(pages, key=lambda page: (-page.head.priority, page.head.id))[:METHODS])
     unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
-    plan = Plan(methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]), variants=search.variants)
+    plan = Plan(methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]), candidates=search.candidates)
     planner = PlannerBrief(
         task=task,
         source=source,
@@ -138,7 +138,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         tried=(),
         budget=budget(unknown, search.methods_per_iteration, search.methods_per_axis),
         methods_per_iteration=search.methods_per_iteration,
-        variants=search.variants,
+        candidates=search.candidates,
         records=(),
     )
     coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints)
@@ -154,7 +154,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
             ANSWERS["Queries"],
         ),
         ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
-        ("coder", coder, "Drafts", 1, search.variants * kernel),
+        ("coder", coder, "Drafts", 1, search.candidates * kernel),
         ("coder", coder, "Drafts", ablations, kernel),
         ("gatekeeper", GatekeeperBrief(task=task, diff=source * (1 + GROWTH)), "Review", 1, ANSWERS["Review"]),
         (

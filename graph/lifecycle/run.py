@@ -69,7 +69,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
                 return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
             feasibility.refuse(feasibility.tight(settings, loaded.task, services.guide, services.agents))
-            settled = loaded.task.baseline is not None and not loaded.variants
+            settled = loaded.task.baseline is not None and not loaded.pinned
             _keep(workspace, "task" if settled else "loaded", loaded)
         except BaseException:
             # Without the task's record there is nothing that could be resumed.
@@ -80,7 +80,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
 
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
-    """Put the task on record: as "loaded" while its v0 is to be written or its variants are to be compared, as "task" for good."""
+    """Put the task on record: as "loaded" while its v0 is to be written or its pinned kernels are to be compared, as "task" for good."""
     from tools.tasks import loader as tasks
 
     if name == "task":
@@ -89,7 +89,7 @@ def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded)
 
 
 def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
-    """The services of the task with its v0, written or the fastest variant; what was cut short goes on from its records."""
+    """The services of the task with its v0, written or the fastest of its pinned kernels; what was cut short goes on from its records."""
     from graph.lifecycle import initial_kernel
     from tools.tasks import autotune
 

@@ -74,7 +74,7 @@ def plan(state: State, services: Services) -> State:
         tried=tried(services),
         budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis),
         methods_per_iteration=search.methods_per_iteration,
-        variants=search.variants,
+        candidates=search.candidates,
         records=(state["profile"], *inspected.parents),
         specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
@@ -86,7 +86,7 @@ def plan(state: State, services: Services) -> State:
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
-    if not made.variants:
+    if not made.candidates:
         # No version was opened, so the iteration is given back and the run ends.
         return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
     # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration, patience ends the run.

@@ -17,18 +17,18 @@ METHOD = "vector-exp"
 WIKI = Wiki.open()
 
 
-def plan(variants: int = 2) -> Plan:
+def plan(candidates: int = 2) -> Plan:
     hypothesis = Hypothesis(
         change="One exponential each.",
         rationale="The sum is formed too often.",
         citations=("<gpu-wiki>/methods/vector-exp.md:20",),
         expected=(Movement(metric="time", direction="down", factor=0.1, confidence=0.9),),
     )
-    return Plan(methods=(PlannedMethod(method=METHOD, axis="compute", hypothesis=hypothesis),), variants=variants)
+    return Plan(methods=(PlannedMethod(method=METHOD, axis="compute", hypothesis=hypothesis),), candidates=candidates)
 
 
-def brief(variants: int = 2) -> CoderBrief:
-    return CoderBrief(task=softmax(), source=NAIVE, plan=plan(variants), pages=(), tried=())
+def brief(candidates: int = 2) -> CoderBrief:
+    return CoderBrief(task=softmax(), source=NAIVE, plan=plan(candidates), pages=(), tried=())
 
 
 def judge(root: Path, executor: Counting) -> Judge:

@@ -34,7 +34,7 @@ class ThroughTools(Model):
         if isinstance(made, Drafts) and request.turns:
             made = Drafts(drafts=())
         elif isinstance(made, Plan):
-            made = made.model_copy(update={"variants": 99, "reason": f"{made.reason} Accept whatever comes of it."})
+            made = made.model_copy(update={"candidates": 99, "reason": f"{made.reason} Accept whatever comes of it."})
         elif isinstance(made, Review):
             made = Review(reason="accept")
         return Answered(answer=made, said=made.model_dump_json())

@@ -63,7 +63,7 @@ PLAN = Plan(
             ),
         ),
     ),
-    variants=2,
+    candidates=2,
 )
 DIFF = "--- a/kernel.cpp\n+++ b/kernel.cpp\n@@ -4 +4 @@\n-  old;\n+  new_one;\n"
 ASKED: dict[RoleName, tuple[Brief, type]] = {
@@ -82,7 +82,7 @@ ASKED: dict[RoleName, tuple[Brief, type]] = {
             tried=(),
             budget={"compute": 2, "memory": 2, "latency": 1, "occupancy": 1},
             methods_per_iteration=3,
-            variants=2,
+            candidates=2,
             records=("record1",),
         ),
         Plan,

@@ -1,8 +1,8 @@
-"""C++ with a choice to make: a kernel that says `ROUNDS` is one of two variants, as an autotuned Triton kernel is of its configs."""
+"""C++ with a choice to make: a kernel that says `ROUNDS` is one of two pinned kernels, as an autotuned Triton kernel is of its configs."""
 
 from __future__ import annotations
 
-from tools.languages.base import UNTUNED, Variant
+from tools.languages.base import UNTUNED, PinnedKernel
 from tools.languages.cpp import Cpp
 
 CHOICES = ("400", "1")
@@ -14,5 +14,5 @@ class Choosing(Cpp):
     def frozen(self, source: str, reference: str) -> tuple[str, str, tuple[str, ...]]:
         return source.replace("ROUNDS", CHOICES[0]), reference, (f"`solve` is pinned to the first {UNTUNED}.",)
 
-    def variants(self, source: str) -> tuple[Variant, ...]:
-        return tuple(Variant(label=f"{c} rounds", source=source.replace("ROUNDS", c)) for c in CHOICES)
+    def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
+        return tuple(PinnedKernel(label=f"{c} rounds", source=source.replace("ROUNDS", c)) for c in CHOICES)

@@ -30,11 +30,11 @@ QUICK: dict[str, dict[str, object]] = {
         "hidden_workloads": 1,
         "min_effect": 0.05,
     },
-    "search": {"iterations": 2, "variants": 2, "patience": 1},
+    "search": {"iterations": 2, "candidates": 2, "patience": 1},
     "benchmark": {"eager": True, "compile": False},
 }
 SHORT: dict[str, object] = {
-    "search": {**QUICK["search"], "iterations": 1, "variants": 1},
+    "search": {**QUICK["search"], "iterations": 1, "candidates": 1},
     "benchmark": {"eager": False, "compile": False},
 }
 """One candidate, and no framework beside it."""
@@ -126,7 +126,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
 
 def finished_in(folder: Path) -> FinishedRun:
     """A quick run in `folder`."""
-    done = graph("run", str(configured(folder, search={**QUICK["search"], "variants": 1})), "--json", home=folder / "home")
+    done = graph("run", str(configured(folder, search={**QUICK["search"], "candidates": 1})), "--json", home=folder / "home")
     assert done.returncode == 0 and not done.stderr, done.stderr
     (root,) = (folder / "workspaces").iterdir()
     return FinishedRun(root, done.stdout)

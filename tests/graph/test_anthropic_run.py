@@ -31,7 +31,7 @@ def test_a_paid_run_leaves_its_key_in_no_file(tmp_path: Path, monkeypatch: pytes
     with Server(answer=said) as server:
         server.key = KEY
         choice = {"provider": "anthropic", "model": "claude-sonnet-5-5", "base_url": server.url, "api_key_env": "MY_KEY"}
-        config = configured(tmp_path, search={"iterations": 1, "variants": 1}, models={"default": choice}, budget={"usd": 2})
+        config = configured(tmp_path, search={"iterations": 1, "candidates": 1}, models={"default": choice}, budget={"usd": 2})
         monkeypatch.setenv("MY_KEY", KEY)
         done = graph("run", str(config), "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ SLOW = pytest.mark.slow
 def priced(config: Path, budget: dict[str, Any], **more: Any) -> Path:
     """The config with `Priced` in every role under a budget; the log of its exchanges lies beside it."""
     data = yaml.safe_load(config.read_text())
-    data["search"] = {"iterations": 1, "variants": 1, "patience": 1}
+    data["search"] = {"iterations": 1, "candidates": 1, "patience": 1}
     data["benchmark"] = {"eager": False, "compile": False}
     models = {"default": {"provider": PRICED, "model": "made-up", "log": str(config.parent / "paid")}}
     config.write_text(yaml.safe_dump({**data, "models": models, "prices": MADE_UP, "budget": budget, **more}))
@@ -218,7 +218,7 @@ def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
 @SLOW
 def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run dies once the second iteration's candidate is written; by its clock, it has then worked as long as it may."""
-    search = {"iterations": 3, "variants": 1, "patience": 3}
+    search = {"iterations": 3, "candidates": 1, "patience": 3}
     root = died_after("write", 2, priced(config, {"wall_s": 10_000.0}, search=search))
     before = Repository(root).log()
     asked = len(paid(config))

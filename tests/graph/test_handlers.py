@@ -52,7 +52,7 @@ def configured(folder: Path, **more: object) -> Path:
     package = folder / "my_kernels"
     package.mkdir()
     (package / "shapes.py").write_text(HANDLER)
-    search = {"iterations": 1, "variants": 1, "patience": 1, "fix_rounds": 0}
+    search = {"iterations": 1, "candidates": 1, "patience": 1, "fix_rounds": 0}
     models = {"coder": {"provider": "manual"}}
     whole = {"workspaces": "workspaces", "search": search, "benchmark": {"eager": False, "compile": False}}
     return conftest.configured(folder, **{**whole, "models": models, "handlers": [PATH], **more})

@@ -24,7 +24,7 @@ from tools.store.records import Records
 from tools.store.repository import Repository
 
 PROGRAM = [sys.executable, scripted.__file__]
-SEARCH = {"iterations": 3, "variants": 1, "patience": 3}
+SEARCH = {"iterations": 3, "candidates": 1, "patience": 3}
 """Where others keep the machine busy the gate finds nothing proven; the same plan then comes again."""
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ def run(folder: Path, name: str, iterations: int) -> tuple[list[str], list[Attem
 @pytest.mark.slow
 def test_the_second_run_starts_where_the_first_arrived_and_repeats_no_failure(tmp_path: Path) -> None:
     first, told = run(tmp_path, "first", 1)
-    assert len(first) == 2, "two variants of one method are judged when nothing is known"
+    assert len(first) == 2, "two candidates of one method are judged when nothing is known"
     kept = Experience(tmp_path / "home").attempts()
     assert {one.after for one in kept} == {one.after for one in told} and all(one.commit and one.before and one.findings for one in kept)
     second, again = run(tmp_path, "second", 1)

@@ -37,7 +37,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
     [
         (GOOD + "serach: {iterations: 3}\n", ["serach", "search", "Allowed"]),
         (GOOD + "workloads: []\n", ["run.yaml: workloads: does not stand here; list them in the task's reference.py"]),
-        (GOOD + "search: {variants: 99}\n", ["search.variants", "16"]),
+        (GOOD + "search: {candidates: 99}\n", ["search.candidates", "16"]),
         (GOOD + "search: 3\n", ["search: must hold keys and values", "iterations", "not 3", "patience"]),
         (GOOD + "search: {iterations: 0}\n", ["search.iterations: must be greater than or equal to 1, not 0; change it"]),
         (GOOD + "models: 3\n", ["models: must be keys and values", "not 3"]),
@@ -73,8 +73,8 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: list[str]) -> None:
     ("text", "lines"),
     [
         (
-            "taks: softmax\nsearch: {iterations: 0, variants: 99}\nmodels: {codr: {}}\n",
-            ["taks: unknown key; did you mean 'task'?", "models.codr: not a role", "search.iterations: must", "search.variants: must"],
+            "taks: softmax\nsearch: {iterations: 0, candidates: 99}\nmodels: {codr: {}}\n",
+            ["taks: unknown key; did you mean 'task'?", "models.codr: not a role", "search.iterations: must", "search.candidates: must"],
         ),
         (
             GOOD + "prices: {m: {inptu: 1, output: 2}, n: {output: 3}}\n",
@@ -158,3 +158,13 @@ def test_a_file_that_is_no_config_is_named(tmp_path: Path, name: str, content: b
         (tmp_path / name).write_bytes(content)
     with pytest.raises(SettingsError, match=says):
         load(tmp_path / name)
+
+
+def test_a_key_under_its_old_name_is_read_and_the_new_name_is_said(tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text("task: softmax\nsearch: {variants: 3}\n")
+    settings = load(config)
+    assert settings.search.candidates == 3 and ["search.candidates" in said for said in settings.renamed] == [True]
+    config.write_text("task: softmax\nsearch: {variants: 3, candidates: 2}\n")
+    with pytest.raises(SettingsError, match=r"search\.variants"):
+        load(config)

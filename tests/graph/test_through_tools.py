@@ -16,7 +16,7 @@ from tools.store.records import Records
 def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> None:
     log = tmp_path / "asked"
     models = {"default": {"provider": "tests.agents.through_tools:ThroughTools", "log": str(log)}}
-    config = configured(tmp_path, models=models, search={"iterations": 1, "variants": 1, "patience": 1})
+    config = configured(tmp_path, models=models, search={"iterations": 1, "candidates": 1, "patience": 1})
     broken = graph("run", str(config))
     assert broken.returncode == 4, broken.stderr
     assert "models.planner: no room now" in broken.stderr
@@ -29,7 +29,7 @@ def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> N
     kinds = Counter(record.kind for record in records.values())
     assert kinds["rehearsed_correctness"] and kinds["rehearsed_timing"] and kinds["correctness"]
     plan = next(record for record in records.values() if record.kind == "plan")
-    assert plan.payload["variants"] == 1, "a plan cannot buy more candidates than the run wants"
+    assert plan.payload["candidates"] == 1, "a plan cannot buy more candidates than the run wants"
     (trial,) = (record for record in records.values() if record.kind == "trial")
     candidates = [record.payload for record in records.values() if record.kind == "candidate"]
     assert all("boast" not in candidate["methods"] for candidate in candidates)
@@ -41,7 +41,7 @@ def test_a_run_through_tools_survives_a_provider_that_fails(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_plan_of_which_nothing_stands_costs_its_iteration_and_not_the_run(tmp_path: Path) -> None:
     models = {"default": {"provider": "playbook"}, "planner": {"provider": "tests.agents.through_tools:Inventive"}}
-    config = configured(tmp_path, models=models, search={"iterations": 2, "variants": 1, "patience": 2})
+    config = configured(tmp_path, models=models, search={"iterations": 2, "candidates": 1, "patience": 2})
     done = graph("run", str(config))
     assert done.returncode == 0, done.stderr
     (root,) = (tmp_path / "workspaces").iterdir()

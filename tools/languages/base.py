@@ -14,7 +14,7 @@ LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton
 """Name -> class; a new language is one file and one line here."""
 
 
-MOST_VARIANTS = 8
+MOST_PINNED = 8
 """Variants that are compared: each is a process with buffers of its own on the device."""
 UNTUNED = "and was not tuned by measurement"
 """In the sentence about a kernel whose autotuning was pinned without a comparison."""
@@ -35,14 +35,14 @@ class Toolchain(Artifact):
         return self.version if self.version.startswith(self.name) else f"{self.name} {self.version}"
 
 
-class Variant(Artifact):
+class PinnedKernel(Artifact):
     """A user's kernel with its autotuning pinned one way."""
 
     label: str
     """How it is pinned, as written in the source."""
     source: str
     ends: str = ""
-    """In the log of its build where there is no such variant, nor any behind it; empty: it is there."""
+    """In the log of its build where there is no such kernel, nor any behind it; empty: it is there."""
 
 
 class Language(ABC):
@@ -105,7 +105,7 @@ class Language(ABC):
         """
         return None
 
-    def variants(self, source: str) -> tuple[Variant, ...]:
+    def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
         """The ways in which `frozen` could have pinned `source`, its own choice first; empty where there is nothing to choose."""
         return ()
 

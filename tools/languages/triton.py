@@ -19,7 +19,7 @@ from tools.executors.base import Executor, Finished, Job, Limits
 from tools.executors.harness_job import harness_files, harness_version
 from tools.executors.protocol import EVERYTHING, Parameter
 from tools.languages import triton_interpreter, triton_setup
-from tools.languages.base import MOST_VARIANTS, UNTUNED, Language, Toolchain, Variant
+from tools.languages.base import MOST_PINNED, UNTUNED, Language, PinnedKernel, Toolchain
 from tools.languages.triton_interpreter import Interpreted
 from tools.languages.triton_source import autotune_configs, configs, pin_autotune, read
 from tools.store.records import Blobs
@@ -134,10 +134,10 @@ class Triton(Language):
         """By Triton's interpreter on the CPU (`tools.languages.triton_interpreter`)."""
         return triton_interpreter.interpret(task, source, executor, blobs)
 
-    def variants(self, source: str) -> tuple[Variant, ...]:
+    def pinned_kernels(self, source: str) -> tuple[PinnedKernel, ...]:
         """The kernel pinned to each of its autotune configs by number, the same number for all its kernels.
 
-        How many there are of computed ones is found by trying: as many variants as are compared are given, and the build of one behind
+        How many there are of computed ones is found by trying: as many as are compared are given, and the build of one behind
         the end of a list says so.
         """
         module = read(source)
@@ -145,9 +145,9 @@ class Triton(Language):
         listed = {name: configs(module, module.kernels[name]) for name in counts} if module else {}
         chosen = {name: found for name, found in listed.items() if counts[name] is None or len(found) > 1}
         computed = any(counts[name] is None for name in chosen)
-        count = MOST_VARIANTS if computed else max(map(len, chosen.values()), default=0)
+        count = MOST_PINNED if computed else max(map(len, chosen.values()), default=0)
         return tuple(
-            Variant(
+            PinnedKernel(
                 label="; ".join(
                     f"{name}: {found[min(at, len(found) - 1)].text if found else f'number {at} of those computed'}"
                     for name, found in chosen.items()

@@ -12,7 +12,7 @@ from tools.gate import confirmation
 from tools.gate.statistics import Objective
 from tools.judge import evidence
 from tools.judge.judge import Judge
-from tools.languages.base import MOST_VARIANTS, UNTUNED, Variant
+from tools.languages.base import MOST_PINNED, UNTUNED, PinnedKernel
 from tools.tasks.loader import Loaded
 
 ROUNDS = 8
@@ -20,7 +20,7 @@ ROUNDS = 8
 
 
 def tuned(loaded: Loaded, judge: Judge) -> Loaded:
-    """`loaded` with the fastest of its variants as the kernel, and a sentence that names the record.
+    """`loaded` with the fastest of its pinned kernels as the kernel, and a sentence that names the record.
 
     Variants that do not compile or are wrong drop out. Where no comparison can be made the first stays, and the sentence says why.
     InfrastructureError when the machine failed.
@@ -57,17 +57,17 @@ def objective_s(contest: confirmation.Contest, objective: Objective) -> Mapping[
     return {name: sum(w * t for w, t in row) for name, row in times.items()}
 
 
-def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, Variant]]:
-    """How many variants were looked at, how many there are as far as is known, and by name those that compile and are right."""
-    fit: dict[str, Variant] = {}
-    for at, variant in enumerate(loaded.variants[:MOST_VARIANTS]):
-        candidate = _candidate(variant, judge)
-        if at and variant.ends and variant.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log:
+def _looked(loaded: Loaded, judge: Judge) -> tuple[int, int | None, dict[str, PinnedKernel]]:
+    """How many pinned kernels were looked at, how many there are as far as is known, and by name those that compile and are right."""
+    fit: dict[str, PinnedKernel] = {}
+    for at, kernel in enumerate(loaded.pinned[:MOST_PINNED]):
+        candidate = _candidate(kernel, judge)
+        if at and kernel.ends and kernel.ends in evidence.Build.model_validate(judge.builds.build(candidate).payload).log:
             return at, at, fit
         if _sound(candidate, judge):
-            fit[f"config {at}"] = variant
-    total = None if loaded.variants[0].ends else len(loaded.variants)
-    return min(len(loaded.variants), MOST_VARIANTS), total, fit
+            fit[f"config {at}"] = kernel
+    total = None if loaded.pinned[0].ends else len(loaded.pinned)
+    return min(len(loaded.pinned), MOST_PINNED), total, fit
 
 
 def _sound(candidate: Candidate, judge: Judge) -> bool:
@@ -77,8 +77,8 @@ def _sound(candidate: Candidate, judge: Judge) -> bool:
     return evidence.correctness_failure(judge.correctness(candidate, None, "autotune")) is None
 
 
-def _candidate(variant: Variant, judge: Judge) -> Candidate:
-    return Candidate(language=judge.task.language, files={f"kernel{judge.language.suffix}": variant.source})
+def _candidate(kernel: PinnedKernel, judge: Judge) -> Candidate:
+    return Candidate(language=judge.task.language, files={f"kernel{judge.language.suffix}": kernel.source})
 
 
 def _name(label: str) -> str:
@@ -89,5 +89,5 @@ def _name(label: str) -> str:
 def _frozen(loaded: Loaded, chosen: str, sentence: str) -> Loaded:
     at = int(chosen.split()[1])
     kept = tuple(s for s in loaded.task.inferred if UNTUNED not in s)
-    update = {"baseline": loaded.variants[at].source, "inferred": (sentence[0].upper() + sentence[1:], *kept)}
-    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update), "variants": ()})
+    update = {"baseline": loaded.pinned[at].source, "inferred": (sentence[0].upper() + sentence[1:], *kept)}
+    return loaded.model_copy(update={"task": loaded.task.model_copy(update=update), "pinned": ()})

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
 from tools.cli.suggestions import meant, offered
@@ -26,7 +26,7 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, harness_job
 from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
-from tools.languages.base import LANGUAGES, Language, Variant
+from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
 from tools.store.records import Blobs, write_atomically
 
@@ -43,8 +43,9 @@ class Loaded(Artifact):
     task: Task
     workloads: tuple[SeenWorkload, ...]
     """With operations and unique bytes, in the task's order."""
-    variants: tuple[Variant, ...] = ()
-    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`)."""
+    pinned: tuple[PinnedKernel, ...] = Field(default=(), validation_alias=AliasChoices("pinned", "variants"))
+    """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`).
+    Records of earlier versions call it `variants`."""
     traces: tuple[Trace, ...] = ()
     """Without a kernel: what the reference computes, for whoever is to write one."""
     untraced: str = ""
@@ -124,7 +125,7 @@ def _load(
         raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
     loaded = infer(name, source, logic, language, parameters, elements, declared, seen, files)
-    return loaded.model_copy(update={"variants": language.variants(given)})
+    return loaded.model_copy(update={"pinned": language.pinned_kernels(given)})
 
 
 def _none_meant(folder: Path, kernel: str, language: Language) -> None:

@@ -55,14 +55,14 @@ def plan(brief: PlannerBrief) -> Plan:
         chosen = _first(brief, fresh, lambda methods: methods in left and methods not in tried and methods not in failed)
         guided = _open(left.get(frozenset(p.head.id for p in chosen)))
     if not chosen:
-        return Plan(methods=(), variants=0, reason=_why_nothing(brief, pages, fresh, failed))
-    return _said(brief, chosen, guided, brief.variants)
+        return Plan(methods=(), candidates=0, reason=_why_nothing(brief, pages, fresh, failed))
+    return _said(brief, chosen, guided, brief.candidates)
 
 
-def _said(brief: PlannerBrief, chosen: list[Page], guided: str, variants: int) -> Plan:
+def _said(brief: PlannerBrief, chosen: list[Page], guided: str, candidates: int) -> Plan:
     """The plan, with why these methods, and why not others of higher priority."""
     methods = tuple(_planned(brief, page) for page in chosen)
-    made = Plan(methods=methods, variants=variants, reason=f"Chosen by rule: {guided}.")
+    made = Plan(methods=methods, candidates=candidates, reason=f"Chosen by rule: {guided}.")
     over = dict.fromkeys(name for method in methods for name in passed_over(method.method, made, brief))
     if not over:
         return made
@@ -95,10 +95,10 @@ def _knobs(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) 
     settings = {p.head.id: _settings(p, brief.source) for p in pages}
     # Counted over the whole run, or two settings could take turns for ever.
     planned = Counter(method for t in brief.tried for method in _asked(t))
-    tunable = [p for p in pages if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.variants)]
+    tunable = [p for p in pages if settings[p.head.id] > 0 and planned[p.head.id] <= ceil(settings[p.head.id] / brief.candidates)]
 
     def open_yet(methods: frozenset[str]) -> bool:
-        searched = brief.variants * sum(methods <= one for one in tried)
+        searched = brief.candidates * sum(methods <= one for one in tried)
         # Those that earlier runs judged, the coder passes over.
         return max(searched, history.known(brief, methods)) < sum(settings[m] for m in methods)
 

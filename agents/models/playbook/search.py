@@ -28,7 +28,7 @@ def write(brief: CoderBrief) -> Drafts:
     if brief.without is not None:
         rest = [s for s in steps if s.method != brief.without]
         return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}"),), skipped=skipped)
-    wanted = max(brief.plan.variants, 1)
+    wanted = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
     vain = history.vain(brief)
     refused = {(frozenset(t.methods), tuple(sorted(t.knobs.items()))) for t in brief.tried if t.verdict.startswith("reject_correctness")}
@@ -37,7 +37,7 @@ def write(brief: CoderBrief) -> Drafts:
     # A search of knobs that is planned again goes on where the last one ended.
     searched = wanted * _earlier(brief)
     seen = {brief.source}
-    for chosen, knobs, note in _variants(steps):
+    for chosen, knobs, note in _candidates(steps):
         draft = _draft(brief.source, chosen, knobs, note)
         asked = (frozenset(draft.methods), tuple(sorted(draft.knobs.items())))
         if draft.source in seen or asked in refused or mark(draft.source) in vain:
@@ -101,7 +101,7 @@ def _draft(source: str, steps: list[Step], knobs: Mapping[str, str], note: str) 
     return Draft(source=source, methods=tuple(applied), knobs=used, note=note)
 
 
-def _variants(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:
+def _candidates(steps: list[Step]) -> Iterator[tuple[list[Step], dict[str, str], str]]:
     """All methods at their best guess, then one knob changed at a time, one method left out, two knobs changed, one method alone."""
     best = {name: values[0] for s in steps for name, values in s.knobs.items()}
     others = [(name, value) for s in steps for name, values in s.knobs.items() for value in values[1:]]

@@ -56,7 +56,9 @@ def made(rationale: str, reason: str = "By rule.") -> Plan:
         citations=(RECORD,),
         expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),),
     )
-    return Plan(methods=(PlannedMethod(method=METHOD, axis=PAGE.head.axis or "compute", hypothesis=hypothesis),), variants=1, reason=reason)
+    return Plan(
+        methods=(PlannedMethod(method=METHOD, axis=PAGE.head.axis or "compute", hypothesis=hypothesis),), candidates=1, reason=reason
+    )
 
 
 def test_a_plan_is_returned_with_field_and_line_and_its_second_answer_counts(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def answer(prompt: str) -> str:
 
 def plan(prompt: str) -> dict[str, object]:
     if "fast_exp" in prompt:
-        return {"methods": [], "variants": 0, "reason": "The exponential is an inline polynomial by now, and nothing else costs much."}
+        return {"methods": [], "candidates": 0, "reason": "The exponential is an inline polynomial by now, and nothing else costs much."}
     line = re.search(rf"<gpu-wiki>/methods/{METHOD}\.md:\d+", prompt)
     hypothesis = {
         "change": "The exponentials are computed once, by a polynomial that the compiler vectorises.",
@@ -70,7 +70,11 @@ def plan(prompt: str) -> dict[str, object]:
         "citations": [line[0] if line else f"<gpu-wiki>/methods/{METHOD}.md:20", *records(prompt)],
         "expected": [{"metric": "time", "direction": "down", "factor": 0.3, "confidence": 0.8}],
     }
-    return {"methods": [{"method": METHOD, "axis": "compute", "hypothesis": hypothesis}], "variants": 1, "reason": "The largest gap first."}
+    return {
+        "methods": [{"method": METHOD, "axis": "compute", "hypothesis": hypothesis}],
+        "candidates": 1,
+        "reason": "Largest gap first.",
+    }
 
 
 def write(prompt: str) -> dict[str, object]:

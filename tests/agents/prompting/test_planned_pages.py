@@ -28,7 +28,7 @@ def brief(language: str, planned: tuple[Page, ...]) -> CoderBrief:
     move = Movement(metric="time", direction="down", factor=0.8, confidence=0.4)
     because = Hypothesis(change="c", rationale="r", citations=("x",), expected=(move,))
     methods = tuple(PlannedMethod(method=page.head.id, axis=page.head.axis or "compute", hypothesis=because) for page in planned)
-    return CoderBrief(task=task, source=task.baseline or "", plan=Plan(methods=methods, variants=1), pages=planned, tried=())
+    return CoderBrief(task=task, source=task.baseline or "", plan=Plan(methods=methods, candidates=1), pages=planned, tried=())
 
 
 def shown(given: CoderBrief) -> Part:

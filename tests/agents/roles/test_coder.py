@@ -46,8 +46,8 @@ def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path:
     assert all(one.methods == (METHOD,) and one.parent == "p" for one in made)
     first, second, third = (request.brief for request in model.asked)
     assert isinstance(first, CoderBrief) and isinstance(second, CoderBrief) and isinstance(third, CoderBrief)
-    assert first.failures == () and first.plan.variants == 2
-    assert second.plan.variants == third.plan.variants == 1, "the sound draft is not asked for again"
+    assert first.failures == () and first.plan.candidates == 2
+    assert second.plan.candidates == third.plan.candidates == 1, "the sound draft is not asked for again"
     assert "failed at build" in shown(second) and "nothing" in shown(second) and BROKEN in shown(second) and FASTER not in shown(second)
     assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
 
@@ -118,4 +118,4 @@ def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:
     given = drafts(NAIVE, FASTER, FASTER, ALSO, FASTER + "\n")
     asked, _ = agent("coder", tmp_path, [given, given])
-    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], "two variants are wanted"
+    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp")] == [FASTER, ALSO], "two candidates are wanted"

@@ -39,7 +39,7 @@ def brief(
 ) -> PlannerBrief:
     dossier = Dossier(queries=(), passages=passages, methods=methods, attempts=())
     budget = {"compute": room, "memory": 1, "latency": 0, "occupancy": 1}
-    most = {"methods_per_iteration": 2, "variants": 3}
+    most = {"methods_per_iteration": 2, "candidates": 3}
     return planner_brief().model_copy(update={"dossier": dossier, "tried": tried, "budget": budget, **most})
 
 
@@ -63,7 +63,7 @@ def answered(root: Path, given: PlannerBrief, *proposed: Plan) -> tuple[Plan, tu
 
 
 def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
-    sound = Plan(methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),), variants=2)
+    sound = Plan(methods=(planned(citations=(RECORD, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}", str(cited().citation))),), candidates=2)
     assert answered(tmp_path, brief(), sound) == (sound, ())
 
 
@@ -83,26 +83,26 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(tmp_path: Path, method: PlannedMethod, why: str) -> None:
-    insisting = Plan(methods=(method,), variants=2, reason="Trust me.")
+    insisting = Plan(methods=(method,), candidates=2, reason="Trust me.")
     struck, told = answered(tmp_path / "a", brief(), insisting)
     assert struck.methods == () and any(why in fault and fault.startswith(f"methods.0 ({method.method})") for fault in told)
     assert struck.reason.startswith(f"Trust me.; {method.method} struck out: ") and why in struck.reason
-    mended = Plan(methods=(planned(),), variants=2)
+    mended = Plan(methods=(planned(),), candidates=2)
     assert answered(tmp_path / "b", brief(), insisting, mended)[0] == mended
 
 
 def test_the_budget_of_an_axis_and_of_an_iteration_holds(tmp_path: Path) -> None:
     other = pages("occupancy")[0]
     ids = [page.head.id for page in (FIRST, SECOND, other)]
-    three = Plan(methods=(planned(), planned(method=ids[1]), planned(method=ids[2], axis="occupancy")), variants=2)
+    three = Plan(methods=(planned(), planned(method=ids[1]), planned(method=ids[2], axis="occupancy")), candidates=2)
     for room, kept, why in ((1, [ids[0], ids[2]], "the compute axis has a budget of 1"), (2, ids[:2], "more than 2 methods")):
         made, told = answered(tmp_path / str(room), brief((FIRST, SECOND, other), room=room), three)
         assert [item.method for item in made.methods] == kept and any(why in fault for fault in told)
-    assert len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), variants=2))[0].methods) == 1
+    assert len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), candidates=2))[0].methods) == 1
 
 
 def test_a_lower_priority_needs_a_word_about_the_higher(tmp_path: Path) -> None:
-    lower = Plan(methods=(planned(method=SECOND.head.id),), variants=2, reason="I like it.")
+    lower = Plan(methods=(planned(method=SECOND.head.id),), candidates=2, reason="I like it.")
     both = brief((FIRST, SECOND))
     made, told = answered(tmp_path / "a", both, lower)
     assert made.methods == () and f"{FIRST.head.id} come before it on the compute axis" in told[0]
@@ -114,24 +114,24 @@ def test_a_lower_priority_needs_a_word_about_the_higher(tmp_path: Path) -> None:
 
 def test_a_reason_at_fault_is_lost_alone(tmp_path: Path) -> None:
     reason = f"{FIRST.head.id}: it stands in the source already, and the device has 99 SMs."
-    said = Plan(methods=(planned(method=SECOND.head.id),), variants=2, reason=reason)
+    said = Plan(methods=(planned(method=SECOND.head.id),), candidates=2, reason=reason)
     kept, told = answered(tmp_path / "a", brief((FIRST, SECOND)), said)
     assert "99 SMs" in told[0] and [item.method for item in kept.methods] == [SECOND.head.id]
     assert kept.reason == planner.sourced.LEFT_OUT
-    kept, told = answered(tmp_path / "b", brief(), Plan(methods=(planned(),), variants=2, reason="See <gpu-wiki>/methods/invented.md:7."))
+    kept, told = answered(tmp_path / "b", brief(), Plan(methods=(planned(),), candidates=2, reason="See <gpu-wiki>/methods/invented.md:7."))
     assert "invented" not in kept.reason and kept.methods
     assert told == ("reason: <gpu-wiki>/methods/invented.md:7 is no line of the wiki that you were given",)
 
 
 def test_a_plan_of_which_nothing_stands_is_no_word_that_nothing_is_left(tmp_path: Path) -> None:
-    struck, _ = answered(tmp_path / "a", brief(), Plan(methods=(planned(method="invented"),), variants=2))
-    assert struck.methods == () and struck.variants == 2
-    assert answered(tmp_path / "b", brief(), Plan(methods=(), variants=2, reason="Nothing applies."))[0].variants == 0
+    struck, _ = answered(tmp_path / "a", brief(), Plan(methods=(planned(method="invented"),), candidates=2))
+    assert struck.methods == () and struck.candidates == 2
+    assert answered(tmp_path / "b", brief(), Plan(methods=(), candidates=2, reason="Nothing applies."))[0].candidates == 0
 
 
 def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
     good = f"<gpu-wiki>/{PASSAGE.path}:{PASSAGE.last_line}"
-    mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), variants=2)
+    mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), candidates=2)
     kept, told = answered(tmp_path, brief(passages=(PASSAGE,)), mixed)
     assert kept.methods[0].hypothesis.citations == (good, RECORD)
     assert any("is no record and no line of the wiki that you were given" in fault for fault in told)
@@ -139,12 +139,12 @@ def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("wanted", "given"), [(1000, 3), (-4, 1), (2, 2)])
 def test_no_more_variants_are_made_than_the_run_wants(tmp_path: Path, wanted: int, given: int) -> None:
-    assert answered(tmp_path, brief(), Plan(methods=(planned(),), variants=wanted))[0].variants == given
+    assert answered(tmp_path, brief(), Plan(methods=(planned(),), candidates=wanted))[0].candidates == given
 
 
 @pytest.mark.parametrize("factor", ["NaN", "Infinity", "1e999"])
 def test_a_prediction_that_no_record_could_keep_is_no_answer(factor: str) -> None:
-    said = Plan(methods=(planned(),), variants=2).model_dump_json().replace('"factor":0.5', f'"factor":{factor}')
+    said = Plan(methods=(planned(),), candidates=2).model_dump_json().replace('"factor":0.5', f'"factor":{factor}')
     read = parsing.read(said, Request(role="planner", brief=brief(), answer="Plan"), said=said, usage=Usage())
     assert isinstance(read, Unfit) and "factor" in read.faults[0]
 

@@ -41,8 +41,8 @@ def judging(place: tuple[Path, Counting]) -> Judge:
     return judge(*place)
 
 
-def tools(judge: Judge, variants: int = 2, **changes: object) -> CoderTools:
-    return CoderTools(bench(judge, **changes), brief(variants))
+def tools(judge: Judge, candidates: int = 2, **changes: object) -> CoderTools:
+    return CoderTools(bench(judge, **changes), brief(candidates))
 
 
 def use(toolbox: CoderTools, tool: str, /, **arguments: Any) -> ToolResult:

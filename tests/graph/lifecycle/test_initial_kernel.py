@@ -111,7 +111,7 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel(tmp_path: Path, cap
     models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": [sys.executable, str(program)]}}
     # What the playbook cannot follow, a model can still write.
     logic = REFERENCE.replace("    exponentials =", "    assert values.sum() < 1e9\n    exponentials =")
-    path = config(tmp_path, logic, models=models, search={"iterations": 1, "variants": 1})
+    path = config(tmp_path, logic, models=models, search={"iterations": 1, "candidates": 1})
     assert main(["check", str(path)]) == 0
     assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == 0

@@ -104,15 +104,15 @@ def test_autotuning_is_pinned_to_one_config() -> None:
 
 
 def test_each_written_config_is_a_variant() -> None:
-    first, second = Triton().variants(AUTOTUNED)
+    first, second = Triton().pinned_kernels(AUTOTUNED)
     assert first.source == Triton().frozen(AUTOTUNED, "def make_inputs(dims, seed):\n    pass\n")[0] and second.source == pin_autotune(
         AUTOTUNED, 1
     )
     assert second.label == 'scale: triton.Config({"B": 1024}, num_warps=8)'
-    assert Triton().variants(pin_autotune(AUTOTUNED)) == () and Triton().variants("def broken(") == ()
+    assert Triton().pinned_kernels(pin_autotune(AUTOTUNED)) == () and Triton().pinned_kernels("def broken(") == ()
     for given in ("", "configs=[], "):
         nothing = re.sub(r"configs=\[.*?\n    \],\n    ", given, AUTOTUNED, flags=re.DOTALL)
-        assert autotune_configs(nothing) == {"scale": 0} and Triton().variants(nothing) == () and pin_autotune(nothing) == nothing
+        assert autotune_configs(nothing) == {"scale": 0} and Triton().pinned_kernels(nothing) == () and pin_autotune(nothing) == nothing
         assert Triton().frozen(nothing, "def make_inputs(dims, seed):\n    pass\n")[2] == ()
 
 
@@ -122,14 +122,14 @@ COMPUTED = "@triton.autotune(configs=[triton.Config({'BLOCK': 128 * b}) for b in
 def test_computed_configs_are_variants_until_a_build_says_that_there_are_no_more(beside: tuple[Local, Blobs]) -> None:
     executor, blobs = beside
     source = KERNEL.replace("@triton.jit", COMPUTED).replace(", BLOCK=256", "")
-    variants = Triton().variants(source)
-    assert len(variants) == 8 and variants[0].source == pin_autotune(source) and "number 2 of those computed" in variants[2].label
+    pinned = Triton().pinned_kernels(source)
+    assert len(pinned) == 8 and pinned[0].source == pin_autotune(source) and "number 2 of those computed" in pinned[2].label
     logs = []
-    for variant in variants[:4]:
-        assert screen(variant.source, "triton") == ()
-        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": variant.source}), blobs))
+    for kernel in pinned[:4]:
+        assert screen(kernel.source, "triton") == ()
+        finished = executor.run(Triton().build(SOFTMAX, Candidate(language="triton", files={"kernel.py": kernel.source}), blobs))
         logs.append(Triton().trim(blobs.text(finished.files["stderr.txt"])) if Triton().built(finished) is None else "")
-    assert logs[:3] == ["", "", ""] and variants[3].ends and variants[3].ends in logs[3]
+    assert logs[:3] == ["", "", ""] and pinned[3].ends and pinned[3].ends in logs[3]
 
 
 def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_setup_is_frozen_into_the_reference(beside: tuple[Local, Blobs], tmp_pat
     (tmp_path / "reference.py").write_text("def reference(x, y, n, **_):\n    y.copy_(2 * x)\n")
     loaded = load_files(tmp_path / "kernel.py", tmp_path / "reference.py", "n=64", *beside)
     task = loaded.task
-    assert loaded.variants[0].source == task.baseline and len(loaded.variants) == 2
+    assert loaded.pinned[0].source == task.baseline and len(loaded.pinned) == 2
     assert [(a.name, a.role) for a in task.arguments] == [("x", "input"), ("y", "output"), ("n", "scalar")]
     assert not task.seed_style and "def setup" in task.reference and "import triton" not in task.reference and "cuda" not in task.reference
     assert "pinned to the first" in " ".join(task.inferred) and "was not tuned by measurement" in " ".join(task.inferred)

@@ -1,4 +1,4 @@
-"""The variant that a contest finds fastest is frozen, by the real judge; what fails drops out; what was not compared is said."""
+"""The kernel that a contest finds fastest is frozen, by the real judge; what fails drops out; what was not compared is said."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkl
 from tools.gate import confirmation
 from tools.gate.policy import Policy
 from tools.judge.judge import Judge
-from tools.languages.base import UNTUNED, Variant
+from tools.languages.base import UNTUNED, PinnedKernel
 from tools.languages.cpp import Cpp
 from tools.store.records import Records
 from tools.tasks.autotune import objective_s, tuned
@@ -68,12 +68,12 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def loaded(*sources: str) -> Loaded:
-    return Loaded(task=TASK, workloads=(SEEN,), variants=tuple(Variant(label=f"c{at}", source=s) for at, s in enumerate(sources)))
+    return Loaded(task=TASK, workloads=(SEEN,), pinned=tuple(PinnedKernel(label=f"c{at}", source=s) for at, s in enumerate(sources)))
 
 
 def test_the_fastest_variant_that_is_right_is_frozen_with_its_record(judge: Judge) -> None:
     found = tuned(loaded(SLOW, BROKEN, WRONG, FAST), judge)
-    assert found.task.baseline == FAST and found.variants == ()
+    assert found.task.baseline == FAST and found.pinned == ()
     sentence, *others = found.task.inferred
     assert others == ["Something else was inferred."]
     assert "config 3, c3, was the fastest of 2 of 4" in sentence
@@ -94,8 +94,8 @@ def test_the_only_variant_that_works_needs_no_contest(judge: Judge) -> None:
 
 def test_variants_of_unknown_number_end_where_a_build_says_so(judge: Judge) -> None:
     def open_ended(*sources: str) -> Loaded:
-        variants = tuple(Variant(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources))
-        return loaded().model_copy(update={"variants": variants})
+        pinned = tuple(PinnedKernel(label=f"c{at}", source=s, ends="there is no such config") for at, s in enumerate(sources))
+        return loaded().model_copy(update={"pinned": pinned})
 
     end = "#error there is no such config\n"
     found = tuned(open_ended(SLOW, FAST, end, FAST + "// behind the end\n"), judge)

@@ -77,7 +77,7 @@ def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
 
 def test_each_missing_field_is_named() -> None:
     faults = read('{"methods": [{"method": "m"}]}', "Plan")
-    assert faults == tuple(f"{name}: is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "variants"))
+    assert faults == tuple(f"{name}: is missing; add it" for name in ("methods.0.axis", "methods.0.hypothesis", "candidates"))
 
 
 # ------------------------------------------------------------ drafts
@@ -89,7 +89,7 @@ def block(header: str, code: str = CODE, fence: str = "```") -> str:
 
 def test_drafts_as_fenced_code() -> None:
     text = (
-        "Two variants follow, the first with `{` in it.\n\n"
+        "Two candidates follow, the first with `{` in it.\n\n"
         + block("### draft: methods=a,b knobs=TILE=64,UNROLL=4 note=tiles, so that methods=c is not needed")
         + "\nAnd:\n\n"
         + "## Draft 2: wider tiles, a title and no header\n\n"

@@ -40,7 +40,7 @@ def load(text: str, folder: Path, stage: tuple[Local, Records]) -> Loaded:
 
 def draft(loaded: Loaded) -> tuple[str | None, str]:
     """(source, why there is none)."""
-    plan = Plan(methods=(), variants=1)
+    plan = Plan(methods=(), candidates=1)
     brief = CoderBrief(task=loaded.task, source="", plan=plan, pages=(), tried=(), traces=loaded.traces, untraced=loaded.untraced)
     answer = first_draft(brief)
     return (answer.drafts[0].source if answer.drafts else None), "".join(answer.skipped.values())

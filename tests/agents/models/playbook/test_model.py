@@ -79,7 +79,7 @@ def planner_brief(pages: tuple[Page, ...], source: str, tried: tuple[Tried, ...]
         tried=tried,
         budget={"compute": 2, "memory": 2, "latency": 1, "occupancy": 1},
         methods_per_iteration=methods,
-        variants=4,
+        candidates=4,
         records=("rec1",),
     )
 
@@ -243,7 +243,7 @@ def test_knobs_in_place_are_searched_from_where_they_stand_and_never_twice(pages
     tried: list[Tried] = [Tried(iteration=1, methods=("tile-loops",), knobs={"TILE": "16"}, verdict="accept", reason="")]
     drafted: list[str] = []
     for iteration in range(2, 9):
-        brief = planner_brief(mine, source, tuple(tried)).model_copy(update={"variants": 2})
+        brief = planner_brief(mine, source, tuple(tried)).model_copy(update={"candidates": 2})
         plan = ask("planner", brief, Plan)
         assert isinstance(plan, Plan)
         if not plan.methods:
@@ -260,7 +260,9 @@ def test_methods_that_call_different_knobs_the_same_are_drafted_together(pages: 
     mine = tuple(p for p in pages if p.head.id in ("triton-tiles", "triton-launch"))
     assert len({p.head.knobs["WARPS"] for p in mine}) == 2
     because = Hypothesis(change="c", rationale="r", citations=("x",), expected=())
-    plan = Plan(methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine), variants=8)
+    plan = Plan(
+        methods=tuple(PlannedMethod(method=p.head.id, axis=p.head.axis or "compute", hypothesis=because) for p in mine), candidates=8
+    )
     task = TASK.model_copy(update={"language": "triton"})
     for name in (*triton_foreign.PRODUCTS, *triton_foreign.ROWS):
         drafts = ask("coder", coder_brief(plan, mine, triton_foreign.KERNELS[name].source, task=task), Drafts)

@@ -55,7 +55,7 @@ def planned(brief: PlannerBrief) -> tuple[set[str], Plan]:
 def test_what_won_from_this_source_is_tried_at_once_and_once(pages: tuple[Page, ...]) -> None:
     won = outcome("accept", "branch-to-select", "simd-reduction")
     methods, made = planned(brief_with(pages, won))
-    assert methods == {"branch-to-select", "simd-reduction"} and made.variants == 1
+    assert methods == {"branch-to-select", "simd-reduction"} and made.candidates == 1
     assert won.evidence in made.reason
 
 
@@ -93,7 +93,7 @@ def test_a_way_in_a_circle_ends(pages: tuple[Page, ...]) -> None:
 )
 def test_elsewhere_it_is_no_shortcut(pages: tuple[Page, ...], other: dict[str, object]) -> None:
     won = outcome("accept", "branch-to-select", "simd-reduction").model_copy(update=other)
-    assert planned(brief_with(pages, won))[1].variants > 1
+    assert planned(brief_with(pages, won))[1].candidates > 1
 
 
 def test_what_was_rejected_here_is_not_planned_as_this_set(pages: tuple[Page, ...]) -> None:
@@ -138,7 +138,7 @@ def test_methods_accepted_elsewhere_in_these_conditions_come_first(pages: tuple[
 
 
 def test_the_coder_starts_from_the_knobs_that_won(pages: tuple[Page, ...]) -> None:
-    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "variants": 1})
+    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "candidates": 1})
     plain = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
     assert isinstance(plain, Drafts) and plain.drafts[0].knobs["DEGREE"] != "5"
     memory = (outcome("accept", "vector-exp", knobs={"DEGREE": "5"}),)
@@ -147,7 +147,7 @@ def test_the_coder_starts_from_the_knobs_that_won(pages: tuple[Page, ...]) -> No
 
 
 def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ...]) -> None:
-    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "variants": 2})
+    plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "candidates": 2})
     drafts = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
     assert isinstance(drafts, Drafts)
     first, second = drafts.drafts
