@@ -12,7 +12,8 @@ from benchmarks.prompts import ONE_ANSWER, TYPICAL
 from benchmarks.scenario import FOLDERS, Asked, Scenario
 
 EQUIVALENT, SHARE = 7_500, 0.8
-"""Uncached-equivalent input tokens of a typical iteration after the first (7,000 before threaded loops stood in two forms); what is read from the cache over six, v0 included."""
+"""Uncached-equivalent input tokens of a typical iteration after the first (7,000 before threaded loops stood in two forms); what is read
+from the cache over six, v0 included."""
 
 
 @cache
