@@ -1,7 +1,7 @@
 """Entry of the harness: answers `request.json` in the job's folder with `result.json`.
 
 `supervisor.py request.json` answers one request. With `--serve` it reads lines {"folder": path, "memory_bytes": n} on stdin, answers
-each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and nursery are its children, started when first
+each folder's request with a line {"exit": 0} on stdout, and ends with stdin. Oracle and fork server are its children, started when first
 needed and kept. It alone clocks contests and believes nothing that a kernel's process says about correctness.
 """
 
@@ -122,8 +122,8 @@ class Supervisor:
         self.job = Path.cwd()
         self.memory = int(os.environ.get("HARNESS_MEMORY_BYTES", 8 << 30))
         self._oracle: TorchProcess | None = None
-        self._nursery: cpu_kernel.Nursery | None = None
-        self._device_nursery: gpu_kernel.DeviceNursery | None = None
+        self._fork_server: cpu_kernel.ForkServer | None = None
+        self._device_fork_server: gpu_kernel.DeviceForkServer | None = None
         self._caches: gpu_kernel.Caches | None = None
         self._ahead: dict[str, TorchProcess] = {}
         """Torch's contestants that were started before their contest."""
@@ -168,7 +168,7 @@ class Supervisor:
             self.choose(request["device_index"])
             self.watch()  # before any of ours is on it
             self.oracle()
-            self.device_nursery(request["capability"])
+            self.device_fork_server(request["capability"])
         for kind in request["frameworks"]:
             if kind not in self._ahead:
                 self._ahead[kind] = self.torch_host(kind)
@@ -191,24 +191,24 @@ class Supervisor:
     def _visible(self) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible else {}
 
-    def device_nursery(self, capability: int) -> gpu_kernel.DeviceNursery:
+    def device_fork_server(self, capability: int) -> gpu_kernel.DeviceForkServer:
         """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of its architecture."""
-        if self._device_nursery is None or self._device_nursery.process.poll() is not None:
-            self._device_nursery = gpu_kernel.DeviceNursery(self.scratch, gpu_kernel.environment(self.visible), capability)
-        return self._device_nursery
+        if self._device_fork_server is None or self._device_fork_server.process.poll() is not None:
+            self._device_fork_server = gpu_kernel.DeviceForkServer(self.scratch, gpu_kernel.environment(self.visible), capability)
+        return self._device_fork_server
 
     def caches(self) -> gpu_kernel.Caches:
         self._caches = self._caches or gpu_kernel.caches_in(self.scratch)
         return self._caches
 
-    def nursery(self) -> cpu_kernel.Nursery:
-        if self._nursery is None or self._nursery.process.poll() is not None:
-            self._nursery = cpu_kernel.Nursery(self.scratch)
-        return self._nursery
+    def fork_server(self) -> cpu_kernel.ForkServer:
+        if self._fork_server is None or self._fork_server.process.poll() is not None:
+            self._fork_server = cpu_kernel.ForkServer(self.scratch)
+        return self._fork_server
 
     def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.Kernel:
         space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)
-        return cpu_kernel.Kernel(self.nursery(), kinds, self.scratch, libraries, space, limit_s)
+        return cpu_kernel.Kernel(self.fork_server(), kinds, self.scratch, libraries, space, limit_s)
 
     def library(self, relative: str) -> str:
         path = (self.job / relative).resolve()
@@ -219,7 +219,7 @@ class Supervisor:
     def own_cpu(self) -> float:
         """CPU seconds of this process, of its children and of those that they have ended."""
         pids = [os.getpid()]
-        children = (self._oracle, self._nursery, self._device_nursery, *self._ahead.values())
+        children = (self._oracle, self._fork_server, self._device_fork_server, *self._ahead.values())
         pids += [child.process.pid for child in children if child is not None]
         return sum(telemetry.used(pid) for pid in pids)
 
@@ -240,8 +240,8 @@ class Supervisor:
         part = folder / "result.json.part"
         part.write_text(json.dumps(result))
         part.rename(folder / "result.json")
-        if self._device_nursery is not None and not self._device_nursery.starting:
-            self._device_nursery.warm()  # between jobs, so that no context is made while a kernel is timed
+        if self._device_fork_server is not None and not self._device_fork_server.starting:
+            self._device_fork_server.warm()  # between jobs, so that no context is made while a kernel is timed
 
     def answer(self, request: dict) -> dict:
         kind = request["kind"]
@@ -262,11 +262,11 @@ class Supervisor:
 
     def restart(self) -> None:
         """After a failure of our own nothing is trusted: the children are started anew when next needed."""
-        for child in (self._oracle, self._nursery, self._device_nursery, *self._ahead.values()):
+        for child in (self._oracle, self._fork_server, self._device_fork_server, *self._ahead.values()):
             if child is not None:
                 child.close()
         self._ahead.clear()
-        self._oracle = self._nursery = self._device_nursery = self.profiled = None
+        self._oracle = self._fork_server = self._device_fork_server = self.profiled = None
 
     def close(self) -> None:
         self.restart()

@@ -137,8 +137,8 @@ class Device(Host):
 
     def kernel(self, libraries: dict[str, str]):
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
-        nursery = self.supervisor.device_nursery(self.facts["capability"])
-        return gpu_kernel.DeviceKernel(nursery, self.supervisor.caches(), paths, self.request["call_limit_s"])
+        fork_server = self.supervisor.device_fork_server(self.facts["capability"])
+        return gpu_kernel.DeviceKernel(fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"])
 
     def evict(self) -> None:
         """The slots that are poisoned before a go and the ring are larger than the cache."""
@@ -151,7 +151,7 @@ class Device(Host):
         return before != after or any(sample.starved for sample in samples)
 
     def settled(self) -> None:
-        self.supervisor.device_nursery(self.facts["capability"]).settled()
+        self.supervisor.device_fork_server(self.facts["capability"]).settled()
 
     def telemetry(self) -> dict:
         return {"gpu": self.watch.summary()}

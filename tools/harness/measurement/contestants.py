@@ -1,4 +1,4 @@
-"""Who takes part in a contest: a kernel library in a child of the nursery, or the reference under torch."""
+"""Who takes part in a contest: a kernel library in a child of the fork server, or the reference under torch."""
 
 import time
 
@@ -14,7 +14,7 @@ PIECES = 8
 
 
 class Library:
-    """A kernel library in a child of the nursery; its outputs are checked after each round."""
+    """A kernel library in a child of the fork server; its outputs are checked after each round."""
 
     def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
         self.name, self.lane, self.request, self.place = contestant["name"], lane, request, where

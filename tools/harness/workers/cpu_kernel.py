@@ -26,12 +26,12 @@ class KernelError(Exception):
     """The kernel's fault; the text completes "the candidate ..."."""
 
 
-class Nursery:
-    """Handle of the nursery process, started when first needed."""
+class ForkServer:
+    """Handle of the fork server, started when first needed."""
 
     def __init__(self, folder: Path, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()):
         ours, theirs = ipc.pair()
-        self.log = folder / f"nursery{'.'.join(('', *arguments))}.log"
+        self.log = folder / f"forkserver{'.'.join(('', *arguments))}.log"
         self.process = subprocess.Popen(
             [sys.executable, "-I", str(HERE / "forkserver.py"), str(theirs.fileno()), str(os.getpid()), *arguments],
             pass_fds=[theirs.fileno()],
@@ -90,9 +90,9 @@ class Kernel:
     """A call only launches the work; how long that takes is measured for itself."""
 
     def __init__(
-        self, nursery: Nursery, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
+        self, fork_server: ForkServer, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
     ):
-        self.nursery = nursery
+        self.fork_server = fork_server
         self.kinds = kinds
         self.libraries = libraries
         self.limit_s = limit_s
@@ -102,7 +102,7 @@ class Kernel:
         stub = trampoline.build(kinds, folder)
         ours, theirs = ipc.pair()
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self.pid = nursery.spawn(theirs)
+        self.pid = fork_server.spawn(theirs)
         theirs.close()
         key = secrets.token_bytes(32)
         ipc.Channel(ours).send(
@@ -185,7 +185,7 @@ class Kernel:
             self.channel.close()
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-            self.nursery.reap(pid, 0.0)
+            self.fork_server.reap(pid, 0.0)
         self.log.close()
 
     def _answer(self, moment: str, limit_s: float, names: list[str] = ()) -> dict:
@@ -206,7 +206,7 @@ class Kernel:
     def _death(self, moment: str, names: list[str]) -> str:
         pid, self.pid = self.pid, 0
         self.channel.close()
-        ended = self.nursery.reap(pid, 2.0)
+        ended = self.fork_server.reap(pid, 2.0)
         said = self._last_words()
         self.log.close()
         if ended["killed"]:

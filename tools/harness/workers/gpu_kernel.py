@@ -1,4 +1,4 @@
-"""The supervisor's side of kernels' processes on a GPU: their nursery, their caches of compiled code, and the same verbs as on a CPU."""
+"""The supervisor's side of kernels' processes on a GPU: their fork server, caches of compiled code, and the same verbs as on a CPU."""
 
 import contextlib
 import hashlib
@@ -27,7 +27,7 @@ WATCHED_S = 0.5
 """A train that the supervisor clocks is waited for awake for so long."""
 
 
-class DeviceNursery(cpu_kernel.Nursery):
+class DeviceForkServer(cpu_kernel.ForkServer):
     """Its children have torch and triton; spare ones have their context too, made when nothing is measured."""
 
     def __init__(self, folder: Path, environment: dict[str, str], capability: int):
@@ -87,7 +87,7 @@ class Caches:
             if any(made.iterdir()):
                 self.built[identity] = made
 
-    def open(self, nursery: DeviceNursery, sources: dict[str, bytes]) -> Path:
+    def open(self, fork_server: DeviceForkServer, sources: dict[str, bytes]) -> Path:
         """A new folder for a process with these sources, filled with what is known.
 
         A candidate, by its build or by its own process, may have left slow code under the key of somebody else's: so the others' and ours
@@ -101,7 +101,7 @@ class Caches:
         for identity in [*([own] if safe else []), *others]:
             if identity in known:
                 cache.lay(cache.contents(known[identity]), made)
-        cache.lay(cache.contents(nursery.base), made)
+        cache.lay(cache.contents(fork_server.base), made)
         return made
 
     def close(self, made: Path, sources: dict[str, bytes], *, launched: bool = True) -> None:
@@ -124,17 +124,17 @@ class DeviceKernel:
 
     launches = True
 
-    def __init__(self, nursery: DeviceNursery, caches: Caches, libraries: dict[str, str], limit_s: float):
-        self.nursery, self.caches, self.libraries, self.limit_s = nursery, caches, libraries, limit_s
+    def __init__(self, fork_server: DeviceForkServer, caches: Caches, libraries: dict[str, str], limit_s: float):
+        self.fork_server, self.caches, self.libraries, self.limit_s = fork_server, caches, libraries, limit_s
         self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
         for name, path in libraries.items():
             caches.add(self.sources[name], Path(path).with_suffix(BESIDE))
-        self.cache = caches.open(nursery, self.sources)
+        self.cache = caches.open(fork_server, self.sources)
         self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
         self.spin = True
         self.launched = False
         ours, theirs = ipc.pair()
-        self.pid = nursery.spawn(theirs)
+        self.pid = fork_server.spawn(theirs)
         theirs.close()
         key = secrets.token_bytes(32)
         hello = {
@@ -223,7 +223,7 @@ class DeviceKernel:
             self.channel.close()
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-            self.nursery.bury(pid)
+            self.fork_server.bury(pid)
             self.log.close()
             self.caches.close(self.cache, self.sources, launched=self.launched)
 

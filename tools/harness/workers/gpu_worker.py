@@ -290,7 +290,7 @@ def warm_launch(tensor) -> None:
 
 
 def prepare_parent(capability: int) -> None:
-    """In the nursery: import and compile what every child would, without touching the device."""
+    """In the fork server: import and compile what every child would, without touching the device."""
     # Torch replaces functions of its own when it first imports this (the profiler does); nobody else is to be blamed for it.
     import torch._dynamo
     import torch.profiler

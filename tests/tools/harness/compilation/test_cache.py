@@ -166,7 +166,7 @@ def test_a_group_names_only_files_that_lie_beside_it(group: bytes, code: ModuleT
 # ---------------------------------------------------------------- what processes start with
 
 
-class Nursery:
+class ForkServer:
     """Its one trait that caches look at: the folder with what is compiled for everybody."""
 
     def __init__(self, base: Path) -> None:
@@ -174,8 +174,8 @@ class Nursery:
 
 
 @pytest.fixture
-def caches(code: ModuleType, tmp_path: Path) -> tuple[Any, Nursery, Callable[[str, bytes, dict[str, bytes]], None]]:
-    """Empty caches, a nursery, and a way to put beside a source what its build left: key -> machine code."""
+def caches(code: ModuleType, tmp_path: Path) -> tuple[Any, ForkServer, Callable[[str, bytes, dict[str, bytes]], None]]:
+    """Empty caches, a fork server, and a way to put beside a source what its build left: key -> machine code."""
     made = module("workers.gpu_kernel").Caches(tmp_path)
     base = tmp_path / "base"
     compilation(base, "N" * 52)
@@ -186,7 +186,7 @@ def caches(code: ModuleType, tmp_path: Path) -> tuple[Any, Nursery, Callable[[st
         code.pack(tmp_path / name, tmp_path / f"{name}.compiled")
         made.add(source, tmp_path / f"{name}.compiled")
 
-    return made, Nursery(base), left
+    return made, ForkServer(base), left
 
 
 def held(folder: Path) -> dict[str, bytes]:
@@ -197,71 +197,71 @@ def held(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_a_process_left_takes_the_place_of_what_the_build_left(caches: Any) -> None:
-    made, nursery, left = caches
+    made, fork_server, left = caches
     left("candidate", b"a kernel", {KEY: b"built"})
     # The judge marks copies of one library by empty lines behind its end.
-    first = made.open(nursery, {"candidate": b"a kernel\n\n"})
+    first = made.open(fork_server, {"candidate": b"a kernel\n\n"})
     assert held(first) == {KEY: b"built"}
     compilation(first, OTHER, **{"softmax.cubin": b"launched"})
     made.close(first, {"candidate": b"a kernel"})
     left("again", b"a kernel", {KEY: b"built again"})
-    assert held(made.open(nursery, {"candidate": b"a kernel"})) == {KEY: b"built", OTHER: b"launched"}
+    assert held(made.open(fork_server, {"candidate": b"a kernel"})) == {KEY: b"built", OTHER: b"launched"}
     assert sorted(path.name[:5] for path in made.folder.glob("*-*")) == ["cache", "cache"]
-    assert held(made.open(nursery, {"candidate": b"another"})) == held(made.open(nursery, {})) == {}
+    assert held(made.open(fork_server, {"candidate": b"another"})) == held(made.open(fork_server, {})) == {}
 
 
 @pytest.mark.parametrize("other", ["incumbent", "baseline"])
 def test_a_candidate_replaces_nothing_of_the_others(other: str, caches: Any) -> None:
-    made, nursery, left = caches
-    ours = (nursery.base / ("N" * 52) / "softmax.cubin").read_bytes()
+    made, fork_server, left = caches
+    ours = (fork_server.base / ("N" * 52) / "softmax.cubin").read_bytes()
     left("candidate", b"hostile", {KEY: b"slow", OTHER: b"own", "N" * 52: b"forged"})
     left(other, b"honest", {KEY: b"fast"})
     for sources in ({"candidate": b"hostile", other: b"honest"}, {other: b"honest", "candidate": b"hostile"}):
-        folder = made.open(nursery, sources)
+        folder = made.open(fork_server, sources)
         assert held(folder) == {KEY: b"fast", OTHER: b"own"}
         assert (folder / ("N" * 52) / "softmax.cubin").read_bytes() == ours
-    assert held(made.open(nursery, {other: b"honest"})) == {KEY: b"fast"}
+    assert held(made.open(fork_server, {other: b"honest"})) == {KEY: b"fast"}
 
 
 @pytest.mark.parametrize("held_by_other", [{}, {OTHER: b"fast"}])
 def test_slow_code_under_a_key_of_the_incumbents_is_not_there_when_it_is_timed(held_by_other: dict[str, bytes], caches: Any) -> None:
     """What the incumbent launches under KEY is known where its build or a process of its own left it, and only there."""
-    made, nursery, left = caches
+    made, fork_server, left = caches
     pair = {"incumbent": b"honest", "candidate": b"hostile"}
     left("candidate", b"hostile", {KEY: b"slow", OTHER: b"slow"})
-    assert held(made.open(nursery, pair)) == {}  # a workspace of before, or a clone: its build's blob is not there
+    assert held(made.open(fork_server, pair)) == {}  # a workspace of before, or a clone: its build's blob is not there
     # The candidate's own process has left the same; a process with both leaves nothing behind.
-    alone = made.open(nursery, {"candidate": b"hostile"})
+    alone = made.open(fork_server, {"candidate": b"hostile"})
     made.close(alone, {"candidate": b"hostile"})
-    both = made.open(nursery, pair)
+    both = made.open(fork_server, pair)
     compilation(both, KEY, **{"softmax.cubin": b"slow"})
     made.close(both, pair)
-    assert held(made.open(nursery, pair)) == held(made.open(nursery, {"incumbent": b"honest"})) == {}
+    assert held(made.open(fork_server, pair)) == held(made.open(fork_server, {"incumbent": b"honest"})) == {}
     # The incumbent's process in a confirmation, which is its own, tells what it launches: from then on it is what the pair starts with.
     sources = {"incumbent": b"honest"}
-    own = made.open(nursery, sources)
+    own = made.open(fork_server, sources)
     compilation(own, KEY, **{"softmax.cubin": b"fast"})
     for key, cubin in held_by_other.items():
         compilation(own, key, **{"softmax.cubin": cubin})
     made.close(own, sources)
-    assert held(made.open(nursery, pair)) == {KEY: b"fast", OTHER: b"slow"} | held_by_other
+    assert held(made.open(fork_server, pair)) == {KEY: b"fast", OTHER: b"slow"} | held_by_other
     # Against itself nobody is known, and nobody is wronged.
-    assert held(made.open(nursery, {"incumbent": b"hostile", "candidate": b"hostile\n"})) == {KEY: b"slow", OTHER: b"slow"}
+    assert held(made.open(fork_server, {"incumbent": b"hostile", "candidate": b"hostile\n"})) == {KEY: b"slow", OTHER: b"slow"}
 
 
 @pytest.mark.parametrize("end", ["died", "launched nothing", "left no file of ours"])
 def test_an_incumbent_is_not_taken_for_known_by_what_holds_nothing(end: str, caches: Any, tmp_path: Path) -> None:
-    made, nursery, left = caches
+    made, fork_server, left = caches
     left("candidate", b"hostile", {KEY: b"slow"})
     if end == "left no file of ours":
         (tmp_path / "incumbent.compiled").write_bytes(b"cut off")
         made.add(b"honest", tmp_path / "incumbent.compiled")
     else:
-        first = made.open(nursery, {"incumbent": b"honest"})
+        first = made.open(fork_server, {"incumbent": b"honest"})
         if end == "died":
             shutil.rmtree(first)
         made.close(first, {"incumbent": b"honest"}, launched=end == "died")
-    assert held(made.open(nursery, {"incumbent": b"honest", "candidate": b"hostile"})) == {}
+    assert held(made.open(fork_server, {"incumbent": b"honest", "candidate": b"hostile"})) == {}
 
 
 def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ def test_files_of_two_owners_are_never_mixed_under_one_key(code: ModuleType, tmp
 
 
 def test_links_that_a_process_left_are_not_followed(caches: Any, tmp_path: Path) -> None:
-    made, nursery, _ = caches
-    secret, first = tmp_path / "secret", made.open(nursery, {"candidate": b"hostile"})
+    made, fork_server, _ = caches
+    secret, first = tmp_path / "secret", made.open(fork_server, {"candidate": b"hostile"})
     secret.write_text("secret")
     (first / KEY).mkdir()
     (first / KEY / "stolen.json").symlink_to(secret)
     (first / KEY / "__grp__written.json").symlink_to(secret)
     made.close(first, {"candidate": b"hostile"})
-    assert list(made.open(nursery, {"candidate": b"hostile"}).glob(f"{KEY}/*")) == [] and secret.read_text() == "secret"
+    assert list(made.open(fork_server, {"candidate": b"hostile"}).glob(f"{KEY}/*")) == [] and secret.read_text() == "secret"
 
 
 # ---------------------------------------------------------------- from the build to a launch
