@@ -167,7 +167,7 @@ OTHERS = """\
 
 | folder | what is there |
 |---|---|
-| knowledge_base/pages/wiki/ | the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown) |
+| knowledge_base/wiki/ | the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown) |
 | agents/prompts/ | what models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where |
 | configs/ | quickstart.yaml, quickstart-gpu.yaml, models/: recipes, tasks/: one folder a task (kernel, reference, workloads) |
 | docs/ | what the user reads, by task; images/: the pictures |

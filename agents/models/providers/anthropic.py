@@ -26,7 +26,7 @@ SLACK = 20
 """The API's own count is an estimate: one token in so many is added to it."""
 COUNTING_S = 30
 TOO_LONG = (
-    "the answer broke off after {tokens} tokens, before its end; give a shorter one: fewer variants, no comments that repeat the code, "
+    "the answer broke off after {tokens} tokens, before its end; give a shorter one: fewer drafts, no comments that repeat the code, "
     "short texts"
 )
 
