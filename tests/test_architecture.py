@@ -321,7 +321,8 @@ def imports() -> dict[str, set[str]]:
         for node in nodes(path):
             if isinstance(node, ast.Import):
                 said |= {a.name for a in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module and not node.level, f"{relative(path)}:{node.lineno}: a relative import"
                 said |= {inner if (inner := f"{node.module}.{a.name}") in known else node.module for a in node.names}
         found[module_name(path)] = said & known - {module_name(path)}
     return found

@@ -368,6 +368,7 @@ class PrepareRequest(Artifact):
     kind: Literal["prepare"] = "prepare"
     task: Task
     frameworks: tuple[Literal["eager", "compile", "max_autotune"], ...]
+    """None: those that were started rest until the next timing is over."""
     dims: tuple[Dims, ...] = ()
     """Sizes to compile for."""
     device: DeviceKind = "cpu"

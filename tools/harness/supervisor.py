@@ -160,10 +160,16 @@ class Supervisor:
         if ahead is not None and ahead.alive:
             ahead.signal(signal.SIGCONT)
             return ahead
-        return TorchProcess("workers/torch_worker.py", self.scratch, self._visible())
+        # On a CPU Inductor's pool of compiling processes is never asked, and would be there for the whole run.
+        quiet = {} if self.visible else {"TORCH_WARM_POOL": "0"}
+        return TorchProcess("workers/torch_worker.py", self.scratch, self._visible() | quiet)
 
     def prepare(self, request: dict) -> dict:
-        """Start torch's contestants now; what they were asked is answered when they are taken."""
+        """Start torch's contestants now; what they were asked is answered when they are taken. Without any: those there are rest until
+        the next timing is over."""
+        if not request["frameworks"]:
+            self.ahead_signal(signal.SIGSTOP)
+            return {"kind": "prepare"}
         if request["device"] != "cpu":
             self.choose(request["device_index"])
             self.watch()  # before any of ours is on it
@@ -178,7 +184,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def alone(self):
-        """What was started ahead rests while kernels are timed."""
+        """What was started ahead rests while kernels are checked and timed."""
         resting = list(self._ahead.values())
         for process in resting:
             process.signal(signal.SIGSTOP)
@@ -188,8 +194,14 @@ class Supervisor:
             for process in resting:
                 process.signal(signal.SIGCONT)
 
+    def ahead_signal(self, number: int) -> None:
+        for process in list(self._ahead.values()):
+            process.signal(number)
+
     def _visible(self) -> dict[str, str]:
-        return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible else {}
+        # A job on a CPU is told that no GPU is visible, and torch must be told so too: it would take a context on each.
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+        return {"CUDA_VISIBLE_DEVICES": self.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if self.visible or hidden else {}
 
     def device_fork_server(self, capability: int) -> gpu_kernel.DeviceForkServer:
         """The parent of kernels' processes on the GPU; `capability` is ten times the major plus the minor number of its architecture."""
@@ -252,9 +264,7 @@ class Supervisor:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "prepare":
             return self.prepare(request)
-        if kind == "correctness":
-            return correctness.answer(self, request)
-        module = {"timing": timing, "contest": interleaved}.get(kind)
+        module = {"correctness": correctness, "timing": timing, "contest": interleaved}.get(kind)
         if module is None:
             raise InfraError(f"this harness does not know requests of kind {kind!r}")
         with self.alone():
@@ -273,12 +283,16 @@ class Supervisor:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def end_with_stdin(scratch: Path) -> None:
-    """When whoever feeds us is gone, end at once, even in the middle of a request; the children die with us."""
+def end_with_stdin(supervisor: Supervisor) -> None:
+    """When whoever feeds us is gone, end at once, even in the middle of a request; the children die with us.
+
+    Compilers that torch's contestants started and that rest would not: they are killed.
+    """
     poll = select.poll()
     poll.register(0, 0)
     poll.poll()
-    shutil.rmtree(scratch, ignore_errors=True)
+    supervisor.ahead_signal(signal.SIGKILL)
+    shutil.rmtree(supervisor.scratch, ignore_errors=True)
     os._exit(0)
 
 
@@ -299,7 +313,7 @@ def main() -> None:
     supervisor = Supervisor()
     try:
         if "--serve" in sys.argv:
-            threading.Thread(target=end_with_stdin, args=(supervisor.scratch,), daemon=True).start()
+            threading.Thread(target=end_with_stdin, args=(supervisor,), daemon=True).start()
             serve(supervisor)
         else:
             supervisor.handle(Path(sys.argv[1]).resolve().parent)

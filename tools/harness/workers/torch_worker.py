@@ -101,6 +101,8 @@ class Host:
                 raise
             settings.vec_isa_ok = None
             torch._inductor.cpu_vec_isa.valid_vec_isa_list.cache_clear()
+            for isa in torch._inductor.cpu_vec_isa.supported_vec_isa_list:
+                getattr(type(isa).__bool__, "cache_clear", lambda: None)()
             self.compiled()
 
     def attach(self, message: dict, fds: list[int]) -> dict:
