@@ -46,6 +46,7 @@ def reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
         yield {"anthropic": here, "command": {"argv": [str(program), "--print"]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
     path: Path, reachable: dict[str, dict[str, Any]], tmp_path: Path

@@ -273,6 +273,7 @@ def test_a_run_whose_reader_is_gone_goes_on(tmp_path: Path, task: Path) -> None:
     assert (root / "report.md").exists()
 
 
+@pytest.mark.slow
 def test_a_stdout_that_cannot_be_written_is_said(tmp_path: Path, task: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this host has no /dev/full")

@@ -282,6 +282,7 @@ def test_a_cap_in_dollars_needs_a_price(config: Path, capsys: pytest.CaptureFixt
     assert not (config.parent / "workspaces").exists() and paid(config) == []
 
 
+@pytest.mark.slow
 def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(config)]) == 0 and "no language model: nothing to pay" in capsys.readouterr().out
     assert main(["check", str(priced(config, {"usd": 0.001}))]) == 0
@@ -317,6 +318,7 @@ def test_a_cap_under_which_nothing_can_be_asked_is_refused(
     assert not workspaces.exists() or not list(workspaces.iterdir())
 
 
+@pytest.mark.slow
 def test_an_estimate_asks_no_server_for_a_count(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The official SDK would: counting tokens is a request of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -332,6 +334,7 @@ def test_an_estimate_asks_no_server_for_a_count(config: Path, capsys: pytest.Cap
             listening.accept()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "warned"),
     [

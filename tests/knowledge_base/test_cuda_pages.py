@@ -20,6 +20,8 @@ from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
 from tools.analysis import signatures
 
+pytestmark = pytest.mark.slow
+
 PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "cuda" in page.head.languages]
 FENCED = re.compile(r"^```cuda compile([^\n]*)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", flags=re.MULTILINE)

@@ -21,6 +21,8 @@ from tools.languages.triton import Triton
 from tools.screen.screen import screen
 from tools.store.records import Blobs
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton")
 PAGES = [page for page in Wiki.open().pages if page.head.type == "method" and "triton" in page.head.languages]
 

@@ -35,6 +35,7 @@ def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_profile_and_machine_code(tmp_path, capsys):
     (tmp_path / "ref.py").write_text(REFERENCE)
     files, store = ["--kernel", str(SEED), "--ref", str(tmp_path / "ref.py")], ["--store", str(tmp_path / "store")]
@@ -45,6 +46,7 @@ def test_profile_and_machine_code(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["present"] is True
 
 
+@pytest.mark.slow
 def test_why_a_kernel_is_slow_in_words_and_as_json(tmp_path, capsys):
     (tmp_path / "reference.py").write_text(REFERENCE)
     (tmp_path / "kernel.cpp").write_text(SEED.read_text())
@@ -63,6 +65,7 @@ def test_why_a_kernel_is_slow_in_words_and_as_json(tmp_path, capsys):
         assert set(finding["evidence"]) <= records
 
 
+@pytest.mark.slow
 def test_a_reference_alone_has_a_roofline_and_nothing_to_diagnose(tmp_path, capsys):
     (tmp_path / "reference.py").write_text(REFERENCE)
     assert main(["roofline", str(tmp_path)]) == 0

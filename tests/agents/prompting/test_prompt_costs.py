@@ -26,6 +26,7 @@ def costs(language: str, way: Way) -> dict[tuple[int, str], Cost]:
     return run(story(language), way)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", sorted(FOLDERS))
 @pytest.mark.parametrize("way", [ONE_ANSWER, TYPICAL], ids=["one answer", "three rounds of tools"])
 def test_a_typical_iteration_costs_little_and_most_is_read_from_the_cache(language: str, way: Way) -> None:

@@ -49,6 +49,7 @@ def use(toolbox: CoderTools, tool: str, /, **arguments: Any) -> ToolResult:
     return toolbox.call(ToolCall(id="1", name=tool, arguments=arguments))
 
 
+@pytest.mark.slow
 def test_a_draft_is_compiled_checked_timed_and_handed_in(judging: Judge, place: tuple[Path, Counting]) -> None:
     mine = tools(judging)
     assert use(mine, "compile", name="a", source=FASTER).text == "a compiles."

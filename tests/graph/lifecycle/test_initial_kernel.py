@@ -16,6 +16,8 @@ from graph.__main__ import main
 from tests.graph.conftest import SHORT, TASK, configured
 from tools.store.records import Records
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = (TASK / "reference.py").read_text()
 
 

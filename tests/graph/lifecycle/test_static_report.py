@@ -13,6 +13,8 @@ from tools.executors.local import Local
 from tools.languages.triton_interpreter import BFLOAT16
 from tools.store.records import Blobs
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton")
 KERNEL = """import triton
 import triton.language as tl

@@ -22,6 +22,8 @@ from tests.graph.conftest import ROOT, SHORT, configured
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec
 
+pytestmark = pytest.mark.slow
+
 GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
 
 

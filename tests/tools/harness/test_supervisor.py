@@ -401,6 +401,7 @@ def test_the_luck_of_a_process_is_not_that_of_a_contest(bench: Bench) -> None:
         assert max(r[name] for r in found.rounds) > 2 * min(r[name] for r in found.rounds)
 
 
+@pytest.mark.slow
 def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     """The whole harness on one core, and somebody else there."""
     cores = os.sched_getaffinity(0)

@@ -166,6 +166,7 @@ def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
     assert set(evidence.seconds(record)) == {"small", "large"}
 
 
+@pytest.mark.slow
 def test_the_contest_confirms_and_the_benchmark_compares_with_torch(judge: Judge):
     judge.prepare(("eager",), ())  # it rests during the confirmation, and takes part in the benchmark
     confirmed = judge.confirm(kernel(FASTER), kernel(NAIVE))
@@ -200,6 +201,7 @@ class Disturbed(Counting):
         return finished.model_copy(update={"files": {**finished.files, "result.json": self.blobs.put(json.dumps(result))}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("disturbed", "looks", "shown"), [(1, 2, True), (2, 2, False)])
 def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: int, looks: int, shown: bool):
     with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
@@ -213,6 +215,7 @@ def test_a_disturbed_confirmation_is_asked_once_more(tmp_path: Path, disturbed: 
         assert judge.confirmations(kernel(FASTER), kernel(NAIVE)) == made and executor.kinds == ran
 
 
+@pytest.mark.slow
 def test_a_confirmation_beside_others_is_made_once_more_and_the_repeat_counts(tmp_path: Path):
     with Disturbed(Records(tmp_path).blobs, tmp_path / "scratch") as executor:
         executor.crowded = True

@@ -22,6 +22,8 @@ from tools.screen.screen import screen
 from tools.store.records import Blobs
 from tools.tasks.loader import load_files, load_folder
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton")
 TASKS = Path(__file__).parents[3] / "configs" / "tasks"
 FILES = Sources("kernel.py", "reference.py")

@@ -18,6 +18,8 @@ from tools.store.records import Records
 from tools.tasks.autotune import objective_s, tuned
 from tools.tasks.loader import Loaded
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = """
 import torch
 

@@ -23,6 +23,8 @@ from tools.store.records import Records
 from tools.tasks import loader as tasks
 from tools.tasks.loader import Loaded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Records]]:
