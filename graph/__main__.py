@@ -1,4 +1,4 @@
-"""`python -m graph`: run, resume, check, show, report, verify, mask, unmask, restart. The only module of this layer that prints."""
+"""`python -m graph`: run, resume, check, show, report, audit, verify, mask, unmask, restart. The only module of this layer that prints."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
+    from graph.lifecycle.verify import Verification
     from graph.settings import Settings
 
 OPTIMISING = ("run", "resume", "restart")
 CODES = {
     0: "done",
-    1: "verify disagrees",
+    1: "verify disagrees, or audit finds a fault",
     2: "bad input",
     3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes on in a new one",
     4: "the machine failed",
@@ -29,14 +30,17 @@ CODES = {
 """How a verb can end: exit code -> what it means."""
 EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
 OWN = ("agents", "graph", "knowledge_base", "tools")
+RESUME = "`python -m graph resume {workspace}`"
+AGAIN = "run the command again"
 FAILURES = {
-    "refused": ("error:", 2),
-    "disk_full": ("error:", 2),
-    "machine": ("machine:", 4),
-    "waiting": ("waiting:", 6),
-    "interrupted": ("interrupted;", 130),
+    "refused": ("error:", 2, "", ""),
+    "disk_full": ("error:", 2, f", then {RESUME}", f", then {AGAIN}"),
+    "machine": ("machine:", 4, f"; when that is mended {RESUME} goes on, with the settings that the run began with", ""),
+    "waiting": ("waiting:", 6, f"; then {RESUME}", f"; then {AGAIN}"),
+    "interrupted": ("interrupted;", 130, f"{RESUME} goes on where it stopped", AGAIN),
 }
-"""Status of a failure in the object of `--json` -> the first word of its sentence, and the exit code."""
+"""Status of a failure in the object of `--json` -> the first word of its sentence, the exit code, and how the sentence ends: where a run
+can be taken up again, and elsewhere."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,19 +63,22 @@ def parser() -> argparse.ArgumentParser:
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records")
+    audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
     restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
-    for verb in (resume, show, report, verify, mask, unmask, restart):
+    for verb in (resume, show, report, audit, verify, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
     for verb in (mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
-    caps = "other caps than the old run's, as below budget: in a config, e.g. usd=5 wall_s=7200"
+    other = "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 judge.min_effect=0.05"
+    restart.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other)
+    caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (run, check, resume, show, verify, restart):
+    for verb in (run, check, resume, show, audit, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
         verb.add_argument(
@@ -100,21 +107,26 @@ def command() -> NoReturn:
 
 def _only_json(argv: Sequence[str]) -> argparse.Namespace:
     """What can be told of arguments before they are parsed."""
-    return argparse.Namespace(json="--json" in argv)
+    return argparse.Namespace(json="--json" in argv, verb="")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code. A user's mistake is one sentence on stderr, never a traceback."""
     as_json = _only_json(sys.argv[1:] if argv is None else argv)
     from tools.cli.suggestions import Misread
-    from tools.errors import DiskFullError, InfrastructureError, PendingError, SettingsError
+    from tools.errors import DiskFullError, InfrastructureError, KernelwrightError, PendingError, SettingsError
 
+    statuses: dict[type[KernelwrightError], str] = {
+        DiskFullError: "disk_full",
+        SettingsError: "refused",
+        PendingError: "waiting",
+        InfrastructureError: "machine",
+    }
     try:
         arguments = parser().parse_args(argv)
     except Misread as misread:
         _told(as_json, "refused", misread.reason, None)
         raise
-
     try:
         return dispatch(arguments)
     except ModuleNotFoundError as error:
@@ -122,24 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         lacking = f"{sys.executable} has no module {error.name!r}; run `make install`, then `source .venv/bin/activate`"
         return _failed(arguments, "refused", lacking, None)
-    except DiskFullError as error:
-        workspace = _left(arguments, error.workspace)
-        goes_on = workspace is not None and arguments.verb in OPTIMISING
-        remedy = f"then `python -m graph resume {workspace}`" if goes_on else "then run the command again"
-        return _failed(arguments, "disk_full", f"{error}, {remedy}", workspace)
-    except SettingsError as error:
-        return _failed(arguments, "refused", str(error), _left(arguments, error.workspace))
-    except PendingError as error:
-        workspace = _left(arguments, error.workspace)
-        return _failed(arguments, "waiting", f"{error}; then `python -m graph resume {workspace}`", workspace, error.file)
-    except InfrastructureError as error:
-        workspace = _left(arguments, error.workspace)
-        remedy = (
-            f"; when that is mended `python -m graph resume {workspace}` goes on, with the settings that the run began with"
-            if workspace and arguments.verb in OPTIMISING
-            else ""
-        )
-        return _failed(arguments, "machine", f"{str(error).rstrip('.')}{remedy}", workspace)
+    except tuple(statuses) as error:
+        status = next(name for kind, name in statuses.items() if isinstance(error, kind))
+        return _failed(arguments, status, str(error), error.workspace, getattr(error, "file", None))
     except ValueError as error:
         # What pydantic raises is one, and cannot be named here before it is known that there is a pydantic.
         from graph.workspace.compatibility import told
@@ -150,11 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(arguments, "refused", str(sentence), arguments.workspace)
     except KeyboardInterrupt as interrupt:
         # `run.drive` names the workspace; before it there is nothing to go on with.
-        workspace = _left(arguments, _named(interrupt))
-        goes_on = workspace is not None and arguments.verb in OPTIMISING
-        again = "nothing was changed; run the command again" if arguments.verb == "verify" else "run the command again"
-        remedy = f"`python -m graph resume {workspace}` goes on where it stopped" if goes_on else again
-        return _failed(arguments, "interrupted", remedy, workspace)
+        unchanged = "nothing was changed; " if arguments.verb == "verify" else ""
+        return _failed(arguments, "interrupted", unchanged, _named(interrupt))
 
 
 def _named(interrupt: BaseException | None) -> Path | None:
@@ -166,19 +160,22 @@ def _named(interrupt: BaseException | None) -> Path | None:
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     """The workspace that is there after a failure: the one that the run made, or the one that it was told to work on."""
-    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "verify", "mask", "unmask") else None
+    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "audit", "verify", "mask", "unmask") else None
     found = made or asked
     return found if found is not None and found.is_dir() else None
 
 
-def _failed(arguments: argparse.Namespace, status: str, reason: str, workspace: Path | None, file: Path | None = None) -> int:
+def _failed(arguments: argparse.Namespace, status: str, reason: str, made: Path | None, file: Path | None = None) -> int:
     """Say why on stderr in one sentence, last on stdout as an object where one was asked for; returns the exit code.
 
-    `file`: the one that somebody shall write.
+    `made`: the workspace that the run made. `file`: the one that somebody shall write.
     """
-    word, code = FAILURES[status]
-    _complain(f"{word} {reason}")
-    _told(arguments, status, reason, workspace, file)
+    workspace = _left(arguments, made)
+    word, code, on, elsewhere = FAILURES[status]
+    end = on.format(workspace=workspace) if workspace and arguments.verb in OPTIMISING else elsewhere
+    sentence = f"{reason.rstrip('.')}{end}" if end else reason
+    _complain(f"{word} {sentence}")
+    _told(arguments, status, sentence, workspace, file)
     return code
 
 
@@ -208,14 +205,23 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return _optimise(arguments)
     if arguments.verb == "check":
         from graph.lifecycle.check import check
+        from tools.errors import SettingsError
 
         found = check(_settings(arguments))
         _say(found.model_dump_json() if arguments.json else found.text(), alone=True)
+        if found.unset:
+            raise SettingsError(found.unset[0])
         return 0
     if arguments.verb == "verify":
         from graph.lifecycle.verify import verify
 
         return _verified(verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json)
+    if arguments.verb == "audit":
+        from graph.lifecycle.versions import audit
+
+        faults = audit(arguments.workspace)
+        _say(json.dumps({"faults": faults}) if arguments.json else "\n".join(faults) or "every closed version is whole and in order")
+        return 1 if faults else 0
     if arguments.verb in ("mask", "unmask"):
         from graph.lifecycle.versions import mask
 
@@ -233,23 +239,21 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    from graph.settings import load, parse
+    from graph.settings import load, parse, renamed
     from tools.errors import SettingsError
 
     files = {"kernel": arguments.kernel, "reference": arguments.ref, "dims": " ".join(arguments.dims or []) or None}
     given = {key: value for key, value in files.items() if value}
     if arguments.config is not None:
-        if given and arguments.config.is_dir():
-            raise SettingsError(
-                "give either a folder or --kernel with --ref and --dims, not both; a task folder's own files say all of that"
-            )
         if given:
-            raise SettingsError("give either a config file or --kernel with --ref and --dims, not both; put the files into the config")
+            raise SettingsError(
+                "give either a config or task folder, or --kernel with --ref and --dims, not both; the config or folder says what these do"
+            )
         if arguments.ptr_size:
             raise SettingsError("--ptr-size goes with --kernel, not with a config file; put `pointer_elements` into the config")
         settings = load(arguments.config)
-        for sentence in settings.renamed:
-            _complain(f"{arguments.config}: {sentence}")
+        for sentence in renamed(settings, arguments.config):
+            _complain(sentence)
         name = getattr(arguments, "name", None)
         return settings.model_copy(update={"name": name}) if name else settings
     if not given:
@@ -265,8 +269,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _optimise(arguments: argparse.Namespace) -> int:
     from graph.console.terminal import Progress
-    from graph.lifecycle import run
-    from graph.report.content.summary import summarise
+    from graph.lifecycle import run, static_report
+    from graph.report.content.summary import Summary, summarise
 
     with Progress(_say, _complain, quiet=arguments.quiet) as progress:
         if arguments.verb == "run":
@@ -277,33 +281,24 @@ def _optimise(arguments: argparse.Namespace) -> int:
         else:
             from graph.lifecycle.versions import restart
 
-            ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, budget=arguments.budget)
-    if not isinstance(ended, tuple):
-        return _not_measured(ended, arguments)
-    state, workspace = ended
-    summary = summarise(workspace, state)
+            changes = [*arguments.changes, *(f"budget.{cap}" for cap in arguments.budget)]
+            ended = restart(arguments.workspace, arguments.version, progress.observers, progress.ask, changes=changes)
+    found: Summary | NotMeasured
+    if isinstance(ended, tuple):
+        state, workspace = ended
+        found = summarise(workspace, state)
+        text, code = "\n".join(filter(None, (found.sentence(), found.closing()))), 3 if found.stop_reason == "budget" else 0
+    else:
+        # That nothing was measured is no failure.
+        found, text, code = ended, static_report.text(ended).rstrip(), 0
     if not arguments.quiet:
-        _say("\n".join(filter(None, (summary.sentence(), summary.closing()))))
-    if arguments.json:
-        _say(summary.model_dump_json())
-    return 3 if summary.stop_reason == "budget" else 0
-
-
-def _not_measured(found: NotMeasured, arguments: argparse.Namespace) -> int:
-    """Say what was found without the device; that nothing was measured is no failure."""
-    from graph.lifecycle.static_report import text
-
-    if not arguments.quiet:
-        _say(text(found).rstrip())
+        _say(text)
     if arguments.json:
         _say(found.model_dump_json())
-    return 0
+    return code
 
 
-def _verified(results: Sequence[object], *, as_json: bool) -> int:
-    from graph.lifecycle.verify import Verification
-
-    found = [result for result in results if isinstance(result, Verification)]
+def _verified(found: Sequence[Verification], *, as_json: bool) -> int:
     outcomes = {result.outcome for result in found}
     worst = next((outcome for outcome in ("disagree", "inconclusive") if outcome in outcomes), "agree")
     for result in found:

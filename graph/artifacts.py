@@ -6,10 +6,15 @@ from typing import Literal
 
 from agents.artifacts import Analysis, PlannedMethod
 from knowledge_base.artifacts import Attempt
+from tools.analysis.signatures import Mechanism
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
 from tools.cli.formatting import limiter
 from tools.languages.triton_interpreter import Interpreted
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
+
+PROTOCOL = 3
+"""Of a run's commits: what the trailer `Speedup` is. In 2 the gain that chose the candidate (`Verdict.speedup`), since 3 the confirmed one
+(`Verdict.claim`). `verify` keeps to the rule of each."""
 
 
 class Reached(Artifact):
@@ -63,6 +68,51 @@ class WorkloadRoofline(Artifact):
     headroom: Headroom
 
 
+class KernelRoofline(Artifact):
+    """roofline.json of a version."""
+
+    record: str
+    """Of the inspection."""
+    candidate: str
+    workloads: tuple[WorkloadRoofline, ...]
+    objective: Headroom
+    target: Target
+    published: Target | None
+    """As in `Inspection`."""
+
+
+AbsenceReason = Literal[
+    "no candidate became champion",
+    "no candidate came as far as this check",
+    "no profiler ran",
+    "refused before profiling",
+    "The coder wrote no candidate for this plan",
+    "Nothing was ablated: no champion, or one with a single method, whose own trial says what it is worth",
+    "No candidate: nothing differs",
+]
+"""Why something of a version is not there; nothing else is an excuse."""
+
+
+class NotAvailable(Artifact):
+    """In the place of what a version does not have."""
+
+    not_available: AbsenceReason
+    parent: str = ""
+    """Record of what is known of its parent instead, where there is one."""
+
+
+class InstructionsSeen(Artifact):
+    """sass_check.json of a version."""
+
+    architecture: str
+    methods: dict[str, bool | None]
+    """Method -> whether its signature is in the machine code; None: the page gives none for this architecture."""
+    record: str | None
+    """Of the attribution."""
+    checks: dict[str, Mechanism] = {}
+    """Method -> what `methods` rests on, where that was kept."""
+
+
 class Inspection(Artifact):
     """Everything the profile node learnt about one kernel."""
 
@@ -84,6 +134,11 @@ class Inspection(Artifact):
     doubt: str = ""
     """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where nothing speaks for it."""
     analysis: Analysis
+
+    @property
+    def metrics(self) -> dict[str, Quantity]:
+        """Of all profiles, and the facts."""
+        return {name: quantity for profile in self.profiles for name, quantity in profile.metrics.items()} | self.facts
 
     @property
     def profiled(self) -> bool:
@@ -111,13 +166,17 @@ class Judged(Artifact):
     purpose: Literal["search", "ablation"] = "search"
 
 
+AttributionStatus = Literal["effective", "not_checked", "ineffective", "implementation_failed", "unattributed"]
+"""not_checked: worth more than the noise, by what mechanism was not seen."""
+
+
 class MethodOutcome(Artifact):
     """What one method of a champion was worth (A7-A9)."""
 
     method: str
-    status: Literal["effective", "ineffective", "implementation_failed", "unattributed"]
+    status: AttributionStatus
     visible: bool | None
-    """Its signature is in the machine code; None: the page gives none for this architecture."""
+    """Its signature is in the machine code because of it; None: not checked, as where the page gives none for this architecture."""
     seconds: float | None
     """t_without_m - t_champion of the objective; None: could not be taken out alone."""
     ratio: Interval | None
@@ -125,6 +184,13 @@ class MethodOutcome(Artifact):
     ablation: str | None
     """Candidate id of the kernel without it."""
     note: str = ""
+    mechanism: Mechanism | None = None
+    """What `visible` rests on; None in records from before it was kept."""
+
+    @property
+    def seen(self) -> str:
+        """`visible` with what it rests on."""
+        return str(self.mechanism or {None: "not checked", True: "yes", False: "no"}[self.visible])
 
 
 class Attribution(Artifact):
@@ -145,23 +211,25 @@ class Scored(Artifact):
     observed_factor: float | None
     """New / old time, by the method's own ablation where there is one, else over the whole plan; None when nothing was measured."""
     hit: bool | None
-    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said."""
+    """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said, or noise hides it."""
 
 
 class VersionMemory(Artifact):
-    """memory/v<N>.json (E5)."""
+    """memory/v<N>.json (E5); its schema lies beside it as memory/schema.json."""
 
+    schema_version: Literal[1] = 1
+    """Of this schema; files from before it was written down are of version 1, too."""
     iteration: int
     parent: str
     """Candidate id at HEAD before."""
     candidate: str | None
     verdict: str
-    reasons: tuple[str, ...]
-    methods: tuple[str, ...]
-    knobs: dict[str, str]
-    speedup: Interval | None
-    predictions: tuple[Scored, ...]
-    attempts: tuple[Attempt, ...]
+    reasons: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    knobs: dict[str, str] = {}
+    speedup: Interval | None = None
+    predictions: tuple[Scored, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     records: tuple[str, ...]
     masked: bool = False
 
@@ -190,6 +258,8 @@ class FinalBenchmark(Artifact):
     """Contestant -> objective time; quotients of two are the ratios of `overall`."""
     objective_of: str = ""
     """What those times are of where that is not one call of one workload."""
+    host_bound: dict[str, int] = {}
+    """Contestant -> rounds by the device's events in which gaps between launches could not be kept out."""
     device_s: dict[str, float] = {}
     """Where calls only launch: contestant -> weighted sum of its median times on the device alone. All other times here are then by the
     wall clock, launches included."""
@@ -200,6 +270,8 @@ class FinalBenchmark(Artifact):
     """Wall time of the run up to here, over all its processes."""
     spent_device_s: float | None = None
     """What of it jobs took on the device; None: not collected."""
+    proposals: dict[int, tuple[str, ...]] = {}
+    """Iteration -> records of its dossier, its plan and the trial that was put to the gate; none in records of before that was kept."""
 
 
 class AttainableTime(Artifact):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from graph.nodes import decide, finish, prepare, propose
-from graph.routing import Routes
+from graph.routing import Routes, unless_stopped
 from graph.services import Services
 from graph.settings import Settings
 from graph.state import Branch, State
@@ -48,9 +49,8 @@ def build(settings: Settings, checkpointer: Any = None) -> CompiledStateGraph[St
     graph.add_edge("preflight", "retrieve_specs")
     graph.add_edge("retrieve_specs", "establish_baseline")
     graph.add_edge("establish_baseline", "profile")
-    graph.add_conditional_edges("profile", routes.after_profile, ["retrieve_evidence", "finalise"])
-    graph.add_conditional_edges("retrieve_evidence", routes.after_evidence, ["plan", "finalise"])
-    graph.add_conditional_edges("plan", routes.after_plan, ["write", "finalise"])
+    for name, onward in (("profile", "retrieve_evidence"), ("retrieve_evidence", "plan"), ("plan", "write")):
+        graph.add_conditional_edges(name, partial(unless_stopped, onward), [onward, "finalise"])
     graph.add_conditional_edges("write", routes.to_judges, ["judge", "gate"])
     graph.add_edge("judge", "select")
     graph.add_conditional_edges("select", routes.after_select, ["write", "attribute", "gate"])

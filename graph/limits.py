@@ -12,7 +12,7 @@ benchmark. It counts against the run's own cap alone, and is never refused or cu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -38,7 +38,6 @@ class Limit:
 
     key: str
     """In the config."""
-    kind: Literal["device_s", "wall_s"]
     cap: float
     role: str | None = None
     """Whose jobs count; None: all."""
@@ -46,6 +45,11 @@ class Limit:
     """Of which jobs of roles count, or since whose begin the clock does; None: all, and since the run's begin."""
     aside: float = 0.0
     """Seconds of it that are kept for the final benchmark."""
+
+    @property
+    def of_wall(self) -> bool:
+        """On wall time; else on the device's."""
+        return self.key.endswith(".wall_s")
 
     def counts(self, sent: Sent) -> bool:
         """Whether a job on its device is under it."""
@@ -60,38 +64,20 @@ class Limit:
         return f"{self.key}: {seconds(spent)} of {seconds(self.cap)} are spent{where}{kept}"
 
 
-def of_job(caps: Caps, role: Sender, iteration: int, aside: float) -> tuple[Limit, ...]:
-    """Those that a job of a role is under."""
-    return (*_of_run(caps, aside), *_of_iteration(caps, iteration), *_of_role(caps, role))
+def binding(caps: Caps, roles: Iterable[Sender] = (), iteration: int | None = None, aside: float = 0.0) -> tuple[Limit, ...]:
+    """Those of the run, of an iteration and of `roles`; an exchange's own role is the ledger's.
 
-
-def of_exchange(caps: Caps, iteration: int) -> tuple[Limit, ...]:
-    """Those on wall time that an exchange is under; its role's own is the ledger's."""
-    return tuple(limit for limit in (*_of_run(caps, 0.0), *_of_iteration(caps, iteration)) if limit.kind == "wall_s")
-
-
-def lasting(caps: Caps, aside: float) -> tuple[Limit, ...]:
-    """Those that stay reached: of the whole run, and of roles without whose jobs no other iteration could come to its end."""
-    return (*_of_run(caps, aside), *(limit for role in SENDERS for limit in _of_role(caps, role)))
-
-
-def _of_run(caps: Caps, aside: float) -> Iterator[Limit]:
-    if caps.device_s is not None:
-        yield Limit("budget.device_s", "device_s", caps.device_s, aside=aside)
-    if caps.wall_s is not None:
-        yield Limit("budget.wall_s", "wall_s", caps.wall_s)
-
-
-def _of_iteration(caps: Caps, iteration: int) -> Iterator[Limit]:
+    Without an iteration those that stay reached once they are.
+    """
     own = caps.per_iteration
-    if own.device_s is not None:
-        yield Limit("budget.per_iteration.device_s", "device_s", own.device_s, iteration=iteration)
-    # Most of v0's time is measuring that nobody may cut: a cap for iterations would end the run before the first.
-    if own.wall_s is not None and iteration > 0:
-        yield Limit("budget.per_iteration.wall_s", "wall_s", own.wall_s, iteration=iteration)
-
-
-def _of_role(caps: Caps, role: Sender) -> Iterator[Limit]:
-    own = caps.per_role.get(role, Cap())
-    if own.device_s is not None:
-        yield Limit(f"budget.per_role.{role}.device_s", "device_s", own.device_s, role=role)
+    found: list[tuple[str, float | None, Sender | None, int | None]] = [
+        ("budget.device_s", caps.device_s, None, None),
+        ("budget.wall_s", caps.wall_s, None, None),
+    ]
+    if iteration is not None:
+        found.append(("budget.per_iteration.device_s", own.device_s, None, iteration))
+        # Most of v0's time is measuring that nobody may cut: a cap for iterations would end the run before the first.
+        found.append(("budget.per_iteration.wall_s", own.wall_s if iteration else None, None, iteration))
+    found += [(f"budget.per_role.{role}.device_s", caps.per_role.get(role, Cap()).device_s, role, None) for role in roles]
+    kept = {"budget.device_s": aside}
+    return tuple(Limit(key, cap, role, of, kept.get(key, 0.0)) for key, cap, role, of in found if cap is not None)

@@ -10,9 +10,10 @@ from langgraph.types import Send
 from graph.settings import Settings
 from graph.state import Branch, State, StopReason
 
-AfterPlan = Literal["write", "finalise"]
-AfterSelect = Literal["write", "attribute", "gate"]
-AfterLearn = Literal["profile", "retrieve_evidence", "finalise"]
+
+def unless_stopped(onward: str, state: State) -> str:
+    """Where the graph goes, unless the node has ended the run: the kernel is good enough, nothing applicable is left, a cap is reached."""
+    return "finalise" if state.get("stop") else onward
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,6 @@ class Routes:
     """The routes of one run."""
 
     settings: Settings
-
-    def after_profile(self, state: State) -> Literal["retrieve_evidence", "finalise"]:
-        """On with the next iteration, unless the incumbent is already good enough (then the node has said so), or a cap is reached."""
-        return "finalise" if state.get("stop") else "retrieve_evidence"
-
-    def after_evidence(self, state: State) -> Literal["plan", "finalise"]:
-        """On to the plan, unless the budget ended with the questions."""
-        return "finalise" if state.get("stop") else "plan"
-
-    def after_plan(self, state: State) -> AfterPlan:
-        """An empty plan ends the run: nothing applicable is left; so does one that could not be paid for."""
-        return "finalise" if state.get("stop") else "write"
 
     def to_judges(self, state: State) -> list[Send] | Literal["gate"]:
         """One judge call for each candidate; none when the coder could not write any."""
@@ -49,13 +38,13 @@ class Routes:
         ]
         return [Send("judge", branch) for branch in branches] or "gate"
 
-    def after_select(self, state: State) -> AfterSelect:
+    def after_select(self, state: State) -> Literal["write", "attribute", "gate"]:
         """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its end, to the gate."""
         if state.get("champion"):
             return "attribute"
         return "write" if state.get("rewrite") and not state.get("stop") else "gate"
 
-    def after_learn(self, state: State) -> AfterLearn:
+    def after_learn(self, state: State) -> Literal["profile", "retrieve_evidence", "finalise"]:
         """Profile a new incumbent (also the last one, for the report), stop, or look for another idea about the old one."""
         if state["outcome"] == "accept":
             return "profile"

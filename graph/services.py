@@ -17,7 +17,7 @@ from graph import limits
 from graph.artifacts import Reached
 from graph.budget.metering import Capped, Emit, Metered
 from graph.budget.reserve import Reserve
-from graph.limits import Sender
+from graph.limits import SENDERS, Sender
 from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace.folder import Workspace
@@ -50,6 +50,8 @@ class Services:
     task: Task
     seen: tuple[SeenWorkload, ...]
     """Operations and unique bytes of each visible workload."""
+    operator: str
+    """What is computed, under which experience keeps it."""
     workspace: Workspace
     executor: Metered
     language: Language
@@ -95,7 +97,7 @@ class Services:
 
     def over_budget(self) -> str | None:
         """The same, or a cap on wall or device time under which no other iteration could come to its end."""
-        return self.ended or self.executor.reached(limits.lasting(self.settings.budget, self.kept_s), self.language.device)
+        return self.ended or self.executor.reached(limits.binding(self.settings.budget, SENDERS, aside=self.kept_s), self.language.device)
 
     @property
     def kept_s(self) -> float:
@@ -213,7 +215,7 @@ class Services:
 
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
         """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
-        return self.experience.like(self.task.name, self.task.language, self.architecture, bottleneck=bottleneck)
+        return self.experience.like(self.operator, self.task.language, self.architecture, bottleneck=bottleneck)
 
 
 def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None) -> Executor:
@@ -259,17 +261,19 @@ def open_agents(
     ledger: Ledger,
     folder: Path | None = None,
     begin: Callable[[], Left] | None = None,
+    unset: list[str] | None = None,
 ) -> dict[RoleName, Agent]:
     """All five roles, each with the model its config entry names; SettingsError for a cap in dollars on a model without a price.
 
     `folder`: of the workspace, for models that keep files there. `begin`: called before each exchange, says what time it may take and
-    raises where none shall begin.
+    raises where none shall begin. `unset` as in `open_model`.
     """
     roles: tuple[RoleName, ...] = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
     agents = {}
     for role in roles:
         entry = role if role in settings.models else "default"
-        agents[role] = Agent(role, open_model(role, settings.model_for(role), folder, entry=entry), records, emit, ledger, begin)
+        model = open_model(role, settings.model_for(role), folder, entry=entry, unset=unset)
+        agents[role] = Agent(role, model, records, emit, ledger, begin)
     for role, agent in agents.items():
         ledger.check(role, agent.model)
     return agents

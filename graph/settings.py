@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.artifacts import RoleName
 from agents.models.ledger import Cap, Caps, seconds
 from agents.models.prices import Price
 from graph.limits import SENDERS
-from tools.cli.suggestions import meant
 from tools.cli.validation import no_yaml, read_yaml, sentences
-from tools.contracts.inference import Sources
+from tools.contracts.inference import Sources, named
 from tools.errors import SettingsError
 from tools.gate.policy import Policy as JudgePolicy
 
@@ -44,15 +44,6 @@ class ModelChoice(BaseModel):
         return self.model_copy(update={name: str((base / value).resolve()) for name, value in named.items() if value})
 
 
-ROLES = frozenset(("default", *get_args(RoleName)))
-
-
-def _role(name: str) -> str:
-    if name not in ROLES:
-        raise ValueError(f"not a role; {meant(name, ROLES, 'remove it.')} Allowed are {', '.join(sorted(ROLES))}")
-    return name
-
-
 SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 """How files end that people take for a config because a kernel is in them."""
 ELSEWHERE = {
@@ -60,8 +51,6 @@ ELSEWHERE = {
     **dict.fromkeys(("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"),
 }
 """Keys of a task that people write into a config -> where they go."""
-RENAMED = {("search", "variants"): "candidates"}
-"""Section and key of earlier versions -> today's key there; the old one is still read, and said once."""
 MODEL_FILES = ("path", "folder", "record")
 """Options of providers that name a file or a folder."""
 
@@ -71,8 +60,8 @@ class Search(Figures):
 
     iterations: int = Field(default=8, ge=1)
     """Cap on iterations after v0."""
-    candidates: int = Field(default=4, ge=1, le=16)
-    """Candidates judged in an iteration (K)."""
+    candidates: int = Field(default=4, ge=1, le=16, validation_alias=AliasChoices("candidates", "variants"))
+    """Candidates judged in an iteration (K); configs of earlier versions call them variants."""
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """1 is the discipline of one variable at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
@@ -126,10 +115,6 @@ class Budget(Caps):
             found |= {f"{key}tokens": f"{cap.tokens:,} tokens"} if cap.tokens else {}
         return found
 
-    def whole(self) -> dict[str, float | None]:
-        """The caps of the whole run; None: no cap."""
-        return {"wall_s": self.wall_s, "device_s": self.device_s, "usd": self.usd, "tokens": self.tokens}
-
     def passed(self, wall_s: float, device_s: float | None) -> tuple[str, ...]:
         """By how much a run passed its caps on time, one sentence each."""
         spent = (("device_s", device_s, self.device_s), ("wall_s", wall_s, self.wall_s))
@@ -151,15 +136,15 @@ class Benchmark(Figures):
     @property
     def frameworks(self) -> tuple[Literal["eager", "compile"], ...]:
         """Those that are included."""
-        chosen: dict[Literal["eager", "compile"], bool] = {"eager": self.eager, "compile": self.compile}
-        return tuple(name for name, included in chosen.items() if included)
+        every: tuple[Literal["eager", "compile"], ...] = ("eager", "compile")
+        return tuple(name for name in every if getattr(self, name))
 
 
 class Settings(Section):
     """A whole run."""
 
     name: str | None = None
-    """Names the workspace; default: the task's name."""
+    """Of the task, in titles too, and of the workspace; default: the name of the task's folder or of the kernel's file."""
     task: str | None = None
     """Folder with reference.py and the kernel, relative to this file."""
     kernel: str | None = None
@@ -170,11 +155,13 @@ class Settings(Section):
     """… and the sizes, e.g. "M=512 N=1000"."""
     pointer_elements: int = Field(default=0, ge=0, strict=True)
     """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
+    tolerance: Literal["capped", "as_stated"] = "capped"
+    """Whether the reference's rtol and atol hold up to the judge's caps only, or as they are, which report and commits then show."""
     hardware: str | None = None
     """Product to look up in the gpu-wiki, e.g. "H200"; default: the device's reported name."""
     variant: str = ""
     """Its form, where the wiki has several, e.g. "SXM5"."""
-    models: dict[Annotated[str, AfterValidator(_role)], ModelChoice] = Field(default_factory=lambda: {"default": ModelChoice()})
+    models: dict[Literal["default", RoleName], ModelChoice] = {"default": ModelChoice()}
     """Per role: planner, coder, profiler_analyst, knowledge_retriever, gatekeeper, or default."""
     search: Search = Search()
     """How the loop explores."""
@@ -213,24 +200,6 @@ class Settings(Section):
     linked_to: str | None = None
     """The workspace and version that this run continues (set by `restart`)."""
 
-    _renamed: tuple[str, ...] = PrivateAttr(default=())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _today(cls, data: Any, handler: ModelWrapValidatorHandler[Settings]) -> Settings:
-        """Read keys of earlier versions under their names of today."""
-        notes = []
-        for (section, old), new in RENAMED.items():
-            held = data.get(section) if isinstance(data, dict) else None
-            if isinstance(held, dict) and old in held:
-                if new in held:
-                    raise ValueError(f"{section}.{old}: is the old name of {section}.{new}, which is given too; remove {section}.{old}")
-                data = {**data, section: {new if key == old else key: value for key, value in held.items()}}
-                notes.append(f"{section}.{old} is called {section}.{new} now; it was read, write {section}.{new}")
-        settings = handler(data)
-        settings._renamed = tuple(notes)
-        return settings
-
     @model_validator(mode="after")
     def _together(self) -> Settings:
         wrong = []
@@ -251,16 +220,11 @@ class Settings(Section):
         return self
 
     @property
-    def renamed(self) -> tuple[str, ...]:
-        """A sentence for each key that was given under an earlier name."""
-        return self._renamed
-
-    @property
     def run(self) -> str:
         """What names of its workspaces begin with."""
-        return self.name or Path(self.task or self.kernel or "run").stem
+        return self.name or (Path(self.task).stem if self.task else named(Path(self.kernel or "run")))
 
-    def model_for(self, role: str) -> dict[str, Any]:
+    def model_for(self, role: RoleName) -> dict[str, Any]:
         """The config entry of a role, or the default one."""
         choice = self.models.get(role) or self.models.get("default") or ModelChoice()
         return choice.model_dump()
@@ -268,6 +232,18 @@ class Settings(Section):
     def sources(self, suffix: str) -> Sources:
         """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
         return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)
+
+
+def renamed(settings: Settings, path: Path) -> Iterator[str]:
+    """A sentence for each key that the config `path`, read as `settings`, gives under its earlier name."""
+    if not path.is_file():
+        return
+    data = read_yaml(path.read_text(encoding="utf-8"))
+    given = data.get("search") or {} if isinstance(data, dict) else {}
+    for name, field in type(settings.search).model_fields.items():
+        for old in getattr(field.validation_alias, "choices", ()):
+            if old != name and old in given:
+                yield f"{path}: search.{old} is called search.{name} now; it was read, write search.{name}"
 
 
 def load(path: Path) -> Settings:
@@ -307,9 +283,10 @@ def _folder(path: Path) -> Settings:
         )
     if (path / "reference.py").exists() or any(path.glob("kernel.*")):
         return parse({"task": "."}, origin=str(path), base=path)
-    configs = sorted(found for kind in ("*.yaml", "*.yml") for found in path.glob(kind) if found.name != "task.yaml")
-    inside = f"give the config that is in it, such as {configs[0]}" if configs else "give a YAML file, such as configs/quickstart.yaml"
-    raise SettingsError(f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or {inside}")
+    raise SettingsError(
+        f"{path}: is a folder without a task (reference.py and a kernel); name one that holds these, or a YAML file such as "
+        "configs/quickstart.yaml"
+    )
 
 
 def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:

@@ -29,6 +29,8 @@ class State(TypedDict, total=False):
     """Candidate id at HEAD."""
     noise_floor: float
     """Relative, of the incumbent's A/A blocks."""
+    calibration: str
+    """Record id of these blocks."""
     profile: str
     """Record id of the incumbent's profile, findings and headroom."""
     headroom: float | None

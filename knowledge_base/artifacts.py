@@ -103,7 +103,9 @@ class Attempt(Artifact):
     result: Literal["success", "failure", "neutral", "crash"]
     verdict: Outcome
     effect: Interval | None = None
-    """incumbent / candidate."""
+    """incumbent / candidate: the confirmed gain, where there is one."""
+    noise_floor: float | None = None
+    """Of the machine when it was measured, relative; None: not known."""
     evidence: str
     """Record id of the verdict."""
     commit: str = ""

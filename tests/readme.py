@@ -22,6 +22,8 @@ from agents.models.ledger import Cap
 from agents.models.prices import LongPrompt, Price
 from agents.models.providers import anthropic_client, command, manual, openai_client, recorded
 from graph.settings import Benchmark, Budget, ModelChoice, Search, Settings, Stop
+from knowledge_base.pages.wiki import Wiki
+from knowledge_base.specs import sheets
 from tools.artifacts import field_docstrings
 from tools.gate.policy import Policy
 
@@ -169,7 +171,7 @@ OTHERS = """\
 |---|---|
 | knowledge_base/wiki/ | the bundled gpu-wiki: hardware, methods, skills, operators, languages, profiling, measuring (Markdown) |
 | agents/prompts/ | what models are told: Markdown and Jinja, and budget.yaml, which says how much of it stands where |
-| configs/ | quickstart.yaml, quickstart-gpu.yaml, models/: recipes, tasks/: one folder a task (kernel, reference, workloads) |
+| configs/ | quickstart.yaml, quickstart-gpu.yaml, models/: to copy, tasks/: one folder a task (kernel, reference, workloads) |
 | docs/ | what the user reads, by task; images/: the pictures |
 | workspaces/ | one folder a run, each a git repository of its own; ignored by ours |
 | tests/ | mirrors the packages; CPU only, offline, no key |
@@ -198,6 +200,22 @@ def _first(room: Path) -> str:
     return re.split(r"(?<=[.!?]) (?=[A-Z`])", " ".join((text or "").split("\n\n")[0].split()))[0]
 
 
+# ---------------------------------------------------------------- the wiki
+
+
+def wiki() -> str:
+    """How many pages the bundled wiki has of what."""
+    found = Wiki.open().pages
+    products = sum(page.path.count("/") == 2 and sheets.product(page) is not None for page in found)
+    kinds = {kind: [page for page in found if page.head.type == kind] for kind in ("skill", "method")}
+    recipes = sum(bool(page.head.recipe) for page in kinds["method"])
+    return (
+        f"The bundled one has {products} products, the limits of each compute capability once, the places where vendors contradict "
+        f"themselves, {len(kinds['skill'])} bottlenecks and {len(kinds['method'])} methods. {recipes} of these have a recipe, so that the "
+        "playbook can carry them out; the others are for models and people."
+    )
+
+
 # ---------------------------------------------------------------- pages
 
 
@@ -205,7 +223,7 @@ def drawn() -> dict[str, str]:
     """Name of a part -> its content."""
     recipes = {f"recipe {path.stem}": recipe(path.stem) for path in sorted(RECIPES.glob("*.yaml"))}
     options = {f"options {provider}": fields(kind, "option") for provider, kind in OPTIONS.items()}
-    return {"gpu": gpu(), "cpu": cpu(), **recipes, **options}
+    return {"gpu": gpu(), "cpu": cpu(), "wiki": wiki(), **recipes, **options}
 
 
 def costs() -> dict[str, str]:

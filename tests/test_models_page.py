@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from agents.artifacts import RoleName
 from agents.models.base import PROVIDERS, Request
 from agents.models.ledger import Ledger
 from agents.prompting.render import blocks
@@ -17,7 +18,7 @@ from agents.roles.agent import Agent, open_model
 from benchmarks.scenario import Scenario
 from graph import services
 from graph.__main__ import parser
-from graph.settings import ROLES, Settings, load, parse
+from graph.settings import Settings, load, parse
 from tests.agents.models.anthropic_server import Server
 from tests.readme import DOCS, OPTIONS, RECIPES, ROOT
 from tools.store.records import Records
@@ -57,7 +58,7 @@ def test_a_recipe_opens_and_its_first_exchanges_are_within_its_caps(
     settings = settings.model_copy(update={"models": models})
     ledger = services.open_ledger(settings, Records(tmp_path))
     agents = services.open_agents(settings, ledger.records, lambda kind, facts: None, ledger, tmp_path)
-    assert set(agents) == ROLES - {"default"}
+    assert set(agents) == set(get_args(RoleName))
     for number, one in enumerate(Scenario("cpp").asked()):
         # Each in an account of its own: what is set aside and never settled stays counted.
         ledger = services.open_ledger(settings, Records(tmp_path / str(number)))

@@ -139,12 +139,3 @@ def test_the_share_of_timed_calls_that_it_names_is_the_harnesss() -> None:
         r"^SAMPLED = ([\d.]+)$", (ROOT / "tools" / "harness" / "measurement" / "paired_samples.py").read_text(), re.MULTILINE
     )
     assert found and harness and float(found[1]) / 100 == float(harness[1])
-
-
-def test_what_the_wiki_holds_is_counted_right() -> None:
-    found = re.search(r"has (\d+) products,.*?(\d+) bottlenecks and (\d+) methods", (DOCS / "knowledge-base.md").read_text(), re.DOTALL)
-    wiki = ROOT / "knowledge_base" / "wiki"
-    products = [path for path in wiki.glob("hardware/*/*.md") if path.stem != "compute-capability-limits"]
-    assert found and [int(count) for count in found.groups()] == [
-        len(files) for files in (products, list(wiki.glob("skills/*.md")), list(wiki.glob("methods/*.md")))
-    ]

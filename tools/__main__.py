@@ -81,6 +81,15 @@ def _parser() -> Parser:
     diagnose.add_argument("--json", action="store_true", help="one JSON object instead of text")
     diagnose.set_defaults(run=_diagnose)
 
+    screen = _verb(verbs, "screen", "what the screen refuses in a kernel, before anything is built")
+    screen.add_argument("--candidate", type=Path, metavar="FILE", help="another kernel file than the task's own")
+    screen.set_defaults(run=_screen)
+
+    calibrate = _verb(
+        verbs, "calibrate", "time the kernel against a copy of itself (A/A): its times, and the noise floor under which no gain counts"
+    )
+    calibrate.set_defaults(run=_calibrate)
+
     judge = _verb(verbs, "judge", "judge one candidate file against the task's kernel; prints the trial as JSON")
     judge.add_argument("--candidate", type=Path, required=True, metavar="FILE", help="the candidate kernel")
     judge.set_defaults(run=_judge)
@@ -340,6 +349,26 @@ def _kept(records: Records, seen: Profile, candidate: str, blobs: dict[str, str]
     asked = key("profile", tool=seen.tool, candidate=candidate)
     record = records.find(asked) or Record(kind="profile", key=asked, payload=seen.model_dump(mode="json"), blobs=blobs)
     return records.add(record).id
+
+
+def _screen(options: argparse.Namespace) -> None:
+    from tools.screen.screen import screen
+
+    with _task(options) as (_, _, loaded, language):
+        kernel = _file(options.candidate, language) if options.candidate else _kernel(loaded, language)
+    refused = screen(kernel.source, language.name, tensors=loaded.task.tensors)
+    print("\n".join(refused) or "nothing is refused")
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    from tools.judge import evidence
+
+    with _task(options) as (executor, records, loaded, language):
+        judge, kernel = _judge_of(loaded, language, executor, records), _kernel(loaded, language)
+        _library(judge, kernel)
+        calibration = _timed(loaded, judge, kernel)
+    floor = evidence.noise_floor(calibration, judge.policy.objective)
+    print(json.dumps({"record": calibration.id, "seconds": evidence.seconds(calibration), "noise_floor": floor}, indent=1))
 
 
 def _judge(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ import textwrap
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
 
@@ -86,7 +86,18 @@ class Argument(Artifact):
     """Extent of each axis: a dim's name where it follows that dim over the visible workloads, else a number. Empty for scalars."""
 
 
-class Workload(Artifact):
+class Grown(Artifact):
+    """What is written as it was before its `later` fields, as long as these are None, so that old tasks keep their identity."""
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, rest: SerializerFunctionWrapHandler) -> dict[str, object]:
+        written: dict[str, object] = rest(self)
+        return {name: value for name, value in written.items() if name not in self.later or value is not None}
+
+
+class Workload(Grown):
     """One point at which the kernel must be right and is timed."""
 
     name: str
@@ -97,24 +108,22 @@ class Workload(Artifact):
     """Drawn by the judge from the run's secret; never in a file that a prompt can contain."""
     margin: float | None = None
     """How much longer a call may take than the incumbent's before the gate refuses, relative; None: `judge.workload_margin`."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, rest: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without a margin of its own a workload is written as it was before there were any, so that old tasks keep their identity."""
-        written: dict[str, object] = rest(self)
-        if self.margin is None:
-            del written["margin"]
-        return written
+    later = ("margin",)
 
 
-class NumericPolicy(Artifact):
+class NumericPolicy(Grown):
     """How exact an output must be; see `tools.judge.judge` for the rule these feed."""
 
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
     floor: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_FLOORS))
     """Relative error per dtype that always passes."""
     cap: dict[DType, float] = Field(default_factory=lambda: dict(DEFAULT_CAPS))
-    """Relative error per dtype that never passes, however bad torch and the baseline are."""
+    """Relative error per dtype that never passes, however bad torch and the baseline are; no entry: the user lifted it."""
+    rtol: float | None = None
+    """As the user stated it; `floor` has what counts."""
+    atol: float | None = None
+    """Stated by the user: an element within atol + floor · |reference| passes up to the cap."""
+    later = ("rtol", "atol")
 
 
 DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -277,6 +286,8 @@ class Unmeasured(Artifact):
     candidate: str
     reason: str
     records: tuple[str, ...] = ()
+    capped: bool = False
+    """A cap left no time for it: neither kernel nor machine is to blame."""
 
 
 Trial = Annotated[Passed | Failed | Unmeasured, Field(discriminator="kind")]
@@ -349,6 +360,23 @@ class Finding(Artifact):
     """Record ids."""
 
 
+Clock = Literal["wall", "launch-included", "device-only"]
+"""Of a time: the host's, of what launches nothing; the host's, with the launches of what runs on a device; the device's own events."""
+
+
+class Claim(Artifact):
+    """What a version is said to be worth: the gain by which the gate decided, of two kernels in processes of their own."""
+
+    speedup: Interval
+    clock: Clock
+    other: Interval | None = None
+    """By the other clock, where a device has one."""
+
+    def by(self, clock: Clock) -> Interval:
+        """The gain by `clock`, where that is known; else by the claim's own."""
+        return self.other if self.other is not None and clock != self.clock else self.speedup
+
+
 class Verdict(Artifact):
     """The gate's answer on one iteration, from records alone."""
 
@@ -357,8 +385,16 @@ class Verdict(Artifact):
     candidate: str | None
     incumbent: str
     speedup: Interval | None = None
+    """By which the candidate was chosen among its siblings: somewhat high, since it is the best of several."""
+    claim: Claim | None = None
+    """None: nothing was confirmed, or its commit is of protocol 2, whose claim is `speedup`."""
     noise_floor: float | None = None
     """Relative: the A/A blocks' own spread."""
     explained: bool = True
     """False: accepted, but a claimed mechanism is not visible in the machine code."""
     records: tuple[str, ...] = ()
+
+    @property
+    def worth(self) -> Interval | None:
+        """What is said of the candidate everywhere: its claim; what chose it, where nothing was confirmed."""
+        return self.claim.speedup if self.claim is not None else self.speedup

@@ -25,6 +25,16 @@ _PACKAGES = {
     "numpy": "pip install numpy",
     "langgraph": "pip install langgraph; `python -m graph` needs it",
 }
+_TOOLS = {
+    "git": "install git; every version is a commit",
+    "objdump": "install binutils; without it machine code is not looked at and mechanisms stay unverified",
+    "valgrind": "install valgrind for cache simulation; everything else works without",
+    "perf": "install linux-perf (Debian) or linux-tools (Ubuntu) for hardware counters; everything else works without",
+}
+_CUDA_TOOLS = {
+    "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
+    "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
+}
 _OPENMP = '#include <omp.h>\n#include <cstdio>\nint main(){int n=0;\n#pragma omp parallel reduction(+:n)\nn+=1;\nstd::printf("%d",n);}\n'
 
 
@@ -67,34 +77,34 @@ def inspect(executor: Executor, languages: Iterable[Language], blobs: Blobs) -> 
     names, kinds = {language.name for language in languages}, {language.device for language in languages}
     devices = executor.devices()
     features = _sandbox_features(executor, blobs)
-    items = [Item(name="operating system", status="ok", value=f"{platform.system()} {platform.release()} ({platform.machine()})")]
+    items = [_item("operating system", f"{platform.system()} {platform.release()} ({platform.machine()})")]
     items += [item for device in devices for item in _device(device)]
     for language in languages:
         items += _compiler(language, executor, blobs)
-    items += [_sandbox(features), *_tools(), *_gpus(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs)]
-    items.append(Item(name="python", status="ok", value=platform.python_version()))
+    tools = [_tool(name, fix, optional=name != "git") for name, fix in _TOOLS.items()]
+    items += [_sandbox(features), *tools, *_gpus(devices, features, needed="cuda" in kinds, executor=executor, blobs=blobs)]
+    items.append(_item("python", platform.python_version()))
     items += [_package(name, fix, optional=name == "triton" and "triton" not in names) for name, fix in _PACKAGES.items()]
     return Environment(items=tuple(items), devices=devices, sandbox=features)
 
 
+def _item(name: str, value: str, fix: str = "", *, optional: bool = False, otherwise: Literal["missing", "degraded"] = "missing") -> Item:
+    """`value` as it was found; where it is empty, the status `otherwise` and what to do."""
+    return Item(name=name, status="ok" if value else otherwise, value=value, fix="" if value else fix, optional=optional)
+
+
 def _device(device: Device) -> list[Item]:
     cache = f", last-level cache {device.last_level_cache >> 20} MiB" if device.last_level_cache else ""
-    items = [
-        Item(
-            name=f"device {device.kind}:{device.index}",
-            status="ok",
-            value=f"{device.name}, {device.units} units{cache}, {device.architecture}",
-        )
-    ]
+    items = [_item(f"device {device.kind}:{device.index}", f"{device.name}, {device.units} units{cache}, {device.architecture}")]
     if not device.last_level_cache:
         fix = "the OS does not report the cache; cold timings use a ring of the default size"
-        items.append(Item(name="last-level cache", status="degraded", value="", fix=fix, optional=True))
+        items.append(_item("last-level cache", "", fix, optional=True, otherwise="degraded"))
     governor = device.details.get("governor", "not reported")
     if governor not in ("performance", "not reported"):
         fix = "for steadier clocks: sudo cpupower frequency-set -g performance"
         items.append(Item(name="clock governor", status="degraded", value=governor, fix=fix, optional=True))
     elif device.kind == "cpu":
-        items.append(Item(name="clock governor", status="ok", value=governor, optional=True))
+        items.append(_item("clock governor", governor, optional=True))
     return items
 
 
@@ -102,8 +112,8 @@ def _compiler(language: Language, executor: Executor, blobs: Blobs) -> list[Item
     try:
         toolchain = language.toolchain()
     except SettingsError as error:
-        return [Item(name=f"{language.name} compiler", status="missing", value="", fix=str(error))]
-    items = [Item(name=f"{language.name} compiler", status="ok", value=toolchain.version)]
+        return [_item(f"{language.name} compiler", "", str(error))]
+    items = [_item(f"{language.name} compiler", toolchain.version)]
     if language.device == "cpu":
         items.append(_openmp(toolchain, executor, blobs))
     return items
@@ -117,12 +127,10 @@ def _openmp(toolchain: Toolchain, executor: Executor, blobs: Blobs) -> Item:
         argv = ("sh", "-c", "chmod +x trial && ./trial")
         ran = executor.run(Job(files={"trial": built.files["trial"]}, argv=argv, limits=Limits(wall_s=20.0)))
         threads = blobs.text(ran.files["stdout.txt"]) if ran.exit_code == 0 else ""
-    if threads:
-        return Item(name="OpenMP", status="ok", value=f"{threads} threads")
     fix = (
         "install libgomp (with gcc) or libomp (with clang: package libomp-dev); without it kernels stay on one core unless they use threads"
     )
-    return Item(name="OpenMP", status="degraded", value="", fix=fix)
+    return _item("OpenMP", threads and f"{threads} threads", fix, otherwise="degraded")
 
 
 def _sandbox_features(executor: Executor, blobs: Blobs) -> dict[str, str]:
@@ -139,13 +147,13 @@ def _sandbox(features: dict[str, str]) -> Item:
     wanted = ("network", "landlock", "no_new_privileges")
     if not features:
         fix = "the sandbox could not be tried; candidates run with resource limits only, so judge no kernel that you do not trust"
-        return Item(name="sandbox", status="degraded", value="", fix=fix)
+        return _item("sandbox", "", fix, otherwise="degraded")
     value = ", ".join(f"{name}: {features[name]}" for name in wanted if name in features)
     lacking = [name for name in wanted if _is_lacking(features.get(name, "false"))]
     if lacking:
         fix = f"this host does not give {' and '.join(lacking)} (a recent Linux kernel does); judge no kernel here that you do not trust"
         return Item(name="sandbox", status="degraded", value=value, fix=fix)
-    return Item(name="sandbox", status="ok", value=value)
+    return _item("sandbox", value)
 
 
 def _is_lacking(feature: str) -> bool:
@@ -153,21 +161,10 @@ def _is_lacking(feature: str) -> bool:
     return feature.startswith(("not ", "refused", "false"))
 
 
-def _tools() -> list[Item]:
-    wanted = {
-        "git": ("install git; every version is a commit", False),
-        "objdump": ("install binutils; without it machine code is not looked at and mechanisms stay unverified", True),
-        "valgrind": ("install valgrind for cache simulation; everything else works without", True),
-        "perf": ("install linux-perf (Debian) or linux-tools (Ubuntu) for hardware counters; everything else works without", True),
-    }
-    return [_tool(name, fix, optional) for name, (fix, optional) in wanted.items()]
-
-
-def _tool(name: str, fix: str, optional: bool) -> Item:
-    said = _say((name, "--version")) if shutil.which(name) else ""
-    if said:
-        return Item(name=name, status="ok", value=said.splitlines()[0], optional=optional)
-    return Item(name=name, status="missing", value="", fix=fix, optional=optional)
+def _tool(name: str, fix: str, word: str = "", *, optional: bool = True) -> Item:
+    """A program by the first line of its own words on its version, of those that hold `word`."""
+    said = _say((name, "--version")).splitlines() if shutil.which(name) else []
+    return _item(name, next((line for line in said if word in line), ""), fix, optional=optional)
 
 
 def _gpus(devices: Sequence[Device], features: dict[str, str], *, needed: bool, executor: Executor, blobs: Blobs) -> list[Item]:
@@ -177,18 +174,18 @@ def _gpus(devices: Sequence[Device], features: dict[str, str], *, needed: bool, 
         shown = "nvidia-smi sees one, and the driver's libraries do not: " if shutil.which("nvidia-smi") else "none was found; "
         where = "install the driver, or run this on a machine with one: without, its kernels are checked and not measured"
         fix = shown + (where if needed else "kernels for the CPU are measured all the same")
-        return [Item(name="NVIDIA GPU", status="missing", value="", fix=fix, optional=not needed)]
+        return [_item("NVIDIA GPU", "", fix, optional=not needed)]
     found = [
-        Item(
-            name=f"NVIDIA GPU {gpu.index}",
-            status="ok",
-            value=f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver {gpu.details['driver']}, "
+        _item(
+            f"NVIDIA GPU {gpu.index}",
+            f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver {gpu.details['driver']}, "
             f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz",
             optional=not needed,
         )
         for gpu in gpus
     ]
-    return [*found, _torch_cuda(executor, blobs, needed=needed), _counters(features), *_cuda_tools()]
+    programs = [_tool(name, fix, "release") for name, fix in _CUDA_TOOLS.items()]
+    return [*found, _torch_cuda(executor, blobs, needed=needed), _counters(features), *programs]
 
 
 def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
@@ -199,10 +196,8 @@ def _torch_cuda(executor: Executor, blobs: Blobs, *, needed: bool) -> Item:
     )
     finished = executor.run(Job(files={}, argv=("{python}", "-c", program), limits=Limits(wall_s=30.0)))
     version = blobs.text(finished.files["stdout.txt"]).strip()
-    if version:
-        return Item(name="torch for CUDA", status="ok", value=f"built for CUDA {version}", optional=not needed)
     fix = "the torch here was built for the CPU; install one for CUDA, as https://pytorch.org/get-started/locally says"
-    return Item(name="torch for CUDA", status="missing", value="", fix=fix, optional=not needed)
+    return _item("torch for CUDA", version and f"built for CUDA {version}", fix, optional=not needed)
 
 
 def _counters(features: dict[str, str]) -> Item:
@@ -210,33 +205,21 @@ def _counters(features: dict[str, str]) -> Item:
     program, refused = ncu.program(), ncu.refused()
     if program is None:
         fix = "install Nsight Compute (it comes with the CUDA toolkit); without it conclusions rest on static evidence"
-        return Item(name="ncu", status="missing", value="", fix=fix, optional=True)
+        return _item("ncu", "", fix, optional=True)
     said = _say((program, "--version")).splitlines()
     version = next((line.strip() for line in said if line.startswith("Version")), program)
     if refused:
         return Item(name="ncu", status="degraded", value=version, fix=refused, optional=True)
     shut = f"landlock: {features.get('landlock', 'not tried')}, network and capabilities as ours"
-    return Item(name="ncu", status="ok", value=f"{version}; may read counters; a kernel runs under it with {shut}", optional=True)
-
-
-def _cuda_tools() -> list[Item]:
-    wanted = {
-        "nvcc": "install the CUDA toolkit for kernels in CUDA C++; Triton brings its own compiler",
-        "cuobjdump": "install the CUDA toolkit; for Triton kernels the one in the triton package is used",
-    }
-    found = []
-    for name, fix in wanted.items():
-        said = [line for line in _say((name, "--version")).splitlines() if "release" in line] if shutil.which(name) else []
-        status: Literal["ok", "missing"] = "ok" if said else "missing"
-        found.append(Item(name=name, status=status, value=said[0] if said else "", fix="" if said else fix, optional=True))
-    return found
+    return _item("ncu", f"{version}; may read counters; a kernel runs under it with {shut}", optional=True)
 
 
 def _package(name: str, fix: str, *, optional: bool) -> Item:
     try:
-        return Item(name=name, status="ok", value=metadata.version(name), optional=optional)
+        version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Item(name=name, status="missing", value="", fix=fix, optional=optional)
+        version = ""
+    return _item(name, version, fix, optional=optional)
 
 
 def _say(argv: tuple[str, ...]) -> str:

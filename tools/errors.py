@@ -8,11 +8,12 @@
         ├── DeviceBusyError      another process uses the device
         ├── HarnessError         the harness died or answered nonsense
         ├── StorageError         a record or blob is missing, damaged or cannot be written
-        └── ProviderError        no model answered, or none with anything that can be used
+        └── ProviderError        no model answered
             ├── RefusalError     it will not answer this
             └── OverloadedError  it has no room now, after all retries
 
     PendingError and BudgetError end a run in order: somebody else's answer is awaited (exit 6), a cap is reached (exit 3).
+    UnusableAnswerError ends none: what a model said cannot be read, which costs an iteration at most.
 
 A kernel that does not compile, is wrong, crashes or is slow is data (`Failed`), not an exception.
 """
@@ -61,7 +62,7 @@ class StorageError(InfrastructureError):
 
 
 class ProviderError(InfrastructureError):
-    """A model could not be asked, or what it answered cannot be used; the message names the role's entry in the config."""
+    """A model could not be asked, or what it sent cannot be an answer; the message names the role's entry in the config."""
 
 
 class RefusalError(ProviderError):
@@ -79,6 +80,10 @@ class PendingError(KernelwrightError):
         super().__init__(message)
         self.file = file
         """To be written by whoever answers."""
+
+
+class UnusableAnswerError(KernelwrightError):
+    """A model answered, and nothing in it can be made out, even when it was asked again: no failure of a machine."""
 
 
 class BudgetError(KernelwrightError):

@@ -42,16 +42,10 @@ _ALWAYS = re.compile(
     rf"|(?:your|the|existing|actual|original|previous) {_CODE} (?:goes )?here|(?:your )?{_CODE} goes here"
     rf"|(?:todo|fixme|xxx)\W*(?:to )?(?:implement|fill in|complete|finish|write)(?: me| this| it|(?: the)? {_CODE})?(?: here)?"
     r"|(?:to be )?(?:implemented|filled in|completed)(?: later)?"
-    r"|(?:not (?:yet )?implemented)(?: yet| here)?|(?:a |just a )?(?:placeholder|stub)(?: (?:implementation|body|kernel|function))?"
+    rf"|existing {_CODE}|(?:not (?:yet )?implemented)(?: yet| here)?"
+    r"|(?:a |just a )?(?:placeholder|stub)(?: (?:implementation|body|kernel|function))?"
 )
 """A whole comment that stands for code wherever it is."""
-_AT_END = re.compile(
-    rf"(?:{_CODE} (?:is |are |remains? |stays? )?)?{_STAYS}(?: (?:from|in) .*| code| here)?|(?:the )?(?:rest|remainder|{_OF_CODE})"
-    rf"|(?:the )?same as (?:before|above|previous(?:ly)?|(?:in )?(?:the )?(?:original|baseline))(?: {_CODE})?(?: here)?"
-    rf"|(?:existing|previous|original|remaining|other|more|your) {_CODE}|see (?:above|the original|original)(?: .*)?"
-    r"|todo(?:\W+(?:to )?(?:implement|fill|complete|finish|write|port)\b.*)?|implement(?: me| this| here)?"
-)
-"""A whole comment that stands for code where its block ends behind it: nothing is there that it could announce."""
 _PLACEHOLDERS = ("", "pass", "...", "return", "return None")
 
 
@@ -152,27 +146,13 @@ def _stands_for_code(part: Part, source: str, bare: str, bare_lines: list[str], 
     open_ended = text.startswith(("...", ". . .")) or text.endswith(("...", ". . ."))
     if open_ended and not core:
         return not (_is_comment(number - 1, source, bare_lines) and _is_comment(number + 1, source, bare_lines))
-    if (open_ended and _ABOUT_CODE.search(core)) or _ALWAYS.fullmatch(core):
-        return True
-    return bool(_AT_END.fullmatch(core)) and _ends_block(part, source, bare, start, python)
+    return (open_ended and _ABOUT_CODE.search(core) is not None) or _ALWAYS.fullmatch(core) is not None
 
 
 def _is_comment(number: int, source: str, bare_lines: list[str]) -> bool:
     """Whether a line holds a comment and nothing else."""
     lines = source.split("\n")
     return 0 < number <= len(lines) and bool(lines[number - 1].strip()) and not bare_lines[number - 1].strip()
-
-
-def _ends_block(part: Part, source: str, bare: str, start: int, python: bool) -> bool:
-    """Whether no code of the same block follows."""
-    behind = bare[part.start + len(part.text) :]
-    if not behind.strip():
-        return True
-    if not python:
-        return behind.lstrip().startswith(("}", "#endif"))
-    following = next(line for line in behind.split("\n")[1:] if line.strip())
-    line = source[start:].split("\n", 1)[0]
-    return len(following) - len(following.lstrip()) < len(line) - len(line.lstrip())
 
 
 def _cpp_ellipses(bare: str) -> Iterator[int]:

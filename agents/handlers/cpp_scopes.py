@@ -6,7 +6,7 @@ import re
 from typing import ClassVar
 
 from agents.handlers.base import Handler
-from agents.handlers.definitions import Definition, called, definitions
+from agents.handlers.definitions import Definition, definitions
 from agents.text.source import blanked, is_python, language
 from tools.languages.cpp_source import CppSource, Edit
 
@@ -38,7 +38,7 @@ class Namespaces(Handler):
 
 
 class Templates(Handler):
-    """A lost entry and lost instantiations are taken over from the source, where all that they call is still there."""
+    """A lost entry and lost instantiations are taken over from the source, where all that they name is still there."""
 
     name: ClassVar[str] = "templates"
 
@@ -56,7 +56,7 @@ class Templates(Handler):
         lost = []
         for one in given:
             if one.kind == "function" and one.name == entry and entry not in names and not one.namespaces:
-                needed = called(one.text) & {other.name for other in given}
+                needed = set(re.findall(r"\w+", one.text)) & {other.name for other in given} - {entry}
                 # A wrapper calls something of this file; a whole kernel is nothing to take over.
                 if needed and needed <= names:
                     lost.append(one)

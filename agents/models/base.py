@@ -164,6 +164,8 @@ class Unfit(Artifact):
     kind: Literal["unfit"] = "unfit"
     faults: tuple[str, ...]
     """One sentence each: what is wrong, and what is wanted."""
+    usable: Answer | None = None
+    """What is right of it, where a part is: it stands when nothing better comes."""
     said: str
     usage: Usage = Usage()
 

@@ -13,6 +13,10 @@ VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 NAMED_LIKE_KEYS = re.compile(r"(?:^|[_.-])(?:api_?key|key|token|secret|password|credentials?|authorization)(?:$|[_-])")
 
 
+class UnsetKeyError(SettingsError):
+    """The variable that shall hold a key is not set."""
+
+
 def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_key_env") -> None:
     """SettingsError where an option is, or looks like, a key itself; the message does not repeat it.
 
@@ -37,8 +41,8 @@ def refuse_pasted(options: Mapping[str, object], name_of_variable: str = "api_ke
 
 
 def from_environment(variable: str) -> str:
-    """The key that the environment variable holds; SettingsError that names it when it is missing or empty."""
+    """The key that the environment variable holds; UnsetKeyError that names it when it is missing or empty."""
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise SettingsError(f"models.api_key_env: the environment variable {variable} is not set; export it with your key and run again")
+        raise UnsetKeyError(f"models.api_key_env: the environment variable {variable} is not set; export it with your key and run again")
     return key

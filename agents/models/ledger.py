@@ -90,11 +90,14 @@ class Spent(Artifact):
         """Whether a language model took part that is not free."""
         return bool(self.usd or self.tokens or self.unknown)
 
+    @property
+    def dollars(self) -> str:
+        """As far as they are known; never 0 for what is unknown."""
+        return "N/A" if self.unknown and not self.usd else f"{dollars(self.usd)}{' and more' if self.unknown else ''}"
+
     def cost(self) -> str:
-        """Dollars, or why they are not known; never 0 for what is unknown."""
-        if not self.unknown:
-            return dollars(self.usd)
-        return "; ".join(([f"{dollars(self.usd)} and more"] if self.usd else []) + list(self.unknown))
+        """Dollars, and why they are not known."""
+        return "; ".join(([self.dollars] if self.usd or not self.unknown else []) + list(self.unknown))
 
     def count(self, tokens: int) -> str:
         """One of the counts, or N/A where nobody counted; never 0 for what is unknown."""
@@ -107,10 +110,15 @@ class Spent(Artifact):
             return f"tokens unknown, {self.cost()}"
         return f"{self.tokens:,} tokens{' and more' if self.unseen else ''}, {self.cost()}"
 
+    @property
+    def known(self) -> str:
+        """The figures alone, empty where there is none: why something is not known is said once, and not on each line."""
+        return "" if self.unseen and not self.tokens else str(self).partition("cost unknown")[0].rstrip("; ,")
+
     def told(self) -> dict[str, str]:
         """As details of an event: the line, and its figures (`spent_usd` is a lower bound where the cost of something is unknown)."""
         unknown = {"spent_unknown": self.unknown[0]} if self.unknown else {}
-        return {"spent": str(self), "spent_tokens": str(self.tokens), "spent_usd": f"{self.usd:.6f}", **unknown}
+        return {"spent": self.known, "spent_tokens": str(self.tokens), "spent_usd": f"{self.usd:.6f}", **unknown}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +158,10 @@ class Ledger:
         """Dollars of `usage` by `model`; None: not known."""
         if model.bills == "nothing":
             return 0.0
-        if not tokens(usage):
-            return None if model.bills == "unseen" else 0.0
         # A reply may name the model otherwise than it was ordered.
         price = find(self.prices, usage.model) or find(self.prices, model.name)
+        if not tokens(usage):
+            return None if model.bills == "unseen" and not (price and price.free) else 0.0
         return cost(price, usage) if price else None
 
     def left(self, role: RoleName) -> Left:

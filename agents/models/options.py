@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agents.models.credentials import refuse_pasted
 from tools.cli.validation import sentences
@@ -18,6 +19,20 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _address(value: str) -> str:
+    try:
+        split = urlsplit(value)
+        # Read for its own check: a port beyond 65535 is a ValueError.
+        usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("must be an address such as http://localhost:8000; write it with http:// or https://")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+"""Of a server."""
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 

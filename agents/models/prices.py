@@ -50,6 +50,11 @@ class Price(Artifact):
     date: datetime.date | None = None
     """Day on which it was looked up."""
 
+    @property
+    def free(self) -> bool:
+        """Whether nothing of it costs anything, however much is taken."""
+        return not any((self.input, self.output, self.cache_read, self.cache_write, self.cache_write_1h))
+
 
 def published() -> dict[str, Price]:
     """The table that comes with Kernelwright: model -> price."""

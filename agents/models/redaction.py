@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tools.store.repository import SECRETS
 
@@ -15,7 +17,7 @@ SHORTEST = 8
 KEYLIKE = re.compile(SECRETS.pattern.decode())
 """What a commit is refused for."""
 TOKENS = re.compile(
-    r"\beyJ[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]+|(?<=Bearer )\S{{8,}}"
+    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+|(?<=Bearer )\S{8,}"
     # Long runs of letters and digits in both cases: no identifier is like that, base64 and tokens are.
     r"|(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=(?:[A-Za-z+/-]*\d){4})[A-Za-z0-9+/-]{32,}={0,2}(?![\w+/-])"
 )
@@ -38,6 +40,15 @@ def redacted(text: str) -> str:
     if len(own) > 1:
         text = re.sub(rf"{re.escape(own)}(?![\w.-])", "~", text)
     return ADDRESS.sub("<address>", HOME.sub("~", text))
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """`value` with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {each_text(name, change): each_text(inner, change) for name, inner in value.items()}
+    return [each_text(inner, change) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _own_secrets() -> tuple[str, ...]:

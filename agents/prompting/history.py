@@ -1,7 +1,7 @@
 """Past attempts in few words (mission D8): what is resolved, what is pending, what to avoid. Deterministic; every failure stays named.
 
-Detail goes oldest first (see `fitting`). Where there are so many sets of methods that not even their shortest lines fit, they are told
-by method, of which a wiki has only so many; and where these do not fit either, by verdict.
+Detail goes oldest first (see `token_budget`). Where there are so many sets of methods that not even their shortest lines fit, they are
+told by method, of which a wiki has only so many.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def of_earlier(attempts: Sequence[Attempt], most: int | None, baseline: str = ""
 
 
 def _of_tried(one: Tried) -> _Event:
-    status, reason = _meant(one.verdict, one.reason)
+    status, reason = _meant(one.verdict, one.speedup, one.reason)
     detail = ", ".join(part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), _predicted(one)) if part)
     return _Event(one.iteration, status, one.verdict, detail, reason, f"v{one.iteration}")
 
 
 def _of_attempt(one: Attempt, when: int, here: bool) -> _Event:
-    status, reason = _meant(one.verdict, one.note)
+    status, reason = _meant(one.verdict, one.effect, one.note)
     effect = "" if reason else _effect(one.effect)
     where = "on this baseline" if here else ""
     detail = ", ".join(part for part in (where, _knobs(one.knobs), effect, limiter(one.bottleneck), one.dtype, one.shape_class) if part)
@@ -81,9 +81,9 @@ def _knobs(knobs: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
 
 
-def _meant(verdict: str, reason: str) -> tuple[Status, str]:
+def _meant(verdict: str, effect: Interval | None, reason: str) -> tuple[Status, str]:
     """The reasons of an accept are the checks that it passed, of which the gain alone is news; all others end with what decided."""
-    status = standing.status(verdict)
+    status = standing.status(verdict, effect)
     return status, "" if status == "resolved" else reason
 
 
@@ -103,28 +103,14 @@ def _predicted(one: Tried) -> str:
 
 def _told(groups: dict[tuple[str, ...], list[_Event]], most: int | None) -> Told:
     counts = Counter(events[-1].status for events in groups.values())
-    by_method: dict[str, list[_Event]] = {}
-    for methods, events in groups.items():
-        for method in methods:
-            by_method.setdefault(method, []).extend(events)
     found = _items({" + ".join(methods) or "no method": events for methods, events in groups.items()})
-    if not _fits(found, most):
+    if most is not None and tokens("\n".join(item.levels[-1] for item in found)) > most:
+        by_method: dict[str, list[_Event]] = {}
+        for methods, events in groups.items():
+            for method in methods:
+                by_method.setdefault(method, []).extend(events)
         found = _items({method: sorted(events) for method, events in by_method.items()})
-    if not _fits(found, most):
-        found = _by_verdict({method: max(events) for method, events in by_method.items()})
     return Told(found, {status: counts[status] for status in ORDER})
-
-
-def _fits(items: Sequence[Item], most: int | None) -> bool:
-    return most is None or tokens("\n".join(item.levels[-1] for item in items)) <= most
-
-
-def _by_verdict(last: dict[str, _Event]) -> tuple[Item, ...]:
-    names: dict[tuple[Status, str], list[str]] = {}
-    for method, event in sorted(last.items()):
-        names.setdefault((event.status, event.verdict), []).append(plain(method))
-    ranked = sorted(names.items(), key=lambda group: (ORDER.index(group[0][0]), group[0][1]))
-    return tuple(Item(verdict, (f"{status}: {verdict}: {', '.join(methods)}",)) for (status, verdict), methods in ranked)
 
 
 def _items(groups: dict[str, list[_Event]]) -> tuple[Item, ...]:

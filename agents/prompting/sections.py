@@ -51,8 +51,9 @@ def contract(brief: Brief, most: int | None) -> Content | None:
     if task is None:
         return None
     numeric = task.numeric
-    types = dict.fromkeys(a.dtype for a in task.outputs if a.dtype in numeric.floor and a.dtype in numeric.cap)
-    floors = [f"{dtype} floor {numeric.floor[dtype]:g} cap {numeric.cap[dtype]:g}" for dtype in types]
+    types = dict.fromkeys(a.dtype for a in task.outputs if a.dtype in numeric.floor)
+    caps = {dtype: f"cap {numeric.cap[dtype]:g}" for dtype in numeric.cap}
+    floors = [f"{dtype} floor {numeric.floor[dtype]:g} {caps.get(dtype, 'without a cap')}" for dtype in types]
     ranges = [f"{name} {low}..{high}" for name, (low, high) in task.dims_range.items()]
     rows = [f"name: {task.name}", "arguments, in ABI order:"]
     rows += [f"  {a.name}: {a.role} {a.dtype}{' [' + ', '.join(a.shape) + ']' if a.role != 'scalar' else ''}" for a in task.arguments]

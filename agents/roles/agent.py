@@ -15,19 +15,22 @@ from pydantic_core import PydanticSerializationError
 
 from agents.artifacts import Analysis, Brief, Drafts, Plan, Queries, Review, RoleName
 from agents.models.base import PROVIDERS, Answered, Called, Model, Reply, Request, ToolCall, ToolResult, Turn, Unfit, Usage
+from agents.models.credentials import UnsetKeyError
 from agents.models.ledger import Ledger, Left, total
 from agents.models.providers.recorded import Recording
-from agents.models.redaction import without_keys
+from agents.models.redaction import each_text, without_keys
 from agents.prompting.render import blocks
 from agents.tool_use.base import Toolbox
 from tools.artifacts import Record
-from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError
+from tools.errors import BudgetError, KernelwrightError, ProviderError, SettingsError, UnusableAnswerError
 from tools.registry import load
 from tools.store.records import Records, key
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
 REPAIRS = 1
 """Times that a model is told what is wrong with its answer and asked again."""
+NOWHERE = "http://localhost"
+"""In place of a server that is not to be asked."""
 ENOUGH = "No more tools for this answer: give it now."
 CALLS = 24
 """Tool calls of one reply that are done; the rounds bound the replies."""
@@ -62,11 +65,13 @@ class Agent:
         faults: Callable[[AnswerT], tuple[str, ...]] | None = None,
         toolbox: Toolbox | None = None,
     ) -> AnswerT:
-        """The model's answer to `brief`; ProviderError when none can be had that is of the type owed.
+        """The model's answer to `brief`; ProviderError when none was to be had, or one of another type than is owed.
 
         `faults` says what is wrong with an answer, one sentence each: the model is then asked again with these, REPAIRS times at most.
-        What comes last is returned even so, and the role takes the faulty part out. `toolbox` is offered to a model that can call tools;
-        what was handed in through it counts as answered, also where the model then ends without an answer of the type owed.
+        What comes last is returned even so, and the role takes the faulty part out. Of what cannot be read as an answer the parts that
+        can be are returned, else the answer before it, else UnusableAnswerError is raised, with which the role goes on. `toolbox` is
+        offered to a model that can call tools; what was handed in through it counts as answered, also where the model then ends without
+        an answer of the type owed.
         """
         prompt = blocks(self.role, brief, answer.__name__) if self.model.reads == "prompt" else ()
         request: Request = Request(role=self.role, brief=brief, answer=answer.__name__, prompt=prompt)
@@ -75,10 +80,9 @@ class Agent:
             request = request.model_copy(update={"tools": toolbox.tools})
         refused: tuple[str, ...]
         faulty: AnswerT | None = None
-        attempt = 0
         while True:
             try:
-                reply, fresh = self.exchange(request, attempt)
+                reply = self.exchange(request)
             except BudgetError:
                 paid_for = faulty or self._handed_in(answer, toolbox)
                 if paid_for is None:
@@ -90,7 +94,6 @@ class Agent:
                 results += tuple(_refusal(call.id, MANY) for call in reply.calls[CALLS:])
                 turn, rounds = Turn(said=reply.said, results=results), rounds - 1
                 if not toolbox.complete:
-                    attempt = 0
                     request = request.model_copy(update={"turns": (*request.turns, turn)})
                     continue
             given = self._given(reply, answer, toolbox)
@@ -105,30 +108,21 @@ class Agent:
                 turn = Turn(said=reply.said, results=tuple(_refusal(call.id, ENOUGH) for call in reply.calls), refused=refused)
             else:
                 refused = reply.faults if isinstance(reply, Unfit) else ()
-                turn = Turn(said=reply.said, refused=refused)
-            if repairs == 0 and not fresh:
-                # An earlier process ended with this reply. Resumed, the run asks anew: it would end so for ever.
-                attempt += 1
-                continue
-            repairs, attempt = repairs - 1, 0
+                turn, faulty = Turn(said=reply.said, refused=refused), _usable(reply, answer) or faulty
+            repairs -= 1
             if repairs < 0:
-                raise ProviderError(f"models.{self.role}: no usable {answer.__name__} was given, even when asked again: {refused[0]}")
+                return self._rest(faulty, f"no usable {answer.__name__} was given, even when asked again: {refused[0]}")
             request = request.model_copy(update={"turns": (*request.turns, turn)})
 
-    def exchange(self, request: Request, attempt: int = 0) -> tuple[Reply, bool]:
-        """The reply, and whether it was given only now; else it is that of the exchange's record.
-
-        `attempt`: times that the same was asked before, by processes that could make nothing of the answer.
-        """
+    def exchange(self, request: Request) -> Reply:
+        """The reply; that of the exchange's record where there is one."""
         # What tools said is left out: it follows from the calls, and must not make a paid reply lost where a machine says it otherwise.
         heard = tuple(
             turn.model_copy(update={"results": tuple(ToolResult(id=r.id, text="") for r in turn.results)}) for turn in request.turns
         )
         put = request.model_copy(update={"turns": heard}).model_dump_json()
-        again = {"attempt": attempt} if attempt else {}
-        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put, **again)
+        asked = key("exchange", role=self.role, model=self.model.provider, options=self.model.options, request=put)
         record = self.records.find(asked)
-        fresh = record is None
         if record is None:
             left = self._left()
             ends = time.monotonic() + left.seconds if math.isfinite(left.seconds) else None
@@ -137,7 +131,7 @@ class Agent:
                 reply = self._asked(asked, timed, begun, left)
                 record = self._keep("exchange", asked, request, reply.usage, reply.model_dump_json(indent=1), begun)
             self._tell(record)
-        return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"])), fresh
+        return REPLY.validate_json(self.records.blobs.get(record.blobs["reply"]))
 
     def _left(self) -> Left:
         """The time that an exchange may take; BudgetError when there is none."""
@@ -170,6 +164,14 @@ class Agent:
                 raise BudgetError(left.reached) from error
             raise
 
+    def _rest(self, usable: AnswerT | None, why: str) -> AnswerT:
+        """What is left of an answer that cannot be read; UnusableAnswerError where nothing is."""
+        why = f"models.{self.role}: {why}"
+        self.emit("exchange", {"role": self.role, "state": "unusable", "why": why})
+        if usable is None:
+            raise UnusableAnswerError(why)
+        return usable
+
     def _handed_in(self, answer: type[AnswerT], toolbox: Toolbox | None) -> AnswerT | None:
         given = toolbox.answered(None) if toolbox else None
         return given if isinstance(given, answer) else None
@@ -199,6 +201,7 @@ class Agent:
             "role": self.role,
             "purpose": request.purpose,
             "turn": len(request.turns),
+            "number": 1 + sum(record.kind in ("exchange", "failed_exchange") for record in self.records),
             "provider": self.model.provider,
             "iteration": self.ledger.iteration,
             "usage": usage.model_dump(),
@@ -220,6 +223,10 @@ class Agent:
         self.emit("exchange", details)
 
 
+def _usable(reply: Reply, answer: type[AnswerT]) -> AnswerT | None:
+    return reply.usable if isinstance(reply, Unfit) and isinstance(reply.usable, answer) else None
+
+
 def _refusal(call: str, why: str) -> ToolResult:
     return ToolResult(id=call, text=why, failed=True)
 
@@ -227,26 +234,21 @@ def _refusal(call: str, why: str) -> ToolResult:
 def _keepable(reply: Reply) -> Reply:
     """`reply` without halves of characters, which no UTF-8 file can hold, and without what looks like a key, for which every later commit
     of the run would be refused: a paid reply must not be lost for either."""
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, str):
-            return without_keys(value.encode(errors="replace").decode())
-        if isinstance(value, dict):
-            return {whole(name): whole(inner) for name, inner in value.items()}
-        return [whole(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
     with suppress(PydanticSerializationError):
         text = reply.model_dump_json()
         if without_keys(text) == text:
             return reply
-    return REPLY.validate_python(whole(reply.model_dump()))
+    return REPLY.validate_python(each_text(reply.model_dump(), lambda text: without_keys(text.encode(errors="replace").decode())))
 
 
-def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None, *, entry: str | None = None) -> Model:
+def open_model(
+    role: str, choice: Mapping[str, Any], folder: Path | None = None, *, entry: str | None = None, unset: list[str] | None = None
+) -> Model:
     """The provider that a config entry `{provider: name, ...options}` names; SettingsError when there is none such.
 
     `folder`: of the run's workspace, for a provider that keeps files there. `entry`: where under `models:` the choice stands; default:
     under the role. The option `record: path`, which goes with any provider, writes down what it answers, for the provider `recorded`.
+    `unset`: takes the sentence about a key that is not set; such a model can be asked what it would cost, and nothing else.
     """
     options, entry = dict(choice), entry or role
     provider, script = str(options.pop("provider")), options.pop("record", None)
@@ -255,6 +257,10 @@ def open_model(role: str, choice: Mapping[str, Any], folder: Path | None = None,
         model = kind(options)
     except SettingsError as error:
         # A provider does not know for whom it is opened.
-        raise SettingsError(re.sub(r"^models(?=[.:])", f"models.{entry}", str(error), flags=re.MULTILINE)) from error
+        said = re.sub(r"^models(?=[.:])", f"models.{entry}", str(error), flags=re.MULTILINE)
+        if unset is None or not isinstance(error, UnsetKeyError):
+            raise SettingsError(said) from error
+        unset.append(said)
+        model = kind({**options, "api_key_env": None, "base_url": options.get("base_url") or NOWHERE})
     model.folder = folder
     return model if script is None else Recording(model, entry, script)

@@ -12,7 +12,7 @@ from agents.roles.agent import Agent
 from agents.tool_use.coder_tools import CoderTools
 from agents.tool_use.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
-from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
+from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError, UnusableAnswerError
 from tools.executors.protocol import Trace
 
 
@@ -26,13 +26,13 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     wanted = max(brief.plan.candidates, 1)
     handlers = bench.handlers if bench else opened()
     if bench is None or agent.model.reads == "brief":
-        answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers))
+        answer = _answer(agent, brief, handlers)
         return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
     sound: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}
     asked = brief
     for left in range(bench.fixes, -1, -1):
-        answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked))
+        answer = _answer(agent, asked, handlers, CoderTools(bench, asked))
         made = {name: one for name, one in _distinct(answer, brief, handlers, parent, suffix).items() if name not in sound | broken}
         failed = {name: told(f"draft {name}", why, one.source) for name, one in made.items() if (why := _fault(bench, one)) is not None}
         sound |= {name: one for name, one in made.items() if name not in failed}
@@ -53,7 +53,7 @@ def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, su
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
     brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
     # Handlers know shapes of sources, and there is none.
-    answer = agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=()))
+    answer = _answer(agent, brief, ())
     made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)
     if made is None:
         why = next(iter(answer.skipped.values()), "the coder gave no usable draft; give a kernel").rstrip(".")
@@ -75,9 +75,17 @@ def ablate(
         }
     )
     handlers = bench.handlers if bench else opened()
-    answer = agent.ask(asked, Drafts, partial(faults, brief=asked, handlers=handlers), CoderTools(bench, asked) if bench else None)
+    answer = _answer(agent, asked, handlers, CoderTools(bench, asked) if bench else None)
     made = next(iter(_distinct(answer, asked, handlers, champion.parent or "", suffix).values()), None)
     return None if made is None or made.id == champion.id else made
+
+
+def _answer(agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None) -> Drafts:
+    """What the coder wrote; no draft where nothing of it can be read."""
+    try:
+        return agent.ask(brief, Drafts, partial(faults, brief=brief, handlers=handlers), toolbox)
+    except UnusableAnswerError as error:
+        return Drafts(drafts=(), skipped={"every draft": str(error)})
 
 
 def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from functools import partial
 from agents.artifacts import GatekeeperBrief, Review
 from agents.roles.agent import Agent
 from agents.text.fencing import plain
-from tools.errors import ProviderError
+from tools.errors import ProviderError, UnusableAnswerError
 
 HEADERS = 2
 """Lines of a diff that name its files."""
@@ -20,7 +20,7 @@ def review(agent: Agent, brief: GatekeeperBrief) -> Review:
     """
     try:
         answer = agent.ask(brief, Review, partial(faults, brief=brief))
-    except ProviderError as error:
+    except (ProviderError, UnusableAnswerError) as error:
         return Review(veto=True, reason=f"no review was had: {error}")
     if faults(answer, brief):
         return Review(veto=True, reason=f"it vetoes without quoting a line of the diff: {answer.reason}")

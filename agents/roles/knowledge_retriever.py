@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from agents.artifacts import Dossier, Queries, Query, RetrieverBrief
 from agents.roles.agent import Agent
 from knowledge_base.artifacts import Attempt, Page, Passage
+from tools.errors import UnusableAnswerError
 
 PASSAGES_PER_QUERY = 4
 MOST_QUERIES = 8
@@ -25,7 +26,8 @@ def retrieve(
     """Ask at least one kernel-specific and one bottleneck query (C3), archive them, and return what was found.
 
     A kind that is missing and a query that finds nothing (`explain` says why) are returned to the model once; a kind still missing is
-    then completed from the facts. Of what is found only passages that `holds` are taken: those whose line, opened now, says the same.
+    then completed from the facts, and so are both where the answer cannot be read. Of what is found only passages that `holds` are taken:
+    those whose line, opened now, says the same.
     """
 
     def faults(answer: Queries) -> tuple[str, ...]:
@@ -39,7 +41,11 @@ def retrieve(
         found += [f"queries: {text!r} finds nothing ({explain(text)}); ask in other words" for text in vain]
         return tuple(found)
 
-    queries = _both(agent.ask(brief, Queries, faults).queries, brief)
+    try:
+        asked = agent.ask(brief, Queries, faults).queries
+    except UnusableAnswerError:
+        asked = ()
+    queries = _both(asked, brief)
     passages: dict[tuple[str, int], Passage] = {}
     for query in queries:
         for passage in [one for one in search(query.text) if holds(one)][:PASSAGES_PER_QUERY]:

@@ -9,6 +9,7 @@ from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerB
 from agents.checks import sourced
 from agents.checks.priorities import passed_over
 from agents.roles.agent import Agent
+from tools.errors import UnusableAnswerError
 
 UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 
@@ -17,9 +18,13 @@ def plan(agent: Agent, brief: PlannerBrief) -> Plan:
     """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`.
 
     Whatever breaks a rule is returned to the model first, once, with one sentence each. No more candidates are asked for than the run
-    wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start.
+    wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start, which is to say
+    that nothing is left; an answer that cannot be read does not say so.
     """
-    proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
+    try:
+        proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
+    except UnusableAnswerError as error:
+        return Plan(methods=(), candidates=1, reason=str(error))
     struck = violations(proposed, brief)
     # Only now: what the reason says of methods that were passed over counts, whatever else stands in it.
     if sourced.uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):

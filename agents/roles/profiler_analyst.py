@@ -7,6 +7,7 @@ from functools import partial
 from agents.artifacts import Analysis, AnalystBrief
 from agents.checks import references, sourced
 from agents.roles.agent import Agent
+from tools.errors import UnusableAnswerError
 
 
 def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
@@ -15,7 +16,10 @@ def analyse(agent: Agent, brief: AnalystBrief) -> Analysis:
     A figure of the hardware without a source, one of the kernel that is restated instead of referred to, and a reference to nothing are
     returned to the model with their line; of a text that insists the first leaves nothing, the others their sentence out.
     """
-    answer = agent.ask(brief, Analysis, partial(faults, brief=brief))
+    try:
+        answer = agent.ask(brief, Analysis, partial(faults, brief=brief))
+    except UnusableAnswerError as error:
+        answer = Analysis(ranking=(), text=f"Nobody explained these findings: {error}.")
     fired = list(dict.fromkeys(finding.rule for finding in brief.findings))
     ranked = [rule for rule in dict.fromkeys(answer.ranking) if rule in fired]
     text = sourced.LEFT_OUT if sourced.faults(answer, sourced.known(brief)) else answer.text

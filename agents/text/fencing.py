@@ -62,5 +62,4 @@ def _visible(found: re.Match[str]) -> str:
     character = found[0]
     if unicodedata.category(character) not in SHOWN and not SELECTORS.match(character):
         return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return character.encode("unicode_escape").decode()

@@ -18,7 +18,7 @@ from agents.tool_use.base import Toolbox
 from agents.tool_use.workbench import LOG, Workbench, told
 from knowledge_base.specs.lookup import gap, resolve
 from tools.analysis import signatures
-from tools.artifacts import Artifact, Candidate, Failed
+from tools.artifacts import Artifact, Candidate, Failed, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
 
 INCUMBENT = "incumbent"
@@ -172,11 +172,10 @@ class CoderTools(Toolbox):
         draft = mended(self.bench.handlers, Draft(source=asked.source, methods=()), self.brief)
         faults = faults_of(draft, self.brief)
         if faults:
-            raise _Refused(_shown("what is wrong with the draft", "\n".join(faults)))
+            raise _Refused(fence("what is wrong with the draft", cut("\n".join(faults), LOG)))
         self.drafts[asked.name] = draft.source
-        failed = self.bench.compiled(self._candidate(asked.name))
-        if failed is not None:
-            raise _Refused(_shown("why the draft failed", told(asked.name, failed)))
+        if failed := self.bench.compiled(self._candidate(asked.name)):
+            raise _refusal(asked.name, failed)
         return f"{asked.name} compiles."
 
     def quick_check(self, asked: QuickCheck) -> str:
@@ -185,7 +184,7 @@ class CoderTools(Toolbox):
     def quick_time(self, asked: QuickTime) -> str:
         found = self.bench.timed(self._sound(asked.name))
         if isinstance(found, Failed):
-            raise _Refused(_shown("why the draft failed", told(asked.name, found)))
+            raise _refusal(asked.name, found)
         said = f"A hint: the incumbent's time over that of {asked.name} is {found.speedup.estimate:.3g}"
         said += f" [{found.speedup.low:.3g}, {found.speedup.high:.3g}]." if found.speedup.bounded else ", its interval has no ends."
         rows = [f"{m.workload}: {m.incumbent_s / m.candidate_s:.3g}" for m in found.measurements]
@@ -193,9 +192,8 @@ class CoderTools(Toolbox):
 
     def disassemble(self, asked: Disassemble) -> str:
         made = self._candidate(asked.name)
-        failed = self.bench.compiled(made)
-        if failed is not None:
-            raise _Refused(_shown("why the draft failed", told(asked.name, failed)))
+        if failed := self.bench.compiled(made):
+            raise _refusal(asked.name, failed)
         listing = self.bench.assembly(made)
         lines = (signatures.entry(listing) or listing).splitlines()
         first = max(asked.from_line, 1)
@@ -229,9 +227,8 @@ class CoderTools(Toolbox):
 
     def _sound(self, name: str) -> Candidate:
         made = self._candidate(name)
-        failed = self.bench.fault(made)
-        if failed is not None:
-            raise _Refused(_shown("why the draft failed", told(name, failed)))
+        if failed := self.bench.fault(made):
+            raise _refusal(name, failed)
         return made
 
 
@@ -245,8 +242,8 @@ def _arguments(wanted: ToolCall, kind: type[Artifact]) -> Artifact:
         raise _Refused(f"{wanted.name}: {where}: {first['msg']}.") from None
 
 
-def _shown(label: str, text: str) -> str:
-    return fence(label, cut(text, LOG))
+def _refusal(name: str, failed: Failed | Unmeasured) -> _Refused:
+    return _Refused(fence("why the draft failed", cut(told(name, failed), LOG)))
 
 
 def _schema(kind: type[Artifact]) -> dict[str, JsonValue]:

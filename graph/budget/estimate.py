@@ -54,12 +54,10 @@ class Row(Artifact):
 
 
 class Estimate(Artifact):
-    """For an iteration; times `iterations`, and what v0 takes, for the run."""
+    """For an iteration, and for the run."""
 
     rows: tuple[Row, ...]
     """Of the roles that are paid; none: nothing is."""
-    first: Row | None
-    """The analyst's exchange about v0, where it is paid."""
     iterations: int
 
     @property
@@ -68,7 +66,7 @@ class Estimate(Artifact):
 
     @property
     def run_tokens(self) -> int:
-        return self.iterations * self.iteration_tokens + (self.first.input + self.first.output if self.first else 0)
+        return sum(self.times(row) * (row.input + row.output) for row in self.rows)
 
     @property
     def iteration_usd(self) -> float:
@@ -77,7 +75,11 @@ class Estimate(Artifact):
 
     @property
     def run_usd(self) -> float:
-        return self.iterations * self.iteration_usd + ((self.first.usd or 0.0) if self.first else 0.0)
+        return sum(self.times(row) * (row.usd or 0.0) for row in self.rows)
+
+    def times(self, row: Row) -> int:
+        """How often a run pays for what a role is asked in an iteration: the analyst is asked about v0, too."""
+        return self.iterations + (row.role == "profiler_analyst")
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -90,8 +92,7 @@ def estimate(settings: Settings, task: Task, guide: Wiki, agents: dict[RoleName,
     paid = {role: agent for role, agent in agents.items() if agent.model.bills != "nothing"}
     questions = asked(settings, task, guide, hints) if paid else ()
     rows = tuple(_row(role, agent, questions) for role, agent in paid.items())
-    first = next((row for row in rows if row.role == "profiler_analyst"), None)
-    return Estimate(rows=rows, first=first, iterations=settings.search.iterations)
+    return Estimate(rows=rows, iterations=settings.search.iterations)
 
 
 Asked = tuple[RoleName, Brief, str, int, int]
@@ -123,10 +124,7 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
     """What every role is asked in an iteration, as assumed."""
     search = settings.search
     source = task.baseline or ""
-    pages = [
-        page for page in guide.pages if page.head.type == "method" and (not page.head.languages or task.language in page.head.languages)
-    ]
-    methods = tuple(sorted(pages, key=lambda page: (-page.head.priority, page.head.id))[:METHODS])
+    methods = tuple(sorted(guide.about("method", task.language), key=lambda page: (-page.head.priority, page.head.id))[:METHODS])
     unknown = Headroom(total=None, compute=None, memory=None, latency=None, bound="memory")
     plan = Plan(methods=tuple(_planned(page.head.id) for page in methods[: search.methods_per_iteration]), candidates=search.candidates)
     planner = PlannerBrief(
@@ -142,28 +140,19 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
         records=(),
     )
     coder = CoderBrief(task=task, source=source, plan=plan, pages=methods[: search.methods_per_iteration], tried=(), hints=hints)
+    retriever = RetrieverBrief(task=task, findings=(), bottleneck="memory", source=source)
+    gatekeeper = GatekeeperBrief(task=task, diff=source * (1 + GROWTH))
+    analyst = AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task)
     kernel = GROWTH * len(source) // CHARACTERS_PER_TOKEN
     # Taking the only method out leaves the incumbent, which nobody needs to write.
     ablations = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
     return (
-        (
-            "knowledge_retriever",
-            RetrieverBrief(task=task, findings=(), bottleneck="memory", source=source),
-            "Queries",
-            1,
-            ANSWERS["Queries"],
-        ),
+        ("knowledge_retriever", retriever, "Queries", 1, ANSWERS["Queries"]),
         ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
         ("coder", coder, "Drafts", 1, search.candidates * kernel),
         ("coder", coder, "Drafts", ablations, kernel),
-        ("gatekeeper", GatekeeperBrief(task=task, diff=source * (1 + GROWTH)), "Review", 1, ANSWERS["Review"]),
-        (
-            "profiler_analyst",
-            AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task),
-            "Analysis",
-            1,
-            ANSWERS["Analysis"],
-        ),
+        ("gatekeeper", gatekeeper, "Review", 1, ANSWERS["Review"]),
+        ("profiler_analyst", analyst, "Analysis", 1, ANSWERS["Analysis"]),
     )
 
 

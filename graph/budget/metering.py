@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from agents.models.ledger import Caps, Left
@@ -44,10 +45,7 @@ class Metered(Executor):
         """That jobs are for; the graph sets it (`enter`)."""
         self._began = {0: 0.0, **(began or {})}
         self._spent = defaultdict[Sent, float](float, before)
-        self._held: dict[int, tuple[Sent, float]] = {}
-        """Job under way -> whose it is, and the seconds that are set aside for it."""
         self._numbers = itertools.count()
-        self._settled = threading.Condition()
         self.stopping = threading.Event()
         """Set by Ctrl-C: what is under way comes to its end, and nothing more begins."""
         self._abandoned = threading.Event()
@@ -75,18 +73,17 @@ class Metered(Executor):
 
     def seconds(self, device: str) -> float:
         """That the jobs of the run which have ended took on a kind of device."""
-        with self._settled:
-            return sum(seconds for sent, seconds in self._spent.items() if sent.device == device)
+        return sum(seconds for sent, seconds in self._spent.items() if sent.device == device)
 
     def reached(self, bounds: Iterable[Limit], device: str) -> str | None:
         """The first cap of `bounds` that leaves nothing for another job on a kind of device, in one sentence."""
-        with self._settled:
-            return next((one.sentence(self._used(one, device)) for one in bounds if self._left(one, device) <= 0), None)
+        return next((one.sentence(self._used(one, device)) for one in bounds if self._left(one, device) <= 0), None)
 
     def exchange(self, caps: Caps) -> Left:
         """What is left of the wall time for an exchange with a model; KeyboardInterrupt when none shall begin."""
         self.begin()
-        left = [Left(self._left(limit, ""), limit.sentence(limit.cap)) for limit in limits.of_exchange(caps, self.iteration)]
+        bounds = (limit for limit in limits.binding(caps, iteration=self.iteration) if limit.of_wall)
+        left = [Left(self._left(limit, ""), limit.sentence(limit.cap)) for limit in bounds]
         return min(left, default=Left())
 
     def devices(self) -> tuple[Device, ...]:
@@ -104,15 +101,21 @@ class Metered(Executor):
         """Run `job` on the account `sent`, under `bounds`.
 
         Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap leaves less, the limit
-        is cut to that, since limits are generous (minutes) and to refuse would leave most of a small cap unspent. While others are under
-        way a job that does not fit beside them waits for them to settle. BudgetError when nothing is left, or when the job did not end
-        within what was, with the cap that left least: nothing that the job left counts then, for or against what it ran. A cap is passed
-        by no more than ending a process takes.
+        is cut to that, since limits are generous (minutes) and to refuse would leave most of a small cap unspent. BudgetError when nothing
+        is left, or when the job did not end within what was, with the cap that left least: nothing that the job left counts then, for or
+        against what it ran. A cap is passed by no more than ending a process takes. Jobs are run one at a time.
         """
         self.begin()
-        number, held, tightest = self._set_aside(job, sent, bounds)
+        held = job.limits.wall_s
+        tightest: Limit | None = None
+        for limit in bounds:
+            left = self._left(limit, sent.device)
+            if left < held:
+                held, tightest = left, limit
+        if tightest and held <= 0:
+            raise BudgetError(tightest.sentence(self._used(tightest, sent.device)))
         given = job.model_copy(update={"limits": job.limits.model_copy(update={"wall_s": held})}) if tightest else job
-        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2]), "number": str(number)}
+        named = {"job": digest(job.model_dump_json())[:16], "argv": " ".join(job.argv[:2]), "number": str(next(self._numbers))}
         named |= {"device": sent.device, "iteration": str(sent.iteration)} | ({"role": sent.role} if sent.role else {})
         start, used = time.perf_counter(), None
         try:
@@ -133,44 +136,20 @@ class Metered(Executor):
         finally:
             elapsed = time.perf_counter() - start
             used = min(elapsed, held) if used is None else used
-            with self._settled:
-                del self._held[number]
-                self._spent[sent] += used
-                self._settled.notify_all()
+            self._spent[sent] += used
             # The job's time as the orchestrator saw it has waiting for the device in it.
             self.emit("job", {**named, "state": "finished", "used": f"{used:.4f}", "s": f"{elapsed:.4f}"})
             if self._abandoned.is_set():
                 # Whatever it left says nothing about the kernel.
                 raise KeyboardInterrupt
 
-    def _set_aside(self, job: Job, sent: Sent, bounds: tuple[Limit, ...]) -> tuple[int, float, Limit | None]:
-        """The job's number, the seconds that it may take, and the cap that cut them, if one did."""
-        wanted, device = job.limits.wall_s, sent.device
-        with self._settled:
-            while any(self._beside(limit, device) and wanted > self._left(limit, device) for limit in bounds):
-                self._settled.wait()
-                self.begin()
-            tightest = min(bounds, key=lambda limit: self._left(limit, device), default=None)
-            left = self._left(tightest, device) if tightest else wanted
-            if tightest and left <= 0:
-                raise BudgetError(tightest.sentence(self._used(tightest, device)))
-            number = next(self._numbers)
-            self._held[number] = sent, min(wanted, left)
-            return number, min(wanted, left), tightest if left < wanted else None
-
-    def _beside(self, limit: Limit, device: str) -> float:
-        """Seconds that are set aside for jobs under way which the cap counts, too."""
-        if limit.kind == "wall_s":
-            return 0.0
-        return sum(held for sent, held in self._held.values() if sent.device == device and limit.counts(sent))
-
     def _used(self, limit: Limit, device: str) -> float:
-        if limit.kind == "wall_s":
+        if limit.of_wall:
             return self.clock() - self._began.get(limit.iteration or 0, 0.0)
         return sum(seconds for sent, seconds in self._spent.items() if sent.device == device and limit.counts(sent))
 
     def _left(self, limit: Limit, device: str) -> float:
-        return limit.cap - limit.aside - self._used(limit, device) - self._beside(limit, device)
+        return limit.cap - limit.aside - self._used(limit, device)
 
     def close(self) -> None:
         self._ended.set()
@@ -181,36 +160,29 @@ def _cut_short(job: Job, limit: Limit) -> BudgetError:
     return BudgetError(f"{limit.sentence(limit.cap - limit.aside)}; a job that may take {job.limits.wall_s:.0f} s was cut short")
 
 
+@dataclass(frozen=True, eq=False)
 class Capped(Executor):
     """Passes a role's jobs on while the caps on time leave any for them; BudgetError from then on.
 
     What was asked before, records answer without a job.
     """
 
-    def __init__(
-        self,
-        inner: Metered,
-        role: Sender,
-        device: DeviceKind,
-        caps: Caps,
-        aside: float = 0.0,
-        tell: Callable[[str], object] = lambda reason: None,
-    ) -> None:
-        """`device`: the kind whose seconds are capped. `aside`: seconds of the run's cap that are kept for the final benchmark. `tell`:
-        is told which cap was reached, also where whoever wanted the job can do without."""
-        self.inner = inner
-        self.role: Sender = role
-        self.device = device
-        self.caps = caps
-        self.aside = aside
-        self.tell = tell
+    inner: Metered
+    role: Sender
+    device: DeviceKind
+    """The kind whose seconds are capped."""
+    caps: Caps
+    aside: float = 0.0
+    """Seconds of the run's cap that are kept for the final benchmark."""
+    tell: Callable[[str], object] = lambda reason: None
+    """Is told which cap was reached, also where whoever wanted the job can do without."""
 
     def devices(self) -> tuple[Device, ...]:
         return self.inner.devices()
 
     def run(self, job: Job) -> Finished:
         device = job.needs.device
-        bounds = tuple(limit for limit in self._bounds() if limit.kind == "wall_s" or device == self.device)
+        bounds = tuple(limit for limit in self._bounds() if limit.of_wall or device == self.device)
         try:
             return self.inner.within(job, Sent(device, self.role, self.inner.iteration), bounds)
         except BudgetError as error:
@@ -222,7 +194,7 @@ class Capped(Executor):
         return self.inner.reached(self._bounds(), self.device)
 
     def _bounds(self) -> tuple[Limit, ...]:
-        return limits.of_job(self.caps, self.role, self.inner.iteration, self.aside)
+        return limits.binding(self.caps, (self.role,), self.inner.iteration, self.aside)
 
     def close(self) -> None:
         self.inner.close()

@@ -32,7 +32,8 @@ def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: Dev
     rounds += max(rounds // 2, 2)
     # On a GPU torch.compile also runs with its longest search.
     frameworks = wanted.eager + wanted.compile * (1 if device == "cpu" else 2)
-    sittings = rounds * workloads * (2 + frameworks)
+    # A linked run also times the kernel that the first of them began with.
+    sittings = rounds * workloads * (2 + (settings.linked_to is not None) + frameworks)
     # A call to warm up and one that is timed.
     return sittings * (2 * sample_s + SITTING_S) + frameworks * (FRAMEWORK_S + workloads * SHAPE_S)
 
@@ -43,14 +44,14 @@ def sample_s(calibration: Record) -> float:
     return result.telemetry.seconds / (2 * sum(len(w.pairs) + w.repeated + w.discarded for w in result.workloads))
 
 
-def too_small(settings: Settings, workloads: int, device: DeviceKind) -> str | None:
-    """That `budget.device_s` may not do for v0 and the final benchmark alone, in one sentence; None: it may, or there is none."""
+def too_small(settings: Settings, workloads: int, device: DeviceKind) -> tuple[str, ...]:
+    """That `budget.device_s` may not do for v0 and the final benchmark alone, in one sentence; empty: it may, or there is none."""
     cap = settings.budget.device_s
     pairs = max(settings.judge.calibration_pairs, settings.judge.least_rounds(workloads))
     least = V0_S + 2 * pairs * workloads * SAMPLE_S + benchmark_s(SAMPLE_S, workloads, settings, device)
     if cap is None or cap >= least:
-        return None
-    return (
-        f"budget.device_s: {cap:g} s may be less than v0 and the final benchmark take (about {least:.0f} s by the estimate), which "
-        f"would leave nothing for the search; give more than {least:.0f} s"
+        return ()
+    take = (
+        f"may be less than v0 and the final benchmark take (about {least:.0f} s by the estimate), which would leave nothing for the search"
     )
+    return (f"budget.device_s: {cap:g} s {take}; give more than {least:.0f} s",)

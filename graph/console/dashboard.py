@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 
 from graph.workspace.events import Event
 from tools.artifacts import UNBOUNDED, Interval
-
-CAPS = ("wall_s", "device_s", "usd", "tokens")
+from tools.cli.formatting import percent, ratio
 
 
 @dataclass
 class Row:
     """A candidate of the iteration under way."""
 
-    candidate: str
-    methods: str
-    knobs: str
-    without: str | None = None
-    """It is the champion without this method."""
+    candidate: str = ""
+    made: str = ""
+    """Its methods and knobs, or that it is the champion without one."""
     stage: str | None = None
     """screen, build, correctness, timing, confirmation; None: it waits for its turn."""
     batch: str = ""
@@ -28,31 +25,6 @@ class Row:
     """passed, failed, unmeasured, then the gate's verdict; None: not yet."""
     speedup: Interval | None = None
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The kernel at HEAD, when it is not v0."""
-
-    iteration: int
-    parent: str
-    """The version that it was compared with, e.g. v0."""
-    speedup: Interval | None
-    """Over its parent."""
-    at_least: float | None
-    """Over v0: the product of the accepted steps' lower bounds."""
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Distance of the kernel at HEAD from the roof; 0 is at the roof. None: not collected."""
-
-    bound: str
-    """What limits it; empty: it was not profiled, so that nobody knows."""
-    total: float | None
-    compute: float | None
-    memory: float | None
-    latency: float | None
 
 
 @dataclass
@@ -68,10 +40,13 @@ class Dashboard:
     """When what is under way began."""
     rows: dict[str, Row] = field(default_factory=dict)
     """Candidate id -> its row, in the order in which they were written."""
-    best: Best | None = None
-    gap: Gap | None = None
+    parent: str = "v0"
+    """The version at HEAD, which candidates are compared with."""
+    best: str = "v0, the baseline"
+    """The same with its factor."""
+    headroom: str = "not profiled yet"
     caps: dict[str, float] = field(default_factory=dict)
-    """Of `CAPS` those that are set."""
+    """Those of the whole run that are set."""
     device: str = ""
     """Kind of device whose seconds count."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -89,6 +64,8 @@ class Dashboard:
     def see(self, event: Event) -> None:
         """Take one event in."""
         told = event.details
+        # What is said of a candidate that nobody drafted is shown nowhere.
+        row = self.rows.get(told.get("candidate", ""), Row())
         match event.kind:
             case "start" if told.get("state") in ("started", "reopened"):
                 self._restart()
@@ -97,16 +74,18 @@ class Dashboard:
             case "node":
                 self._node(event)
             case "headroom":
-                gaps = (number(told, name) for name in ("total", "compute", "memory", "latency"))
-                self.gap = Gap(told["bound"], *gaps)
+                self.headroom = _headroom(told)
             case "drafted":
-                self._drafted(told)
+                # Written again after a kill, it keeps what was found of it.
+                self.rows.setdefault(told["candidate"], Row(told["candidate"], _made(told)))
             case "judge":
                 self.since = event.seconds
-                self._judged(told)
+                row.stage, row.batch = told["stage"], f"{told['batch']}/{told['batches']}" if "batch" in told else ""
             case "candidate" | "ablated":
-                self._ended(told)
+                row.outcome, row.speedup, row.reason = told["outcome"], interval(told), told.get("reason", "")
+                row.stage, row.batch = told.get("stage"), ""
             case "verdict":
+                row.outcome, row.stage, row.batch = told["outcome"], None, ""
                 self._decided(told)
             case "exchange":
                 self.asked = told["role"] if told.get("state") == "started" else None
@@ -131,11 +110,6 @@ class Dashboard:
         return before + max(0.0, now - begun)
 
     @property
-    def parent(self) -> str:
-        """The version at HEAD, which candidates are compared with."""
-        return f"v{self.best.iteration}" if self.best else "v0"
-
-    @property
     def device_s(self) -> float:
         """Seconds of jobs on the device."""
         return self.seconds.get(self.device, 0.0)
@@ -150,7 +124,7 @@ class Dashboard:
 
     def _capped(self, event: Event) -> None:
         told = event.details
-        self.caps = {name: value for name in CAPS if (value := number(told, name)) is not None}
+        self.caps = {name: value for name in ("wall_s", "device_s", "usd", "tokens") if (value := number(told, name)) is not None}
         self.device = told["device"]
         self.taken_up = event.seconds, float(told["spent_wall_s"])
         spent = number(told, "spent_device_s")
@@ -170,30 +144,14 @@ class Dashboard:
             self.rows.clear()
         self.iteration = iteration
 
-    def _drafted(self, told: dict[str, str]) -> None:
-        row = Row(told["candidate"], told["methods"], told["knobs"], told.get("without"))
-        # Written again after a kill, it keeps what was found of it.
-        self.rows.setdefault(row.candidate, row)
-
-    def _judged(self, told: dict[str, str]) -> None:
-        row = self.rows.get(told["candidate"])
-        if row is not None:
-            row.stage = told["stage"]
-            row.batch = f"{told['batch']}/{told['batches']}" if "batch" in told else ""
-
-    def _ended(self, told: dict[str, str]) -> None:
-        row = self.rows.get(told["candidate"])
-        if row is not None:
-            row.outcome, row.speedup, row.reason = told["outcome"], interval(told), told.get("reason", "")
-            row.stage, row.batch = told.get("stage"), ""
-
     def _decided(self, told: dict[str, str]) -> None:
-        row = self.rows.get(told.get("candidate", ""))
-        if row is not None:
-            row.outcome, row.stage, row.batch = told["outcome"], None, ""
-        if told["outcome"] == "accept":
-            # Logs from before it was told do not name it: it was the best until now.
-            self.best = Best(int(told["iteration"]), told.get("parent", self.parent), interval(told), number(told, "at_least"))
+        if told["outcome"] != "accept":
+            return
+        # Logs from before it was told do not name it: it was the best until now.
+        of, least = told.get("parent", self.parent), number(told, "at_least")
+        self.parent = f"v{told['iteration']}"
+        whole = f", at least {least:.3g}× over v0" if least and of != "v0" else ""
+        self.best = f"{self.parent}  {ratio(interval(told))} over {of}{whole}"
 
     def _paid(self, told: dict[str, str]) -> None:
         if "spent_tokens" in told:
@@ -207,6 +165,20 @@ class Dashboard:
         device = told["device"]
         # As the cap counts; logs from before that have only what the orchestrator saw, waiting for the device included.
         self.seconds[device] = self.seconds.get(device, 0.0) + float(told.get("used", told["s"]))
+
+
+def _made(told: dict[str, str]) -> str:
+    if "without" in told:
+        return f"champion without {told['without']}"
+    return f"{told['methods'].replace(' ', '+')} {told['knobs']}".rstrip()
+
+
+def _headroom(told: dict[str, str]) -> str:
+    """Distance of the kernel at HEAD from the roof, in all and by axes."""
+    total, compute, memory, latency = (percent(number(told, name)) for name in ("total", "compute", "memory", "latency"))
+    # Shorter than elsewhere: no figure may be cut off at 80 columns.
+    limit = f"limit {told['bound']}" if told["bound"] else "not profiled"
+    return f"Δ {total}, {limit} (Δc {compute}, Δm {memory}, Δl {latency})"
 
 
 def number(told: dict[str, str], name: str) -> float | None:

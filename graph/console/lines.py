@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from graph.workspace.events import Event
 
@@ -19,10 +19,14 @@ def line(event: Event) -> str | None:
 def _line(event: Event) -> str | None:
     details = event.details
     if event.kind == "node" and details.get("state") == "finished":
-        spent = f"  [{details['spent']}]" if "spent" in details else ""
-        return f"{_iteration(details):>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}{spent}"
+        # The end is about all iterations.
+        iteration = "" if details["node"] == "finalise" else details["iteration"]
+        spent = f"  [{details['spent']}]" if details.get("spent") else ""
+        return f"{iteration:>3} {details['node']:<18} {float(details['s']):7.2f} s  {details.get('summary', '')}{spent}"
     if event.kind == "candidate":
         return f"    {details['candidate']:<18} {details['outcome']:<9}  {details['summary']}"
+    if event.kind == "exchange" and details.get("state") == "unusable":
+        return f"    {details['why']}"
     if event.kind == "verdict":
         return f"{details['iteration']:>3} {'verdict':<18} {details['outcome']:<9}  {details['summary']}"
     if event.kind == "interrupt":
@@ -31,11 +35,6 @@ def _line(event: Event) -> str | None:
             f"`python -m graph resume {details['workspace']}` goes on where it stopped"
         )
     return None
-
-
-def _iteration(details: Mapping[str, str]) -> str:
-    """The number in front of a node's line; none for the end, which is about all iterations."""
-    return "" if details["node"] == "finalise" else details["iteration"]
 
 
 class Plain:

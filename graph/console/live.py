@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from graph.console.dashboard import Dashboard, Gap, Row
+from graph.console.dashboard import Dashboard, Row
 from graph.console.lines import UNSEEN, line
 from graph.workspace.events import Event
-from tools.cli.formatting import percent, ratio
+from tools.cli.formatting import ratio
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -134,7 +134,7 @@ def view(board: Dashboard, width: int, height: int, now: float) -> list[Text]:
     lines = [_line(""), _doing(board), *(_row(row) for row in rows if row in shown)]
     if len(shown) < len(rows):
         lines.append(_line(f"  and {len(rows) - len(shown)} more", "dim"))
-    lines += [_named("best", _best(board)), _named("headroom", _headroom(board.gap)), _named("budget", _budget(board, now))]
+    lines += [_named("best", board.best), _named("headroom", board.headroom), _named("budget", _budget(board, now))]
     for text in lines:
         text.truncate(max(1, width - ECHO), overflow="ellipsis")
         text.no_wrap = True
@@ -173,9 +173,8 @@ def _doing(board: Dashboard) -> Text:
 def _row(row: Row) -> Text:
     state, style = _state(row)
     found = f"{ratio(row.speedup):<21} " if row.speedup else ""
-    made = f"champion without {row.without}" if row.without else f"{row.methods.replace(' ', '+')} {row.knobs}".rstrip()
     why = f"{row.reason.translate(UNSEEN).rstrip('.')}  " if row.reason else ""
-    return _line(f"  {row.candidate:<12}  {state:<16}  ", style).append(f"{found}{why}{made}")
+    return _line(f"  {row.candidate:<12}  {state:<16}  ", style).append(f"{found}{why}{row.made}")
 
 
 def _state(row: Row) -> tuple[str, str]:
@@ -185,23 +184,6 @@ def _state(row: Row) -> tuple[str, str]:
     if row.outcome is None:
         return "waiting", "dim"
     return (f"{row.outcome}: {row.stage}" if row.stage else row.outcome), _style(row.outcome)
-
-
-def _best(board: Dashboard) -> str:
-    best = board.best
-    if best is None:
-        return "v0, the baseline"
-    whole = f", at least {best.at_least:.3g}× over v0" if best.at_least and best.parent != "v0" else ""
-    return f"v{best.iteration}  {ratio(best.speedup)} over {best.parent}{whole}"
-
-
-def _headroom(gap: Gap | None) -> str:
-    if gap is None:
-        return "not profiled yet"
-    axes = f"Δc {percent(gap.compute)}, Δm {percent(gap.memory)}, Δl {percent(gap.latency)}"
-    # Shorter than elsewhere: no figure may be cut off at 80 columns.
-    limit = f"limit {gap.bound}" if gap.bound else "not profiled"
-    return f"Δ {percent(gap.total)}, {limit} ({axes})"
 
 
 def _budget(board: Dashboard, now: float) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+
 from graph.nodes.commits import own_history
 from graph.report import final
+from graph.report.content.summary import restored, versions
 from graph.services import Services
-from graph.workspace import completeness
-from tools.artifacts import Candidate
+from graph.state import State
+from graph.workspace import completeness, drift
 from tools.errors import WorkspaceError
-from tools.store.records import key
+from tools.judge import evidence
+from tools.store.records import key, write_atomically
 
 
 def reconcile(services: Services) -> None:
@@ -20,45 +25,51 @@ def reconcile(services: Services) -> None:
     for record in workspace.records:
         for sha in record.blobs.values():
             workspace.records.blobs.path(sha)
+    drift.refuse(workspace.repository)
     if workspace.repository.head() is None:
         return  # v0 is not committed yet, so there is nothing to differ from
     # Another compiler or other flags would make every later candidate incomparable with the incumbent.
     services.judge.builds.frozen_flags()
     own_history(services)
-    under_way = _under_way(services)
-    _restore_kernel(services, under_way)
-    _forget_reports(services)
-    drifted = workspace.repository.drift(under_way)
-    if drifted:
-        raise WorkspaceError(
-            f"{workspace.root}: {', '.join(drifted[:3])} changed outside the run; "
-            "restore with `git checkout -- <file>` in the workspace, or start a new run from that kernel"
-        )
+    _put_back(services)
 
 
-def _under_way(services: Services) -> tuple[str, ...]:
-    """What gate and finalise may have written when they were killed before their commit; they write it again."""
-    closed = int(services.workspace.repository.show("HEAD", completeness.POINTER).decode().strip() or 0)
-    return (f"versions/v{closed + 1}/", f"memory/v{closed + 1}.json", completeness.POINTER, *final.FILES)
+def rewound(state: State, services: Services) -> tuple[State, str] | None:
+    """Where the run goes on when a mask put another kernel back at HEAD: what of the state is other, and the node that was left last.
 
-
-def _forget_reports(services: Services) -> None:
-    """`report` may be asked for in the middle of a run, which is no change by somebody else: the end renders what it wrote anew."""
-    workspace = services.workspace
-    for name in set(workspace.repository.drift()) & set(final.FILES):
-        (workspace.root / name).unlink(missing_ok=True)
-
-
-def _restore_kernel(services: Services, under_way: tuple[str, ...]) -> None:
-    """A kill between writing an accepted kernel and committing it leaves that kernel in the folder: put HEAD's back, the gate goes on.
-
-    Anything that is not a candidate of this run was written by somebody else and is drift.
+    None: no such thing. An iteration under way was about a kernel that is no longer there: the gate closes it, and its trials say so.
     """
+    back = restored(services.workspace)
+    if back is None or back.candidate is None or back.candidate == state.get("incumbent"):
+        return None
+    kernel = services.candidate(back.candidate)
+    calibration = services.judge.calibrate(kernel)
+    left = [m for m in versions(services.workspace.root) if m.verdict == "accept" and not m.masked and m.speedup is not None]
+    update = State(
+        incumbent=kernel.id,
+        noise_floor=evidence.noise_floor(calibration, services.settings.judge.objective),
+        calibration=calibration.id,
+        speedup=math.prod(m.speedup.low for m in left if m.speedup is not None),
+        champion=None,
+        attribution=None,
+        drafts=[],
+        rewrite=False,
+        stop=None,
+        report="",
+    )
+    closed, plan = completeness.last_closed(services.workspace.root), services.records.find(key("plan", iteration=state["iteration"]))
+    inspection = services.records.find(key("inspection", candidate=kernel.id))
+    if state["iteration"] > closed and plan is not None and plan.id == state.get("plan") and inspection is not None:
+        return State(**update, profile=inspection.id), "select"
+    # As after an accept: its profile comes next.
+    return State(**update, iteration=closed, outcome="accept"), "gate"
+
+
+def _put_back(services: Services) -> None:
+    """HEAD's kernel in place of one that was accepted when a kill came before the commit, for the gate goes on from HEAD's; and HEAD's
+    reports, for `report` may be asked for in the middle of a run, whose end renders them anew."""
     workspace = services.workspace
-    name = f"kernel{services.language.suffix}"
-    if name not in workspace.repository.drift(under_way):
-        return
-    path = workspace.root / name
-    found = Candidate(language=services.task.language, files={name: path.read_text(errors="replace") if path.is_file() else ""})
-    if services.records.find(key("candidate", id=found.id)) is not None:
-        workspace.write(name, workspace.repository.show("HEAD", name).decode())
+    for name in {f"kernel{services.language.suffix}", *final.FILES} & set(workspace.repository.drift()):
+        (workspace.root / name).unlink(missing_ok=True)
+        with contextlib.suppress(WorkspaceError):  # HEAD has no report yet
+            write_atomically(workspace.root / name, workspace.repository.show("HEAD", name))

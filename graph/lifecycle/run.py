@@ -13,16 +13,18 @@ from typing import Literal, cast
 from graph.artifacts import NotMeasured
 from graph.budget.metering import Metered
 from graph.lifecycle.interruption import checkpoint, kept, stoppable
+from graph.report import prompts
 from graph.report.content.summary import stored_state, versions
 from graph.services import Ask, Services, open_agents, open_executor, open_index, open_language, open_ledger, open_profilers
 from graph.settings import Settings
 from graph.state import State
+from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Events, Observer
 from graph.workspace.folder import Workspace
 from tools.analysis import rules
-from tools.artifacts import Record
+from tools.artifacts import Record, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
 from tools.store.records import Blobs, key
@@ -44,31 +46,27 @@ def start(settings: Settings, observers: Sequence[Observer] = (), ask: Ask | Non
     return _begin(settings, observers, ask, lambda executor, blobs: load_task(settings, executor, blobs))
 
 
-def start_from(settings: Settings, loaded: Loaded, observers: Sequence[Observer] = (), ask: Ask | None = None) -> Ended:
-    """A new run of a task that was probed before (`restart`)."""
-    return _begin(settings, observers, ask, lambda executor, blobs: _screened(loaded, settings.linked_to or "kernel"))
+def start_from(
+    settings: Settings, load: Callable[[Executor, Blobs], Loaded], observers: Sequence[Observer] = (), ask: Ask | None = None
+) -> Ended:
+    """A new run of a task that an earlier one has frozen (`restart`)."""
+    return _begin(settings, observers, ask, lambda executor, blobs: _screened(load(executor, blobs), settings.linked_to or "kernel"))
 
 
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph.budget import feasibility
     from graph.lifecycle import static_report
-    from knowledge_base.experience.log import Experience
 
-    Experience().refuse_unwritable()
-    workspace = workspaces.create(settings)
-    events = Events(workspace.private / "events.jsonl", tuple(observers))
     with ExitStack() as stack:
-        stack.callback(workspace.close)
+        workspace, events, executor = begun(settings, observers, stack)
         try:
-            events.emit("start", {"state": "started", "wall_s": "0"})
-            executor = stack.enter_context(_executor(settings, workspace, events))
             loaded = load(executor, workspace.records.blobs)
             absent = lacking(executor.devices(), open_language(loaded.task.language).device)
             if absent is not None:
                 stack.callback(workspace.discard)
                 return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
             services = assemble(settings, workspace, loaded, executor, events, ask)
-            feasibility.refuse(feasibility.tight(settings, loaded.task, services.guide, services.agents))
+            feasibility.refuse(settings, loaded.task, services.guide, services.agents)
             settled = loaded.task.baseline is not None and not loaded.pinned
             _keep(workspace, "task" if settled else "loaded", loaded)
         except BaseException:
@@ -77,6 +75,22 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
             raise
         return drive(services if settled else _settled(services, loaded, events)), workspace.root
     raise AssertionError("unreachable")
+
+
+def begun(settings: Settings, observers: Sequence[Observer], stack: ExitStack) -> tuple[Workspace, Events, Metered]:
+    """A new workspace with its log and its executor, to be closed with `stack`. SettingsError where nothing could be kept."""
+    from knowledge_base.experience.log import Experience
+
+    Experience().refuse_unwritable()
+    workspace = workspaces.create(settings)
+    stack.callback(workspace.close)
+    events = Events(workspace.private / "events.jsonl", tuple(observers))
+    try:
+        events.emit("start", {"state": "started", "wall_s": "0"})
+        return workspace, events, stack.enter_context(_executor(settings, workspace, events))
+    except BaseException:
+        stack.callback(workspace.discard)
+        raise
 
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:
@@ -106,16 +120,29 @@ def _executor(settings: Settings, workspace: Workspace, events: Events) -> Meter
     return Metered(inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log))
 
 
-def load_task(settings: Settings, executor: Executor, blobs: Blobs) -> Loaded:
-    """The task that the settings name, probed. SettingsError for a kernel that no candidate made from it could get past the screen."""
+def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task | None = None) -> Loaded:
+    """The task that the settings name, under the name that they give it, probed; `like`: see `load_files`.
+
+    SettingsError where `linked_to` is no version, and for a kernel that no candidate made from it could get past the screen.
+    """
+    from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
 
+    root, _, version = (settings.linked_to or "").rpartition(" ")
+    if settings.linked_to and like is None and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file():
+        raise SettingsError(
+            f"linked_to: {settings.linked_to!r} is no version in {settings.workspaces}/; `restart` sets it, so leave it out"
+        )
     if settings.task is not None:
         loaded = tasks.load_folder(Path(settings.task), executor, blobs)
-        return _screened(loaded, str(Path(settings.task) / f"kernel{open_language(loaded.task.language).suffix}"))
-    kernel, reference = Path(settings.kernel or ""), Path(settings.reference or "")
-    loaded = tasks.load_files(kernel, reference, settings.dims or "", executor, blobs, pointer_elements=settings.pointer_elements)
-    return _screened(loaded, str(kernel))
+        kernel = Path(settings.task) / f"kernel{open_language(loaded.task.language).suffix}"
+    else:
+        kernel, reference = Path(settings.kernel or ""), Path(settings.reference or "")
+        sizes = (settings.dims or "", settings.pointer_elements)
+        loaded = tasks.load_files(kernel, reference, sizes[0], executor, blobs, pointer_elements=sizes[1], like=like)
+    task = loaded.task if settings.tolerance == "capped" else as_stated(loaded.task)
+    task = task.model_copy(update={"name": task.name if like is not None else settings.name or task.name})
+    return _screened(loaded.model_copy(update={"task": task}), str(kernel))
 
 
 def _screened(loaded: Loaded, origin: str) -> Loaded:
@@ -153,8 +180,8 @@ def write_report(path: Path) -> str:
         state = stored_state(services.workspace)
         if "profile" not in state:
             raise WorkspaceError(f"{path}: there is nothing to report before v0 is measured; `python -m graph resume {path}` goes on")
-        for name, text in final.reports(state, services).items():
-            services.workspace.write(name, text)
+        drift.refuse(services.workspace.repository, final.FILES)
+        services.workspace.write(final.reports(state, services))
         return f"{path}/{final.MARKDOWN} and {final.HTML} beside it are written from {len(versions(services.workspace.root))} versions"
 
 
@@ -211,7 +238,15 @@ def assemble(
 
     language = open_language(loaded.task.language)
     records = workspace.records
-    records.added = lambda record: events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
+
+    def added(record: Record) -> None:
+        events.emit("record", {"kind": record.kind, "key": record.key, "record": record.id})
+        prompts.keep(workspace, record)
+
+    records.added = added
+    for record in records:
+        # What a kill left unwritten.
+        prompts.keep(workspace, record)
     ledger = open_ledger(settings, records)
     # To read, no program, key or server is needed.
     begin = partial(executor.exchange, settings.budget)
@@ -247,6 +282,7 @@ def assemble(
         settings=settings,
         task=loaded.task,
         seen=loaded.workloads,
+        operator=loaded.operator or loaded.task.name,
         workspace=workspace,
         executor=executor,
         language=language,
@@ -278,6 +314,7 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     from graph.build import build
+    from graph.lifecycle.recovery import rewound
 
     search = services.settings.search
     limit = 10 + (search.iterations + 1) * (NODES_PER_ITERATION + 3 * search.repair_rounds)
@@ -285,11 +322,15 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     config = {"configurable": {"thread_id": "run"}, "recursion_limit": limit, "max_concurrency": 1}
     graph = build(services.settings, SqliteSaver(connection))
     known = graph.get_state(config)  # type: ignore[arg-type]
+    again = rewound(cast(State, known.values), services)
+    if again is not None:
+        graph.update_state(config, again[0], as_node=again[1])  # type: ignore[arg-type]
+        known = graph.get_state(config)  # type: ignore[arg-type]
     # Not `next`: interrupted among several judges, LangGraph names none there though their tasks are still open.
     if known.values and not known.tasks:
         return cast(State, known.values)
     services.workspace.awaits(None)
-    caps = event_log.figures(**services.settings.budget.whole())
+    caps = event_log.figures(**services.settings.budget.model_dump(include={"wall_s", "device_s", "usd", "tokens"}))
     spent = services.ledger.spent()
     paid = spent.told() if spent.paid else {}
     used = {"spent_device_s": f"{services.device_s():.2f}"}

@@ -9,16 +9,13 @@ from graph.report.content.render import render
 from graph.services import Ask, open_language, open_profilers
 from graph.settings import Settings
 from graph.specs import datasheet, unknown
-from knowledge_base.pages.terminology import metrics
 from knowledge_base.pages.wiki import Wiki
 from tools.artifacts import Candidate, Profile, Task
-from tools.contracts.inference import Sources
 from tools.errors import SettingsError
 from tools.executors.base import ELSEWHERE, Executor
 from tools.executors.protocol import SeenWorkload
 from tools.judge.build import compiled
 from tools.languages.base import Language
-from tools.languages.triton_interpreter import Interpreted
 from tools.roofline import roofline
 from tools.roofline.hardware import Spec, UnknownSpec
 from tools.store.records import Blobs
@@ -35,18 +32,23 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
     language = open_language(task.language)
     files = settings.sources(language.suffix)
     if task.baseline is None:
-        raise SettingsError(f"{task.name}: no kernel is given; add {files.kernel} beside {files.reference}")
+        said = f"no kernel is given, and where it cannot be judged none can be written ({absent})"
+        raise SettingsError(f"{task.name}: {said}; add {files.kernel} beside {files.reference}")
     library = compiled(task, language, executor, blobs, name=files.kernel)
     interpreted = language.interpret(task, task.baseline, executor, blobs)
-    refuse_wrong(interpreted, files)
+    if interpreted and interpreted.status == "failed":
+        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
     profiles, missing = _profiles(settings, task, library, language, executor, blobs, absent)
     wiki = Wiki.open(Path(settings.gpu_wiki_path) if settings.gpu_wiki_path else None)
-    answers = datasheet.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else _unnamed()
+    reason = "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
+    unnamed = (UnknownSpec(metric="roofline", reason=reason),)
+    answers = datasheet.published(wiki, task, settings.hardware, settings.variant) if settings.hardware else unnamed
     specs = tuple(answer for answer in answers if isinstance(answer, Spec))
     gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
     asked = settings.hardware if settings.hardware and not datasheet.cpu(wiki, settings.hardware) else None
+    unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
     return NotMeasured(
-        reason=_reason(absent, interpreted),
+        reason=f"{absent}: {ELSEWHERE}{unchecked}.",
         task=task.name,
         identity=task.identity(),
         interpreted=interpreted,
@@ -55,16 +57,10 @@ def look(settings: Settings, loaded: Loaded, executor: Executor, blobs: Blobs, a
         product=f"{settings.hardware} {settings.variant}".strip() if settings.hardware else None,
         specs=specs,
         gaps=gaps,
-        placeholders=unknown.settle(gaps, asked, settings.on_unknown, ask, metrics(wiki)) if asked else (),
+        placeholders=unknown.settle(gaps, asked, settings.on_unknown, ask) if asked else (),
         reach=tuple(_reach(seen, specs, task) for seen in loaded.workloads),
         inferred=task.inferred,
     )
-
-
-def refuse_wrong(interpreted: Interpreted | None, files: Sources) -> None:
-    """SettingsError where the interpreter has shown that the kernel is wrong."""
-    if interpreted and interpreted.status == "failed":
-        raise SettingsError(f"{files.kernel} and {files.reference} disagree {interpreted.reason}; mend the one that is wrong and run again")
 
 
 def lacking_of(settings: Settings, absent: str) -> str:
@@ -90,16 +86,6 @@ def _profiles(
             continue
         found.append(profiler.profile(task, candidate, library, task.workloads[0], language, executor, blobs)[0])
     return tuple(found), missing
-
-
-def _reason(absent: str, interpreted: Interpreted | None) -> str:
-    unchecked = f"; {interpreted.reason.rstrip('.')}" if interpreted and interpreted.status != "passed" else ""
-    return f"{absent}: {ELSEWHERE}{unchecked}."
-
-
-def _unnamed() -> tuple[UnknownSpec, ...]:
-    reason = "no device is here that could be looked up; set `hardware` (and `variant`) to the product that it is to run on"
-    return (UnknownSpec(metric="roofline", reason=reason),)
 
 
 def _reach(seen: SeenWorkload, specs: tuple[Spec, ...], task: Task) -> AttainableTime:

@@ -7,6 +7,7 @@ first commit, v0; a later commit that changed them is refuted. What is measured 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import secrets
 import tempfile
@@ -15,21 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from graph.artifacts import PROTOCOL
 from graph.report.content.render import ratio
 from graph.services import open_executor, open_language
-from graph.settings import Settings, parse
-from tools.artifacts import Artifact, Candidate, Failed, Interval, Passed, Record, Task, Trial, Verdict
+from graph.settings import Settings, load
+from graph.workspace import drift
+from tools.artifacts import Artifact, Candidate, Clock, Failed, Interval, Passed, Record, Task, Trial, Verdict
+from tools.artifacts import Claim as Confirmed
 from tools.errors import SettingsError, StorageError, WorkspaceError
 from tools.executors.base import Executor, pick
-from tools.executors.protocol import PROTOCOL
 from tools.gate.policy import Policy
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
-from tools.store.repository import Commit, Repository
+from tools.store.repository import Commit, Repository, foreign, having
 from tools.tasks.loader import Loaded
 
 FROZEN = ("task", "settings.yaml")
 """What no commit after v0 may touch."""
+RULES = {"2": " (protocol 2: the gain that chose the candidate)", str(PROTOCOL): ""}
+"""Protocol of a commit -> what is said beside its figures, where they are not what is claimed today (`graph.artifacts.PROTOCOL`)."""
 DRIFT = 0.2
 """Share of a claimed speed-up that another hour on the same machine may take away; beyond it the claim is not reproduced, and beyond
 half of it refuted."""
@@ -68,6 +73,8 @@ class Claim:
     incumbent: Candidate
     verdict: Verdict
     speedup: Interval
+    clock: Clock | None
+    """By which `speedup` was confirmed; None: it is of protocol 2, the gain that chose the candidate."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,12 @@ class Look:
     verdict: Verdict
     others: float
     """The largest share of the machine's CPU time that others took during a batch of pairs."""
+
+    def found(self, clock: Clock | None) -> Interval | None:
+        """What compares with a claim by `clock`; None: nothing was timed."""
+        if clock is not None and self.verdict.claim is not None:
+            return self.verdict.claim.by(clock)
+        return self.trial.speedup if isinstance(self.trial, Passed) else None
 
 
 class Refuted(Exception):
@@ -105,7 +118,10 @@ def accepted(repository: Repository) -> tuple[Commit, ...]:
 
 def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Sequence[Commit]:
     found = accepted(repository)
-    if commit is not None:
+    if commit is None:
+        # What is masked now is verified only where it is named.
+        found = tuple(c for c in found if not json.loads(repository.show("HEAD", f"memory/{c.trailers['Version']}.json"))["masked"])
+    else:
         log = repository.log()
         named = [c for c in log if c.trailers.get("Version") == commit or c.id.startswith(commit.lower())]
         if commit == "HEAD":
@@ -122,22 +138,36 @@ def _chosen(repository: Repository, commit: str | None, *, every: bool) -> Seque
 
 
 def _intruders(repository: Repository) -> tuple[Verification, ...]:
-    """What stands in the history besides the run's own commits: strangers, and changes of the kernel that no gate accepted."""
+    """What is there besides the run's own commits: strangers, changes of the kernel that no gate accepted, files that drifted."""
     log = repository.log()
-    strangers = set(repository.foreign())
-    kernels = set(repository.changing("kernel"))
     found = []
+    if lying := drift.drifted(repository):
+        found.append(_result(log[0], "disagree", f"{drift.told(repository, lying)}; what is verified is what git holds"))
+    strangers = set(foreign(log))
+    kernels = set(repository.changing("kernel"))
     for commit in log:
         if commit.id in strangers:
             found.append(_result(commit, "disagree", f"not a commit of the run ({commit.subject[:60]!r}): nothing in it was measured"))
-        elif commit.id in kernels and commit.trailers.get("Version") != "v0" and commit.trailers.get("Verdict") != "accept":
-            found.append(_result(commit, "disagree", "changed the kernel although the gate did not accept it"))
+        elif commit.id in kernels and (why := _unearned(repository, commit, log)):
+            found.append(_result(commit, "disagree", why))
     return tuple(found)
 
 
+def _unearned(repository: Repository, commit: Commit, log: Sequence[Commit]) -> str:
+    """Why a change of the kernel is nobody's right; empty: the gate accepted it, or a mask put back, byte for byte, what was accepted."""
+    named = commit.trailers.get("Restores")
+    if commit.trailers.get("Version") == "v0" or commit.trailers.get("Verdict") == "accept":
+        return ""
+    source = having(log[log.index(commit) + 1 :], "Version", named or "")
+    if source is None or source.trailers.get("Verdict") not in ("accept", "baseline"):
+        return "changed the kernel although the gate did not accept it"
+    changed = [name for name in repository.changed(source.id, commit.id) if name.startswith("kernel.")]
+    return f"says that it restores {named}, and its {changed[0]} is another" if changed else ""
+
+
 def _one(repository: Repository, commit: Commit) -> Verification:
-    if commit.trailers.get("Protocol") != str(PROTOCOL):
-        reason = f"measured under protocol {commit.trailers.get('Protocol', 'none')}, and this version runs only {PROTOCOL}"
+    if commit.trailers.get("Protocol") not in RULES:
+        reason = f"made under protocol {commit.trailers.get('Protocol', 'none')}, and this version knows only {', '.join(RULES)}"
         return _result(commit, "inconclusive", reason)
     with tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as folder:
         copy = repository.clone_to(Path(folder) / "copy", commit.id)
@@ -157,17 +187,19 @@ def read(copy: Repository, commit: Commit) -> Claim:
     first = copy.log()[-1]
     if first.trailers.get("Version") != "v0":
         raise Refuted("the first commit is not a baseline v0")
-    if copy.diff(first.id, commit.id, FROZEN):
+    if copy.changed(first.id, commit.id, FROZEN):
         raise Refuted("the frozen task or settings are not those of v0")
     task = tasks.thaw(copy.root / "task")
-    settings = _settings(copy.root)
+    settings = load(copy.root / "settings.yaml")
     candidate = _kernel(copy, commit.id, task)
     records = Records(copy.root)
     named = records.get(commit.trailers.get("Evidence", "").split(" ")[0])
     if named.kind != "verdict":
         raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
     verdict = Verdict.model_validate(named.payload)
-    said = verdict.speedup
+    new, said = verdict.claim is not None, verdict.worth
+    if commit.trailers["Protocol"] != (str(PROTOCOL) if new else "2"):
+        raise Refuted("the protocol in the commit message is not the one of its record")
     if commit.trailers.get("Task") != task.identity()[:16]:
         raise Refuted("the frozen task is not the one that the commit names")
     if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
@@ -176,21 +208,25 @@ def read(copy: Repository, commit: Commit) -> Claim:
         raise Refuted("the speed-up in the commit message is not the one in its record")
     incumbent = _kernel(copy, f"{commit.id}^", task)
     cited = [records.get(identity) for identity in verdict.records]
-    again = evidence.trial_of(cited, settings.judge.objective, said.confidence, incumbent.id)
-    if not (isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, said)):
+    confidence = verdict.speedup.confidence if verdict.speedup else said.confidence
+    again = evidence.trial_of(cited, settings.judge.objective, confidence, incumbent.id)
+    chosen = isinstance(again, Passed) and again.candidate == candidate.id and _equal(again.speedup, verdict.speedup)
+    claim = _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
+    if not chosen or (new and not _equal(claim.speedup, said)):
         raise Refuted("the speed-up does not follow from the records that the verdict names")
-    _confirmed(cited, {"incumbent": incumbent.id, "candidate": candidate.id}, settings.judge)
+    if new and commit.trailers.get("Clock") != claim.clock:
+        raise Refuted("the clock in the commit message is not the one by which its records confirm the speed-up")
     faults = completeness.audit(copy.root, int(commit.trailers.get("Version", "v0")[1:]), closed=True)
     if faults:
         raise Refuted(faults[0])
     known = records.find(key("task"))
     if known is None:
         raise Refuted("the record of the task is missing")
-    return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said)
+    return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said, claim.clock if new else None)
 
 
-def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> None:
-    """Refuted, or StorageError, unless the contests that a verdict names confirm the gain."""
+def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> Confirmed:
+    """What the contests that a verdict names say. Refuted, or StorageError, unless they confirm the gain."""
     from tools.gate import confirmation
 
     confirmed = [record for record in cited if record.kind == "confirmation"]
@@ -203,10 +239,13 @@ def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Poli
     # The device's events are read in the candidate's process: that there is a gain the clock outside must show.
     if confirmation.confirmation(confirmed, policy.objective, policy.confidence).low <= 1.0:
         raise Refuted("the confirmation that the verdict names does not show the gain")
+    return confirmation.claim(confirmed, policy.objective, policy.confidence, policy.min_effect)
 
 
-def _equal(one: Interval, other: Interval) -> bool:
+def _equal(one: Interval, other: Interval | None) -> bool:
     """The same figures but for the last digit, in which machines may differ."""
+    if other is None:
+        return False
     pairs = ((one.estimate, other.estimate), (one.low, other.low), (one.high, other.high))
     return all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
 
@@ -255,7 +294,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         return microbenchmarks.measure(language, executor, records, attempt=next(attempts))
 
     needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
-    possible = lower_bounds.settled(trial, needs, device.last_level_cache, roofs(), roofs)
+    possible = lower_bounds.settled(trial, needs, device.last_level_cache, roofs(), roofs, judge.needed)
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,
@@ -277,7 +316,8 @@ def _too_slow(claim: Claim, look: Look) -> bool:
     outcome = look.verdict.outcome
     if not isinstance(look.trial, Passed) or outcome in ("reject_correctness", "reject_policy"):
         return False
-    return outcome == "reject_perf" or look.trial.speedup.high < claim.speedup.low / 2
+    found = look.found(claim.clock)
+    return outcome == "reject_perf" or (found is not None and found.high < claim.speedup.low / 2)
 
 
 def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification:
@@ -288,8 +328,9 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
         return _result(commit, "disagree", reason, claimed)
     if not isinstance(look.trial, Passed):
         return _result(commit, "inconclusive", reason, claimed)
-    found = look.trial.speedup
-    figures = f"claimed {ratio(claimed)}, measured {ratio(found)}"
+    found = look.found(claim.clock) or look.trial.speedup
+    said = RULES["2"] if claim.clock is None else "" if claim.clock == "wall" else f" ({claim.clock})"
+    figures = f"claimed {ratio(claimed)}, measured {ratio(found)}{said}"
     if _too_slow(claim, look):
         others = max(look.others for look in looks)
         if others > BUSY:
@@ -304,18 +345,6 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
     if found.high < claimed.low * (1 - DRIFT):
         return _result(commit, "inconclusive", f"faster by less than claimed; is the machine as idle as then? {figures}", claimed, found)
     return _result(commit, "agree", figures, claimed, found)
-
-
-def _settings(copy: Path) -> Settings:
-    import yaml
-
-    path = copy / "settings.yaml"
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not valid YAML"
-        raise SettingsError(f"{path.name} of that version cannot be read ({why}); verify another one") from error
-    return parse(data, origin=path.name, base=copy)
 
 
 def _kernel(copy: Repository, commit: str, task: Task) -> Candidate:

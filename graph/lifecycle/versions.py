@@ -9,97 +9,155 @@ from pathlib import Path
 from graph.artifacts import VersionMemory
 from graph.lifecycle import run as runs
 from graph.report import final
+from graph.report.content.summary import incumbent, remembered
 from graph.services import Ask, open_language
 from graph.settings import Settings, parse
+from graph.workspace import completeness, drift
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Observer
 from graph.workspace.folder import Workspace
 from knowledge_base.experience.log import Experience
 from tools.cli.validation import no_yaml, read_yaml
 from tools.errors import SettingsError, WorkspaceError
-from tools.store.records import key
+from tools.executors.base import Executor
+from tools.store.records import Blobs, key
+from tools.store.repository import Repository
+from tools.tasks import loader as tasks
 from tools.tasks.loader import Loaded
+
+FIXED = ("task", "kernel", "reference", "linked_to")
+"""Settings that a restart takes from the version."""
+TASK = re.compile("(dims|pointer_elements|tolerance)=")
+"""Changes that are of the task itself."""
+
+
+def audit(path: Path) -> tuple[str, ...]:
+    """What the closed versions of a workspace lack, and what in it is not the run's; one sentence each (C1, C4)."""
+    workspace = workspaces.peek(path)
+    found = drift.drifted(workspace.repository)
+    return (*completeness.audit_closed(workspace.root), *([drift.told(workspace.repository, found)] if found else []))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
-    """Hide a version from plans, retrieval and reports' rankings (or show it again); one commit. Returns a sentence."""
+    """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one commit, with which HEAD
+    has the kernel of the last accepted version that is left. Returns a sentence."""
     workspace = workspaces.reopen(path)
     try:
         repository = workspace.repository
-        relative = _memory(workspace, version)
-        others = repository.drift((relative, final.MARKDOWN, final.HTML))
-        if others:
-            raise WorkspaceError(f"{workspace.root}: {', '.join(others[:3])} changed outside the run; restore it, or resume the run first")
-        # What HEAD says counts: a kill may have left the file written and not committed. Every step below can be done again.
-        memory = VersionMemory.model_validate_json(repository.show("HEAD", relative))
-        if masked and memory.iteration == 0:
+        _memory(workspace, version)
+        drift.refuse(repository)
+        # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done again.
+        closed = _closed(repository)
+        top = closed[int(version[1:])]
+        if masked and top.iteration == 0:
             raise WorkspaceError(f"{version}: is the baseline, which no decision can do without; name a version that was tried")
-        attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in memory.attempts)
-        if memory.masked != masked:
-            changed = memory.model_copy(update={"masked": masked, "attempts": attempts})
-            workspace.write(relative, changed.model_dump_json(indent=1) + "\n")
-            word = "mask" if masked else "unmask"
-            repository.commit(
-                [relative, final.MARKDOWN, final.HTML], f"{word} {version}", {"Masked": str(masked).lower()}, repository.head()
-            )
+        if not masked and closed[parent := _parent(top, closed)].masked and top.iteration:
+            raise WorkspaceError(f"{version}: came of v{parent}, which is masked; unmask v{parent}")
+        chosen = [top.iteration]
+        for memory in closed[top.iteration + 1 :]:
+            if _parent(memory, closed) in chosen and (masked or top.masked or not memory.masked):
+                chosen.append(memory.iteration)
+        after = list(closed)
+        for n in chosen:
+            attempts = tuple(attempt.model_copy(update={"masked": masked}) for attempt in closed[n].attempts)
+            after[n] = closed[n].model_copy(update={"masked": masked, "attempts": attempts})
+        said, back = " ".join(f"v{n}" for n in chosen), ""
+        texts = {f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]}
+        if texts:
+            trailers = {"Masked" if masked else "Unmasked": said}
+            kernel, standing = f"kernel{_suffix(workspace)}", f"v{incumbent(after).iteration}"
+            source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
+            if source != repository.show("HEAD", kernel).decode():
+                texts[kernel], trailers["Restores"] = source, standing
+                back = f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` goes on from there"
+            workspace.write(texts)
+            subject = f"{'mask' if masked else 'unmask'} {version}"
+            workspace.commit([*texts, "prompts", final.MARKDOWN, final.HTML], subject, trailers, repository.head())
         experience = Experience(None)
-        commit = workspace.repository.find_commit("Version", version) or ""
-        for attempt in attempts:
-            experience.add(attempt.model_copy(update={"commit": commit}))
-        return f"{version} is now {'invisible to every later decision' if masked else 'visible'}"
+        for n in chosen:
+            commit = repository.find_commit("Version", f"v{n}") or ""
+            for attempt in after[n].attempts:
+                experience.add(attempt.model_copy(update={"commit": commit}))
+        return f"{said}: now {'invisible to every later decision' if masked else 'visible'}{back}"
     finally:
         workspace.close()
 
 
-def restart(
-    path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None, *, budget: Sequence[str] = ()
-) -> runs.Ended:
-    """A new run whose v0 is the kernel at `version` of an old one; everything else of the task stays, and the two are linked.
+def _closed(repository: Repository) -> list[VersionMemory]:
+    """What HEAD says of each closed version, in order."""
+    last = int(repository.show("HEAD", completeness.POINTER))
+    return [remembered(repository.show("HEAD", f"memory/v{n}.json"), repository.root, f"v{n}") for n in range(last + 1)]
 
-    `budget`: caps that are other than in the old run, each `key=value` as below `budget:` in a config, e.g. `usd=5`; `usd=null` takes one
-    away. What the old run spent does not count in the new one.
+
+def _parent(memory: VersionMemory, closed: Sequence[VersionMemory]) -> int:
+    """The version that it was made from and measured against."""
+    return max((m.iteration for m in closed[: memory.iteration] if m.candidate == memory.parent and m.verdict == "accept"), default=0)
+
+
+def _suffix(workspace: Workspace) -> str:
+    return open_language(tasks.thaw(workspace.task_folder).language).suffix
+
+
+def restart(
+    path: Path, version: str, observers: Sequence[Observer] = (), ask: Ask | None = None, *, changes: Sequence[str] = ()
+) -> runs.Ended:
+    """A new run whose v0 is the kernel at `version` of an old one; all else stays but for `changes`, and the two are linked (C2).
+
+    `changes`: see `changed`. Where one is a constraint of the task, the frozen task is probed anew. What the old run spent does not count.
     """
     workspace = workspaces.reopen(path)
     try:
-        _memory(workspace, version)
+        drift.refuse(workspace.repository)
+        memory = remembered((workspace.root / _memory(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
         record = workspace.records.find(key("task"))
         if commit is None or record is None:
             raise SettingsError(f"{version}: has no commit in {path}; `python -m graph show {path}` lists the versions")
-        loaded = Loaded.model_validate(record.payload)
-        suffix = open_language(loaded.task.language).suffix
-        kernel = workspace.repository.show(commit, f"kernel{suffix}").decode()
-        settings = capped(workspace.settings(), budget).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
+        if memory.masked:
+            raise SettingsError(f"{version}: is masked; name another version, or `python -m graph unmask {path} {version}` first")
+        known = Loaded.model_validate(record.payload)
+        suffix = _suffix(workspace)
+        source = workspace.repository.show(commit, f"kernel{suffix}").decode()
+        first = known.origin or known.task.baseline or ""
+        settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
+        if again:
+            files = {"kernel": str(workspace.task_folder / f"kernel{suffix}"), "reference": str(workspace.task_folder / tasks.REFERENCE)}
+            settings = settings.model_copy(update={"name": settings.run, "task": None, **files})
+        settings = changed(settings, changes).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
-    task = loaded.task.model_copy(update={"baseline": kernel})
-    return runs.start_from(settings, loaded.model_copy(update={"task": task}), observers, ask)
+
+    def load(executor: Executor, blobs: Blobs) -> Loaded:
+        loaded = runs.load_task(settings, executor, blobs, like=known.task) if again else known
+        task = loaded.task.model_copy(update={"baseline": source})
+        return loaded.model_copy(update={"task": task, "pinned": (), "origin": first if first != source else ""})
+
+    return runs.start_from(settings, load, observers, ask)
 
 
-def capped(settings: Settings, budget: Sequence[str]) -> Settings:
-    """`settings` under other caps, each `key=value`; SettingsError for one that cannot be."""
+def changed(settings: Settings, changes: Sequence[str]) -> Settings:
+    """`settings` with other values, each `key=value` with the key as in a config, e.g. `budget.usd=5` or `dims=M=512 N=1000`; `key=null`
+    takes one away. SettingsError for what cannot be."""
     import yaml
 
     data = settings.model_dump(mode="json", exclude_none=True)
-    given: dict[str, str] = {}
-    for said in budget:
+    for said in changes:
         name, sign, value = said.partition("=")
         if not sign:
-            raise SettingsError(f"--budget {said}: must be KEY=VALUE, e.g. usd=5 or per_role.coder.tokens=200000")
-        if name in given:
-            raise SettingsError(f"--budget {said}: {given[name]} was given before it; give {name} once")
-        given[name] = said
-        section = data["budget"]
+            raise SettingsError(f"--set {said}: must be KEY=VALUE, e.g. budget.usd=5 or dims='M=512 N=1000'")
         *outer, last = name.split(".")
+        if name in FIXED:
+            raise SettingsError(f"--set {said}: {name} is what the version says; `python -m graph run` starts a run of another")
+        section = data
         for part in outer:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise SettingsError(f"--budget {said}: {part} holds a value and no keys; write e.g. per_role.coder.usd=5")
+                raise SettingsError(f"--set {said}: {part} holds a value and no keys; write e.g. budget.per_role.coder.usd=5")
         try:
             section[last] = read_yaml(value)
         except yaml.YAMLError as error:
-            raise SettingsError(f"--budget {said}{no_yaml('', error).removeprefix(':1')}") from error
-    return parse(data, origin="--budget", base=Path.cwd()) if budget else settings
+            raise SettingsError(f"--set {said}{no_yaml('', error).removeprefix(':1')}") from error
+    return parse(data, origin="--set", base=Path.cwd()) if changes else settings
 
 
 def _memory(workspace: Workspace, version: str) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from graph.artifacts import VersionMemory
+from graph.artifacts import PROTOCOL, VersionMemory
 from graph.report.content import version_files as artifacts
-from graph.report.content.render import ratio
+from graph.report.content.render import worth
 from graph.services import Services
 from graph.state import State
-from graph.workspace import completeness
+from graph.workspace import completeness, drift
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
-from tools.executors.protocol import PROTOCOL
 from tools.store.repository import Commit, foreign, having
 
-STORES = ("records", "blobs")
-"""Everything in them is evidence: blobs that no record names lie in the private folder."""
+STORES = ("records", "blobs", "prompts")
+"""Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made readable."""
 
 
 def commit_version(state: State, services: Services, verdict: Verdict, record: Record) -> str:
@@ -29,15 +29,15 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     if head is None or workspace.repository.show(head, kernel).decode() != services.candidate(state["incumbent"]).source:
         raise WorkspaceError(f"{workspace.root}: HEAD does not hold the kernel that was measured; restore it with git, or start a new run")
     accepted = verdict.outcome == "accept" and verdict.candidate is not None
-    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", completeness.POINTER, *STORES]
+    closing = {completeness.POINTER: f"{iteration}\n"}
     if accepted and verdict.candidate:
-        workspace.write(kernel, services.candidate(verdict.candidate).source)
-        changed.append(kernel)
-    workspace.write(completeness.POINTER, f"{iteration}\n")
+        closing[kernel] = services.candidate(verdict.candidate).source
+    workspace.write(closing)
+    changed = [f"versions/v{iteration}", f"memory/v{iteration}.json", *closing, *STORES]
     services.emit("commit", {"state": "written", "iteration": str(iteration)})
-    subject = f"accept v{iteration}: {ratio(verdict.speedup)}" if accepted else f"close v{iteration}: {verdict.outcome}"
+    subject = f"accept v{iteration}: {worth(verdict)}" if accepted else f"close v{iteration}: {verdict.outcome}"
     message = "\n".join([subject, "", *verdict.reasons])
-    return workspace.repository.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
+    return workspace.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
 
 
 def own_history(services: Services) -> tuple[Commit, ...]:
@@ -54,6 +54,7 @@ def own_history(services: Services) -> tuple[Commit, ...]:
 
 def trailers(services: Services, version: str, verdict: Verdict, record: str) -> dict[str, str]:
     """What a commit says of itself in a form that programs read."""
+    numeric = services.task.numeric
     found = {
         "Version": version,
         "Task": services.task.identity()[:16],
@@ -62,9 +63,14 @@ def trailers(services: Services, version: str, verdict: Verdict, record: str) ->
         "Evidence": record,
         "Protocol": str(PROTOCOL),
     }
-    if verdict.speedup is not None:
-        found["Speedup"] = f"{verdict.speedup.estimate:.4g} [{verdict.speedup.low:.4g}, {verdict.speedup.high:.4g}]"
-        found["Confidence"] = f"{verdict.speedup.confidence:.4f}"
+    said = verdict.worth
+    if said is not None:
+        found["Speedup"] = f"{said.estimate:.4g} [{said.low:.4g}, {said.high:.4g}]"
+        found["Confidence"] = f"{said.confidence:.4f}"
+    if verdict.claim is not None:
+        found["Clock"] = verdict.claim.clock
+    if any(a.dtype in numeric.floor and a.dtype not in numeric.cap for a in services.task.outputs):
+        found["Tolerance"] = "as stated"
     return found
 
 
@@ -78,8 +84,6 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
     baseline = services.candidate(state["baseline"])
     checked = services.judge.correctness(baseline, None, "baseline")
     calibration = services.judge.calibrate(baseline)
-    for name, text in artifacts.render_baseline(services, state, baseline, checked, calibration, inspection).items():
-        workspace.write(name, text)
     verdict = Verdict(
         outcome="accept",
         reasons=("The baseline: correct, timed, and from here on the one to beat.",),
@@ -89,40 +93,26 @@ def commit_baseline(state: State, services: Services, inspection: Record) -> str
         records=(checked.id, calibration.id, inspection.id),
     )
     record = services.keep("verdict", verdict, parents=verdict.records, iteration=0)
-    memory = VersionMemory(
-        iteration=0,
-        parent="",
-        candidate=baseline.id,
-        verdict="baseline",
-        reasons=(),
-        methods=(),
-        knobs={},
-        speedup=None,
-        predictions=(),
-        attempts=(),
-        records=(record.id, checked.id, calibration.id, inspection.id),
-    )
-    workspace.write("memory/v0.json", memory.model_dump_json(indent=1) + "\n")
-    workspace.write(f"versions/v0/{completeness.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
-    workspace.write(completeness.POINTER, "0\n")
-    everything = [
-        *(".gitignore", "README.md", "settings.yaml", "env_check.md", "baseline_report.md", "test_kernel.py", "task"),
-        *(f"kernel{services.language.suffix}", "versions/v0", "memory/v0.json", completeness.POINTER, *STORES),
-    ]
+    cited = (record.id, checked.id, calibration.id, inspection.id)
+    memory = VersionMemory(iteration=0, parent="", candidate=baseline.id, verdict="baseline", records=cited)
+    texts = artifacts.render_baseline(services, state, baseline, checked, calibration, inspection)
+    texts["memory/v0.json"] = memory.model_dump_json(indent=1) + "\n"
+    texts["memory/schema.json"] = json.dumps(VersionMemory.model_json_schema(), indent=1) + "\n"
+    texts[f"versions/v0/{completeness.VERDICT}"] = verdict.model_dump_json(indent=1) + "\n"
+    workspace.write({**texts, completeness.POINTER: "0\n"})
+    everything = [*drift.FROZEN, "env_check.md", *texts, completeness.POINTER, *STORES]
     message = "baseline v0\n\nThe kernel that the run begins with: correct against the float64 reference and timed against itself."
     said = trailers(services, "v0", verdict, record.id) | {"Verdict": "baseline"}
-    return workspace.repository.commit(everything, message, said, history[0].id if history else None)
+    return workspace.commit(everything, message, said, history[0].id if history else None)
 
 
 def commit_report(services: Services, record: str, texts: Mapping[str, str]) -> str:
     """The final report and benchmark (`record`) as the last commit; made once, so that a second call writes nothing."""
-    repository = services.workspace.repository
-    history = repository.log()
+    history = services.workspace.repository.log()
     made = having(history, "Report", record)
     if made is not None:
         return made.id
-    for name, text in texts.items():
-        services.workspace.write(name, text)
+    services.workspace.write(texts)
     services.emit("commit", {"state": "written", "iteration": "report"})
-    paths = [*texts, *STORES]
-    return repository.commit(paths, "report\n\nFinal audit, benchmark and report.", {"Report": record}, history[0].id if history else None)
+    message = "report\n\nFinal audit, benchmark and report."
+    return services.workspace.commit([*texts, *STORES], message, {"Report": record}, history[0].id if history else None)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from agents.artifacts import Plan
 from agents.roles import coder
-from graph.artifacts import Attribution, Judged, MethodOutcome, VersionMemory
-from graph.nodes.gate import close
+from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
+from graph.nodes.gate import asked, close
 from graph.nodes.propose import coder_brief, trials
-from graph.report.content.render import ratio
-from graph.report.content.summary import version_of
+from graph.report.content.render import ratio, worth
+from graph.report.content.summary import remembered, version_of
 from graph.routing import Routes
 from graph.services import Services
-from graph.state import Branch, State
+from graph.state import Branch, State, merge
 from graph.workspace import events
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
-from tools.gate.policy import possible_regression, regression, with_margins
+from tools.gate.policy import MIN_EFFECT, possible_regression, regression, with_margins
 from tools.judge import evidence
 
 JUDGE_ATTEMPTS = 2
-"""A machine failure is tried once more before the candidate ends unmeasured."""
+"""A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of the run."""
 
 
 def judge(branch: Branch, services: Services) -> State:
@@ -34,7 +32,7 @@ def judge(branch: Branch, services: Services) -> State:
     except BudgetError as error:
         # Those that were measured go on to the gate.
         services.out_of_budget(str(error))
-        trial = Unmeasured(candidate=candidate.id, reason=str(error))
+        trial = Unmeasured(candidate=candidate.id, reason=str(error), capped=True)
     record = services.keep(
         "trial", Judged(iteration=branch["iteration"], trial=trial), iteration=branch["iteration"], candidate=candidate.id
     )
@@ -46,6 +44,11 @@ def judge(branch: Branch, services: Services) -> State:
 
 
 def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:
+    unanswered = services.judge.unanswered
+    if candidate.id in unanswered:
+        raise InfrastructureError(
+            f"candidate {candidate.id} could not be measured twice, and is proposed again: {unanswered[candidate.id]}"
+        )
     for attempt in range(1, JUDGE_ATTEMPTS + 1):
         try:
             return services.capped_judge.judge(
@@ -60,6 +63,7 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
             raise  # damaged evidence is no matter of one candidate
         except InfrastructureError as error:
             if attempt == JUDGE_ATTEMPTS:
+                unanswered[candidate.id] = str(error)
                 return Unmeasured(candidate=candidate.id, reason=str(error))
     raise AssertionError("unreachable")
 
@@ -86,24 +90,69 @@ def select(state: State, services: Services) -> State:
 
     One that seems to have made some workload slower than its margin allows comes behind all that did not: the gate would not take it.
     """
+    calmer = _calmer(state, services)
+    state = State(**{**state, **calmer, "trials": merge(state.get("trials", {}), calmer.get("trials", {}))})
     judged = trials(state, services)
     passed = [j.trial for j in judged if isinstance(j.trial, Passed)]
     if not passed:
         again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
         fresh = bool(state.get("drafts")) and not services.ended
         return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
-    threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
-    proven = [trial for trial in passed if trial.speedup.low > threshold]
+    proven = _proven(state, services)
     if not proven:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
-        return State(champion=None, rewrite=False, summary=f"no gain is proven: best {ratio(best.speedup)}")
-    # A noisy high estimate must not displace a gain that is proven.
-    best = max(proven, key=lambda trial: (_slowed(trial, services) is None, trial.speedup.estimate))
+        calmer["summary"] = f"no gain is proven: best {ratio(best.speedup)}"
+        return State(**calmer, champion=None, rewrite=False)
+    best = proven[0]
     fastest = max(proven, key=lambda trial: trial.speedup.estimate)
-    summary = f"{best.candidate} at {ratio(best.speedup)}"
+    calmer["summary"] = f"{best.candidate} at {ratio(best.speedup)}"
     if fastest is not best:
-        summary += f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more than its margin"
-    return State(champion=best.candidate, rewrite=False, summary=summary)
+        calmer["summary"] += (
+            f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more than its margin"
+        )
+    return State(**calmer, champion=best.candidate, rewrite=False)
+
+
+def _calmer(state: State, services: Services) -> State:
+    """The noise floor measured again, and the trials against it, where the floor alone may hide a gain; nothing where it is no lower now.
+
+    A floor is one calibration's: taken in a bad minute it would keep every later candidate from being seen.
+    """
+    least, floor = services.settings.judge.min_effect, state["noise_floor"]
+    passed = [judged.trial for judged in trials(state, services) if isinstance(judged.trial, Passed)]
+    hidden = [trial for trial in passed if trial.speedup.estimate > 1 + least]
+    if floor <= least or not hidden or any(trial.speedup.low > 1 + floor for trial in passed):
+        return State()
+    update = State(trials={})
+    try:
+        calibration = services.capped_judge.calibrate(services.candidate(state["incumbent"]), attempt=state["iteration"])
+        seen = evidence.noise_floor(calibration, services.settings.judge.objective)
+        if seen >= floor:
+            return State()
+        update |= State(noise_floor=seen, calibration=calibration.id)
+        for trial in hidden:
+            candidate = services.candidate(trial.candidate, state["iteration"])
+            branch = Branch(
+                iteration=state["iteration"],
+                candidate=candidate.id,
+                incumbent=state["incumbent"],
+                baseline=state["baseline"],
+                siblings=max(1, len(state.get("drafts", []))),
+                noise_floor=seen,
+            )
+            judged = Judged(iteration=state["iteration"], trial=_measured(candidate, branch, services))
+            record = services.keep("trial", judged, iteration=state["iteration"], candidate=candidate.id, calibration=calibration.id)
+            update["trials"][f"{state['iteration']}/{candidate.id}"] = record.id
+    except BudgetError as error:
+        services.out_of_budget(str(error))
+    return update
+
+
+def _proven(state: State, services: Services) -> list[Passed]:
+    """The correct candidates whose gain is proven, which a noisy high estimate must not displace; the one for the gate first."""
+    threshold = 1 + max(services.settings.judge.min_effect, state["noise_floor"])
+    found = [j.trial for j in trials(state, services) if isinstance(j.trial, Passed) and j.trial.speedup.low > threshold]
+    return sorted(found, key=lambda trial: (_slowed(trial, services) is None, trial.speedup.estimate), reverse=True)
 
 
 def _slowed(trial: Passed, services: Services) -> str | None:
@@ -117,15 +166,14 @@ def attribute(state: State, services: Services) -> State:
     """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
     champion = services.candidate(state["champion"] or "", state["iteration"])
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
-    assembly = services.assembly(champion)
+    assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
     for method in champion.methods:
-        page = services.guide.page(method)
-        check = signatures.check(assembly, services.architecture, page.head.signature if page else {})
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
             trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)
-            outcomes.append(_of_whole(method, check.present, trial, state))
+            mechanism = _mechanism(method, assembly, incumbent, services)
+            outcome = _of_whole(method, mechanism.shown, trial, state)
         else:
             # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
             try:
@@ -133,10 +181,23 @@ def attribute(state: State, services: Services) -> State:
             except BudgetError as error:
                 trial_without, why = None, str(error)
                 services.out_of_budget(why)
-            outcomes.append(_of_ablation(method, check.present, trial_without, state, why))
+            twin = services.candidate(trial_without.candidate) if isinstance(trial_without, Passed) else incumbent
+            mechanism = _mechanism(method, assembly, twin, services)
+            outcome = _of_ablation(method, mechanism.shown, trial_without, state, why)
+        outcomes.append(outcome.model_copy(update={"mechanism": mechanism}))
     attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
     record = services.keep("attribution", attribution, iteration=state["iteration"], champion=champion.id)
     return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
+
+
+def _mechanism(method: str, assembly: str, without: Candidate, services: Services) -> signatures.Mechanism:
+    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the kernel `without` it."""
+    page = services.guide.page(method)
+    signature = page.head.signature if page else {}
+    there = signatures.check(assembly, services.architecture, signature)
+    # Nothing is disassembled for what is not there to be compared.
+    other = signatures.check(services.assembly(without), services.architecture, signature) if there.present else None
+    return signatures.compare(there, other, without.id)
 
 
 def _ablated(method: str, champion: Candidate, made: Plan, state: State, services: Services) -> Trial | None:
@@ -180,7 +241,7 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
     """`why`: what kept the method from being taken out, where `trial` is None."""
     if not isinstance(trial, Passed):
         note = why if trial is None else f"the kernel without it: {trial.reason}"
-        status: Literal["implementation_failed", "unattributed"] = "implementation_failed" if visible is False else "unattributed"
+        status: AttributionStatus = "implementation_failed" if visible is False else "unattributed"
         ablation = trial.candidate if trial else None
         return MethodOutcome(method=method, status=status, visible=visible, seconds=None, ratio=None, ablation=ablation, note=note)
     found = trial.speedup
@@ -191,14 +252,17 @@ def _of_ablation(method: str, visible: bool | None, trial: Trial | None, state: 
 
 
 def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, without: str, noise: float) -> MethodOutcome:
-    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them nothing is known."""
-    status: Literal["effective", "ineffective", "implementation_failed", "unattributed"] = "unattributed"
+    """A9: not seen has failed; surely worth more than the noise is effective, surely not is ineffective; between them nothing is known.
+
+    Where nobody could look for the mechanism, a gain alone makes nothing effective.
+    """
+    status: AttributionStatus = "unattributed"
     note = ""
     if visible is False:
         status = "implementation_failed"
-    elif ratio.low > 1 + noise:
-        status = "effective"
-    elif ratio.high <= 1 + noise:
+    elif ratio.low > 1 + max(noise, MIN_EFFECT):
+        status = "effective" if visible else "not_checked"
+    elif ratio.high <= 1 + MIN_EFFECT:
         status = "ineffective"
     else:
         note = "the noise hides what it is worth"
@@ -207,32 +271,43 @@ def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, w
 
 def gate(state: State, services: Services) -> State:
     """The verdict from records, the version's artifacts, one commit (design 7)."""
-    closed = close(state, services)
-    verdict = closed.verdict
+    second = _second(state, services)
+    verdict, record, commit = close(State(**{**state, **second}), services)
     accepted = verdict.outcome == "accept"
     parent = version_of(services.workspace.root, state["incumbent"])
     # The reasons in full are in the commit; the last one is the one that decided.
-    said = f"{ratio(verdict.speedup)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
-    at_least = state.get("speedup", 1.0) * verdict.speedup.low if accepted and verdict.speedup else None
-    told = {"candidate": verdict.candidate or "", "parent": parent, **events.interval(verdict.speedup), **events.figures(at_least=at_least)}
+    said = f"{worth(verdict)} over {parent}" if accepted else f"against {parent}: {verdict.reasons[-1]}"
+    at_least = state.get("speedup", 1.0) * verdict.worth.low if accepted and verdict.worth else None
+    told = {"candidate": verdict.candidate or "", "parent": parent, **events.interval(verdict.worth), **events.figures(at_least=at_least)}
     services.emit("verdict", {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "summary": said, **told})
-    update = State(
-        verdict=closed.record, outcome=verdict.outcome, stale=0 if accepted else state.get("stale", 0) + 1, summary=closed.commit[:12]
-    )
-    if verdict.outcome == "infra_error":
-        update["stale"] = state.get("stale", 0)
-    if accepted and verdict.candidate and verdict.speedup:
+    # A failure of the machine is no failure of the idea.
+    stale = 0 if accepted else state.get("stale", 0) + (verdict.outcome != "infra_error")
+    update = State(**second, verdict=record, outcome=verdict.outcome, stale=stale, summary=commit[:12])
+    if accepted and verdict.candidate and at_least:
         update["incumbent"] = verdict.candidate
-        update["speedup"] = state.get("speedup", 1.0) * verdict.speedup.low
+        update["speedup"] = at_least
         calibration = services.judge.calibrate(services.candidate(verdict.candidate))
         update["noise_floor"] = evidence.noise_floor(calibration, services.settings.judge.objective)
+        update["calibration"] = calibration.id
     return update
+
+
+def _second(state: State, services: Services) -> State:
+    """The runner-up in the place of a champion that the gate refuses, where it takes that one; else nothing."""
+    rest = [trial.candidate for trial in _proven(state, services) if trial.candidate != state.get("champion")]
+    if not state.get("champion") or not rest:
+        return State()
+    first, second = asked(state, services), State(**{**state, "champion": rest[0], "attribution": None})
+    if not first.outcome.startswith("reject") or asked(second, services).outcome != "accept":
+        return State()
+    services.keep("refused", first, iteration=state["iteration"])
+    return State(champion=rest[0], attribution=attribute(second, services)["attribution"])
 
 
 def learn(state: State, services: Services) -> State:
     """Outcomes into experience (never machine failures), and whether the run has reached a cap."""
     path = services.workspace.root / "memory" / f"v{state['iteration']}.json"
-    memory = VersionMemory.model_validate_json(path.read_bytes())
+    memory = remembered(path.read_bytes(), services.workspace.root, path.stem)
     commit = services.workspace.repository.find_commit("Version", f"v{state['iteration']}") or ""
     for attempt in memory.attempts:
         services.experience.add(attempt.model_copy(update={"commit": commit}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from graph.artifacts import ContestantTime, FinalBenchmark
@@ -9,14 +10,18 @@ from graph.nodes.commits import commit_report
 from graph.report import final
 from graph.report.content.render import gain
 from graph.report.content.summary import versions
+from graph.report.content.tables import proposed
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import completeness
-from tools.artifacts import Record, Task
+from tools.artifacts import Candidate, Record, Task
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
 from tools.gate.statistics import Objective
+from tools.judge import evidence
+from tools.store.records import key
+from tools.tasks.loader import Loaded
 
 
 def finalise(state: State, services: Services) -> State:
@@ -27,8 +32,11 @@ def finalise(state: State, services: Services) -> State:
     if state["incumbent"] != state["baseline"]:
         # A kernel is not raced against itself: what noise makes of that would be read as a gain.
         contestants["best"] = services.candidate(state["incumbent"])
+    original, unfit = _original(services, contestants)
+    if original is not None:
+        contestants["original"] = original
     measured = services.judge.benchmark(contestants, services.settings.benchmark.frameworks)
-    benchmark = standings(measured, services)
+    benchmark = standings(measured, services, unfit)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
     texts = {final.BENCHMARK: final.benchmark(benchmark, measured.id), **final.reports(ended, services)}
@@ -42,16 +50,25 @@ def finalise(state: State, services: Services) -> State:
 def audit(services: Services) -> None:
     """Every closed version must be complete and in order (C4); WorkspaceError names what is not."""
     root = services.workspace.root
-    kept = [memory.iteration for memory in versions(root)]
-    for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
-        missing = () if iteration in kept else (f"memory/v{iteration}.json is missing.",)
-        faults = completeness.audit(root, iteration, closed=True) or missing
-        if faults:
-            raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
+    if faults := completeness.audit_closed(root):
+        raise WorkspaceError(f"{root}: {faults[0].rstrip('.')}; restore it with `git checkout -- .`")
 
 
-def standings(record: Record, services: Services) -> FinalBenchmark:
-    """Each contestant against the best kernel, a workload at a time and over the objective."""
+def _original(services: Services, others: Mapping[str, Candidate]) -> tuple[Candidate | None, dict[str, str]]:
+    """The kernel that the first of the linked runs began with, where it is another one than `others`; or why it cannot be timed here."""
+    task = services.records.find(key("task"))
+    source = Loaded.model_validate(task.payload).origin if task else ""
+    if source in ("", *(candidate.source for candidate in others.values())):
+        return None, {}
+    made = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": source})
+    services.keep_candidate(made)
+    failed = evidence.build_failure(services.judge.builds.build(made))
+    failed = failed or evidence.correctness_failure(services.judge.correctness(made, None, "baseline"))
+    return (None, {"original": failed.reason}) if failed else (made, {})
+
+
+def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> FinalBenchmark:
+    """Each contestant against the best kernel, a workload at a time and over the objective; `unfit`: those that were kept out, and why."""
     contest = confirmation.Contest.model_validate(record.payload)
     best: Literal["baseline", "best"] = "best" if "best" in contest.candidates else "baseline"
     ranked = ranking.rank(record, services.settings.judge.objective, anchor="baseline", best=best)
@@ -66,10 +83,12 @@ def standings(record: Record, services: Services) -> FinalBenchmark:
         objective_s={name: placing.seconds for name, placing in ranked.overall.items()},
         objective_of=objective_of(services.settings.judge.objective, services.task),
         device_s=confirmation.device_s(record),
-        unavailable=contest.result.unavailable,
+        host_bound=confirmation.host_bound(record),
+        unavailable={**contest.result.unavailable, **unfit},
         disturbed=confirmation.disturbed((record,)),
         wall_s=services.wall_s(),
         spent_device_s=services.device_s(),
+        proposals=proposed(versions(services.workspace.root), services.records),
     )
 
 

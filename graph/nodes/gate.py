@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from agents.artifacts import GatekeeperBrief, Plan
 from agents.roles import gatekeeper
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
 from graph.nodes.commits import commit_version
+from graph.nodes.prepare import inspected
 from graph.nodes.propose import trials
 from graph.report.content import version_files as artifacts
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
-from graph.workspace import completeness
+from graph.workspace import completeness, drift
 from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.experience.status import RESULTS
+from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
 from tools.gate import gate
@@ -29,22 +29,14 @@ from tools.store.repository import having
 from tools.tasks import loader as tasks
 
 
-@dataclass(frozen=True)
-class Closed:
-    """An iteration after its gate."""
-
-    verdict: Verdict
-    record: str
-    commit: str
-
-
-def close(state: State, services: Services) -> Closed:
-    """Verdict, artifacts, commit. Called again after a kill it finds the commit, or does what was left to do."""
+def close(state: State, services: Services) -> tuple[Verdict, str, str]:
+    """Verdict, its record, and the commit of the artifacts. Called again after a kill it finds the commit, or does what was left to do."""
     iteration = state["iteration"]
     commit = having(services.workspace.repository.log(), "Version", f"v{iteration}")
     if commit is not None:
         record = services.records.get(commit.trailers["Evidence"])
-        return Closed(Verdict.model_validate(record.payload), record.id, commit.id)
+        return Verdict.model_validate(record.payload), record.id, commit.id
+    drift.refuse(services.workspace.repository)
     # A verdict must not rest on an archive whose citations no longer hold.
     datasheet.sheet(state["specs"], services)
     weighed = _gather(state, services)
@@ -52,14 +44,28 @@ def close(state: State, services: Services) -> Closed:
     parents = tuple(r for r in (*verdict.records, state["plan"], state.get("attribution")) if r)
     record = services.keep("verdict", verdict, parents=parents, iteration=iteration)
     verdict = Verdict.model_validate(record.payload)
-    _write(state, services, weighed, verdict, record)
+    own = None
+    if verdict.outcome == "accept" and verdict.candidate:
+        own = inspected(services.candidate(verdict.candidate, iteration), state, services)
+    _write(state, services, weighed, verdict, record, own)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
     made = commit_version(state, services, verdict, record)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": made})
-    return Closed(verdict, record.id, made)
+    return verdict, record.id, made
 
 
 # ---------------------------------------------------------------- evidence
+
+
+def asked(state: State, services: Services) -> Verdict:
+    """What the gate says of the champion, without closing the iteration; all that it takes is measured once."""
+    return gate.decide(_gather(state, services), services.settings.judge)
+
+
+def refused(state: State, services: Services) -> tuple[Record, Verdict] | None:
+    """The record of the champion that was put to the gate first in this iteration and refused, and its verdict."""
+    record = services.records.find(key("refused", iteration=state["iteration"]))
+    return (record, Verdict.model_validate(record.payload)) if record else None
 
 
 def _gather(state: State, services: Services) -> gate.Evidence:
@@ -85,7 +91,8 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     try:
         jobs = services.jobs_of("gatekeeper")
         cache, roofs = services.device.last_level_cache, services.all_roofs
-        possible = lower_bounds.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs))
+        judge = services.judge.through(jobs)
+        possible = lower_bounds.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs), judge.needed)
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:
@@ -108,8 +115,12 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),
         mechanisms=_mechanisms(state, services),
-        records=(calibration.id,),
+        records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
     )
+    before = refused(state, services)
+    if before and before[1].candidate != state.get("champion"):
+        said = f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
+        weighed = weighed.model_copy(update={"refused": said, "records": (*weighed.records, before[0].id)})
     return gate.with_confirmations(weighed, confirmed, services.settings.judge)
 
 
@@ -171,9 +182,12 @@ def _looks(trial: Trial | None, services: Services) -> int:
     return max(1, kinds.count("timing"))
 
 
-def _mechanisms(state: State, services: Services) -> dict[str, bool]:
+def _mechanisms(state: State, services: Services) -> dict[str, bool | None]:
     found = _attribution(state, services)
-    return {o.method: o.visible for o in found.methods if o.visible is not None} if found else {}
+    methods = found.methods if found else ()
+    # What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where another method is seen.
+    bearing = [o for o in methods if o.visible is not False or o.ratio is None or o.ratio.low > 1]
+    return {o.method: o.visible for o in (bearing if any(o.visible for o in bearing) else methods)}
 
 
 def _attribution(state: State, services: Services) -> Attribution | None:
@@ -193,38 +207,21 @@ def diff(before: Candidate, after: Candidate) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Verdict, record: Record) -> None:
+def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Verdict, record: Record, own: Record | None) -> None:
+    """`own`: the accepted kernel's inspection; a refused one was not looked at."""
     iteration = state["iteration"]
-    dossier = services.records.get(state["dossier"])
-    plan = services.records.get(state["plan"])
-    inspection = services.records.get(state["profile"])
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
-    contents = artifacts.Contents(
-        iteration=iteration,
-        incumbent=services.candidate(state["incumbent"]),
-        candidate=champion,
-        dossier=dossier,
-        plan=plan,
-        inspection=inspection,
-        trials=trials(state, services),
-        candidates={j.trial.candidate: services.candidate(j.trial.candidate) for j in trials(state, services)},
-        ablations=_ablations(state, services),
-        attribution=_attribution(state, services),
-        attribution_record=state.get("attribution"),
-        correctness=_correctness(weighed.trial, services),
-        evidence=weighed,
-        diff=diff(services.candidate(state["incumbent"]), champion) if champion else "",
-        architecture=services.architecture,
-    )
+    changed = diff(services.candidate(state["incumbent"]), champion) if champion else ""
+    made, checked = _attribution(state, services), _correctness(weighed.trial, services)
     folder = f"versions/v{iteration}"
-    for name, text in artifacts.render_version(contents).items():
-        services.workspace.write(f"{folder}/{name}", text)
+    told = artifacts.render_version(state, services, trials(state, services), _ablations(state, services), made, checked, changed, own)
+    services.workspace.write({f"{folder}/{name}": text for name, text in told.items()})
     missing = completeness.audit(services.workspace.root, iteration)
     if missing:
         raise WorkspaceError(f"{services.workspace.root}: {missing[0]}")
-    services.workspace.write(f"{folder}/{completeness.VERDICT}", verdict.model_dump_json(indent=1) + "\n")
     memory = _memory(state, services, verdict, record, champion)
-    services.workspace.write(f"memory/v{iteration}.json", memory.model_dump_json(indent=1) + "\n")
+    closing = {f"{folder}/{completeness.VERDICT}": verdict, f"memory/v{iteration}.json": memory}
+    services.workspace.write({name: artifact.model_dump_json(indent=1) + "\n" for name, artifact in closing.items()})
 
 
 def _ablations(state: State, services: Services) -> dict[str, Judged]:
@@ -250,7 +247,7 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         reasons=verdict.reasons,
         methods=champion.methods if champion else tuple(item.method for item in made.methods),
         knobs=champion.knobs if champion else {},
-        speedup=verdict.speedup,
+        speedup=verdict.worth,
         predictions=_scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect),
         attempts=_attempts(state, services, verdict, record, champion),
         records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
@@ -263,46 +260,59 @@ def _scored(
     """Each prediction on time against the method's own ablation where there is one, else against the whole plan (F6).
 
     A method that the coder left out is not scored. A hit has the direction shown (the interval leaves 1 + `min_effect` out) and the
-    size within a factor of `SIZE` either way.
+    size within a factor of `SIZE` either way; a miss has the opposite shown, or no size within that factor left in its interval. What
+    noise hides is neither.
     """
     own = {o.method: o.ratio for o in attribution.methods if o.ratio} if attribution else {}
     scored = []
     for item in made.methods:
         applied = champion is not None and item.method in champion.methods
-        gain = own.get(item.method, verdict.speedup) if applied else None
+        gain = own.get(item.method, verdict.worth) if applied else None
         expected = next((e.factor for e in item.hypothesis.expected if e.metric == "time"), None)
         hit = None
         if gain is not None and expected is not None:
-            shown = gain.low > 1 + min_effect if expected < 1 else gain.high < 1
-            hit = shown and 1 / SIZE <= gain.estimate * expected <= SIZE
+            shown, gone = gain.low > 1 + min_effect, gain.high <= 1 + min_effect
+            if expected >= 1:
+                shown, gone = gain.high < 1, gain.low >= 1
+            far = gain.high * expected < 1 / SIZE or gain.low * expected > SIZE
+            hit = False if gone or far else True if shown and 1 / SIZE <= gain.estimate * expected <= SIZE else None
         scored.append(Scored(planned=item, observed_factor=1 / gain.estimate if gain else None, hit=hit))
     return tuple(scored)
 
 
 def _attempts(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure, nothing that was accepted without its mechanism showing.
+    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its mechanism showing.
 
-    Nor of a refusal by screen, review or physics: it is about what was written, and says nothing of what the methods are worth.
+    A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again, and says nothing of
+    what the methods are worth.
     """
-    if champion is None or verdict.outcome in ("infra_error", "reject_policy"):
+    unmeasured = verdict.outcome == "inconclusive" and verdict.speedup is None
+    if champion is None or unmeasured or verdict.outcome == "infra_error":
         return ()
     if not verdict.explained:
         return tuple(_siblings(state, services, champion))
-    weighed = _attempt(state, services, champion, verdict.outcome, verdict.speedup, record.id, "; ".join(verdict.reasons))
+    weighed = _attempt(state, services, champion, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
     # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
     return (*_siblings(state, services, champion), weighed)
 
 
 def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:
     """The iteration's other candidates: what failed, and what was timed without being put to the gate."""
+    before = refused(state, services)
     for judged in trials(state, services):
         trial = judged.trial
-        if trial.candidate == champion.id or isinstance(trial, Unmeasured) or (isinstance(trial, Failed) and trial.stage == "screen"):
+        if before and trial.candidate == before[1].candidate:
+            record, verdict = before
+            tried = services.candidate(trial.candidate, state["iteration"])
+            yield _attempt(state, services, tried, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
+            continue
+        if trial.candidate == champion.id or isinstance(trial, Unmeasured):
             continue
         evidence = state["trials"][f"{state['iteration']}/{trial.candidate}"]
         candidate = services.candidate(trial.candidate, state["iteration"])
         if isinstance(trial, Failed):
-            yield _attempt(state, services, candidate, "reject_correctness", None, evidence, f"{trial.stage}: {trial.reason}")
+            outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+            yield _attempt(state, services, candidate, outcome, None, evidence, f"{trial.stage}: {trial.reason}")
         else:
             slower = trial.speedup.high < 1
             note = "slower than the incumbent" if slower else "timed, but another candidate of its iteration was put to the gate"
@@ -314,16 +324,17 @@ def _attempt(
 ) -> Attempt:
     inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     return Attempt(
-        operator=services.task.name,
+        operator=services.operator,
         language=services.task.language,
         architecture=services.architecture,
         dtype=services.task.outputs[0].dtype,
         shape_class=services.shape_class,
         bottleneck=inspection.bottleneck,
         methods=candidate.methods,
-        result=RESULTS.get(outcome, "failure"),
+        result=result(outcome, effect),
         verdict=outcome,
         effect=effect,
+        noise_floor=state["noise_floor"],
         evidence=evidence,
         workspace=services.workspace.root.name,
         iteration=state["iteration"],

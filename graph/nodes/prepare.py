@@ -17,7 +17,6 @@ from graph.services import Services
 from graph.specs import datasheet, unknown
 from graph.state import State
 from graph.workspace import events
-from knowledge_base.pages.terminology import metrics
 from tools.analysis import rules
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
@@ -36,7 +35,7 @@ COMPILED_AHEAD = 256 << 20
 def preflight(state: State, services: Services) -> State:
     """The environment with its fixes, whether the kernel is sound, and the roofs measured on this device."""
     environment = Environment.model_validate(services.records.get(services.environment).payload)
-    services.workspace.write("env_check.md", environment.to_markdown())
+    services.workspace.write({"env_check.md": environment.to_markdown()})
     cpu = services.language.device == "cpu"
     if not cpu:
         _start_frameworks(services)
@@ -77,7 +76,7 @@ def retrieve_specs(state: State, services: Services) -> State:
             product=product,
             specs=tuple(answer for answer in answers if isinstance(answer, Spec)),
             gaps=gaps,
-            placeholders=() if silent else unknown.settle(gaps, product, settings.on_unknown, services.ask, metrics(services.wiki)),
+            placeholders=() if silent else unknown.settle(gaps, product, settings.on_unknown, services.ask),
             roofs=services.roofs,
             wiki=services.wiki.root.name,
             elsewhere=bool(foreign),
@@ -104,9 +103,10 @@ def establish_baseline(state: State, services: Services) -> State:
         kept = benchmark_s(sample_s(calibration), len(services.task.workloads), services.settings, services.language.device)
         services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
-    total = sum(weight * time for weight, time in objective(services, calibration))
+    times = evidence.seconds(calibration)
+    total = sum(w.weight * times[w.name] for w in services.task.workloads)
     summary = f"{seconds(total)} a round, noise floor {percent(noise)}"
-    return State(baseline=baseline.id, incumbent=baseline.id, noise_floor=noise, speedup=1.0, summary=summary)
+    return State(baseline=baseline.id, incumbent=baseline.id, noise_floor=noise, calibration=calibration.id, speedup=1.0, summary=summary)
 
 
 def _sound_baseline(services: Services) -> Candidate:
@@ -134,20 +134,10 @@ def _sound_baseline(services: Services) -> Candidate:
     return baseline
 
 
-def objective(services: Services, calibration: Record) -> tuple[tuple[float, float], ...]:
-    """(weight, median seconds) of each workload, from an A/A record."""
-    times = evidence.seconds(calibration)
-    return tuple((w.weight, times[w.name]) for w in services.task.workloads)
-
-
 def profile(state: State, services: Services) -> State:
     """The incumbent's counters, findings, bottleneck and headroom; again after each accept."""
     candidate = services.candidate(state["incumbent"])
-    record = services.records.find(key("inspection", candidate=candidate.id))
-    sheet = datasheet.sheet(state["specs"], services)
-    if record is None:
-        inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
-        record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
+    record = inspected(candidate, state, services)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
     room = found.headroom
@@ -166,6 +156,16 @@ def profile(state: State, services: Services) -> State:
     if state["iteration"] == 0:
         commit_baseline(state, services, record)
     return update
+
+
+def inspected(candidate: Candidate, state: State, services: Services) -> Record:
+    """What counters, rules and rooflines say of a kernel, looked at once: a version's in its gate, before its commit."""
+    record = services.records.find(key("inspection", candidate=candidate.id))
+    if record is None:
+        sheet = datasheet.sheet(state["specs"], services)
+        inspection, parents = _inspect(candidate, services, sheet.here, _settle_roofs(state, services, candidate))
+        record = services.keep("inspection", inspection, parents=parents, candidate=candidate.id)
+    return record
 
 
 def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str) -> tuple[Inspection, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from knowledge_base.artifacts import Attempt
-from tools.artifacts import Failed, Record
+from tools.artifacts import Failed
 from tools.roofline.roofline import budget
 from tools.store.records import key
 
@@ -40,14 +40,13 @@ def retrieve_evidence(state: State, services: Services) -> State:
             signals=services.guide.signals(task.language),
             skills=services.guide.skills(task.language, fired),
         )
-        metrics = {name: quantity for profile in inspection.profiles for name, quantity in profile.metrics.items()} | inspection.facts
         dossier = knowledge_retriever.retrieve(
             services.agents["knowledge_retriever"],
             brief,
             search=lambda text: services.index.search(text, k=8, language=task.language),
             explain=lambda text: services.index.explain(text, language=task.language),
             holds=lambda passage: services.index.holds(passage.citation),
-            methods=services.guide.methods(task.language, fired, metrics),
+            methods=services.guide.methods(task.language, fired, inspection.metrics),
             attempts=services.past_attempts(inspection.bottleneck),
         )
         dossier = dossier.model_copy(update={"shortfall": services.index.shortfall})
@@ -141,7 +140,7 @@ def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
     record = services.records.find(key("memory"))
     if record is None:
         task = services.task
-        found = services.experience.like(task.name, task.language, services.architecture)
+        found = services.experience.like(services.operator, task.language, services.architecture)
         others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
         record = services.keep("memory", EarlierAttempts(attempts=others))
     return EarlierAttempts.model_validate(record.payload).attempts
@@ -150,8 +149,8 @@ def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
 def trials(state: State, services: Services) -> tuple[Judged, ...]:
     """The trials of the iteration under way, in the order they were judged."""
     prefix = f"{state['iteration']}/"
-    records: list[Record] = [services.records.get(r) for name, r in state.get("trials", {}).items() if name.startswith(prefix)]
-    return tuple(Judged.model_validate(record.payload) for record in records)
+    identities = [identity for name, identity in state.get("trials", {}).items() if name.startswith(prefix)]
+    return tuple(Judged.model_validate(services.records.get(identity).payload) for identity in identities)
 
 
 def failures(state: State, services: Services) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from graph.artifacts import FinalBenchmark
 from graph.report import html
 from graph.report.content.render import render
 from graph.report.content.view import View, view
+from graph.report.prompts import name_of
 from graph.services import Services
 from graph.state import State
 
@@ -27,4 +28,4 @@ def reports(state: State, services: Services) -> dict[str, str]:
 
 def markdown(found: View) -> str:
     """report.md: headline, versions, evidence, attribution, predictions, budget, what was not collected."""
-    return render("report.md", **vars(found))
+    return render("report.md", **vars(found), prompt=name_of)

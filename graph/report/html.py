@@ -15,6 +15,7 @@ from graph.report.charts.roofline import roofline
 from graph.report.charts.timeline import timeline
 from graph.report.content.render import render
 from graph.report.content.view import View
+from graph.report.prompts import name_of
 
 FIGURES = (timeline, roofline, attribution)
 RECORD = re.compile(r"`?\b([0-9a-f]{16})\b`?")
@@ -32,6 +33,7 @@ def html(view: View) -> str:
         **vars(view),
         figures=[draw(view, links) for draw in FIGURES],
         links=links,
+        prompt=name_of,
         told=lambda text: told(text, links),
         described=lambda record: list(_flat(record.payload))[:SHOWN],
         style=style,

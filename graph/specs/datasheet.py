@@ -65,15 +65,13 @@ def unpublished(wiki: Wiki, task: Task, hardware: str | None, variant: str) -> s
 
 
 def elsewhere(wiki: Wiki, device: Device, hardware: str | None, variant: str) -> str:
-    """One sentence where the settings name another product than the device that measures; "" where not, or where that cannot be told."""
-    named = products(wiki)
-    asked = named.identify(hardware, variant, ()) if hardware else None
-    here = named.identify(device.name, "", ()) if device.kind != "cpu" else None
-    if asked is None or (here is None and device.kind != "cpu"):
+    """One sentence where the wiki does not say that the product in the settings is the device that measures; "" where it does."""
+    asked = lookup.identified(wiki, hardware, variant) if hardware else None
+    here = lookup.identified(wiki, device.name) if device.kind != "cpu" else None
+    if asked is None or (here and here.product == asked.product and asked.variant in ("", here.variant or asked.variant)):
         return ""
-    if here and here.product == asked.product and (not asked.variant or not here.variant or here.variant == asked.variant):
-        return ""
-    return f"These figures are of {asked}, while this run measures on {device.name}: no target is computed from them."
+    listed = "" if here or device.kind == "cpu" else ", which product-aliases does not list"
+    return f"These figures are of {asked}, while this run measures on {device.name}{listed}: no target is computed from them."
 
 
 def sheet(identity: str, services: Services) -> SpecSheet:

@@ -9,20 +9,19 @@ from typing import Literal
 
 from graph.artifacts import Placeholder
 from graph.services import Ask
-from knowledge_base.pages.terminology import Metrics
 from knowledge_base.specs.lookup import gap as registered
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec
 
-PLACEHOLDER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%].*)?")
+PLACEHOLDER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%].*)")
 ATTEMPTS = 3
 """Answers that cannot be read before the run stops."""
 
 
 def settle(
-    gaps: Sequence[UnknownSpec], product: str, policy: Literal["continue", "ask", "stop"], ask: Ask | None, known: Metrics
+    gaps: Sequence[UnknownSpec], product: str, policy: Literal["continue", "ask", "stop"], ask: Ask | None
 ) -> tuple[Placeholder, ...]:
-    """The placeholders that a person gave; SettingsError where the run must not go on. `known`: says which units a metric can have."""
+    """The placeholders that a person gave; SettingsError where the run must not go on."""
     if not gaps or policy == "continue":
         return ()
     unanswered = f"the gpu-wiki does not answer {gaps[0].metric} of {product}: {gaps[0].reason}"
@@ -33,10 +32,10 @@ def settle(
             f"on_unknown: ask, and nobody can be asked for want of a terminal, while {unanswered}; "
             "answer in the config with `on_unknown: continue` (it stays UNKNOWN) or `on_unknown: stop`, or run in a terminal"
         )
-    return tuple(given for gap in gaps if (given := _asked(gap, product, ask, known)) is not None)
+    return tuple(given for gap in gaps if (given := _asked(gap, product, ask)) is not None)
 
 
-def _asked(gap: UnknownSpec, product: str, ask: Ask, known: Metrics) -> Placeholder | None:
+def _asked(gap: UnknownSpec, product: str, ask: Ask) -> Placeholder | None:
     question = (
         f"{registered(gap)}\n{gap.metric} of {product}: [c]ontinue without it, [s]top, or type a placeholder with its unit "
         "(it is only shown; no target rests on it): "
@@ -49,25 +48,7 @@ def _asked(gap: UnknownSpec, product: str, ask: Ask, known: Metrics) -> Placehol
         if answer.lower() in ("c", "continue"):
             return None
         found = PLACEHOLDER.fullmatch(answer)
-        if not found or not found[2]:
-            wrong = "is none of c, s and a number with its unit, such as 1.5 GB"
-        elif not 0 < float(found[1]) < math.inf:
-            wrong = "is no positive number"
-        elif not _fits(gap.metric, found[2], known):
-            wrong = f"is in no unit of {gap.metric}; write {' or '.join(sorted(_kind(gap.metric, known)))}"
-        else:
+        if found and 0 < float(found[1]) < math.inf:
             return Placeholder(metric=gap.metric, value=float(found[1]), unit=found[2])
-        question = f"{answer!r} {wrong}; {gap.metric} of {product}: "
+        question = f"{answer!r} is none of c, s and a positive number with its unit, such as 1.5 GB; {gap.metric} of {product}: "
     raise SettingsError(f"on_unknown: ask, and {ATTEMPTS} answers about {gap.metric} of {product} could not be read; run again")
-
-
-def _kind(metric: str, known: Metrics) -> frozenset[str]:
-    """The units of a metric; empty for one that nobody lists."""
-    kind = known.kinds.get(known.canonical(metric)[0])
-    return kind.units if kind else frozenset()
-
-
-def _fits(metric: str, unit: str, known: Metrics) -> bool:
-    """Whether `unit` is of the metric's dimension, in whatever prefix."""
-    units = _kind(metric, known)
-    return not units or known.scaled(1.0, unit)[1] in {known.scaled(1.0, other)[1] for other in units}

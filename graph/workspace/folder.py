@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import secrets
 import shutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from graph.settings import Settings, load, parse
-from graph.workspace import clock
+from graph.settings import Settings, load
+from graph.workspace import clock, drift
 from tools.errors import DiskFullError, SettingsError, WorkspaceError
 from tools.store.records import Records, write_atomically
 from tools.store.repository import Repository
@@ -71,9 +73,19 @@ class Workspace:
         """`versions/v<N>`."""
         return self.root / "versions" / f"v{iteration}"
 
-    def write(self, relative: str, text: str) -> None:
-        """Write one artifact atomically. It can be rendered again from the records, so it need not survive a power failure."""
-        write_atomically(self.root / relative, text.encode(), durable=False)
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Write artifacts (relative path -> text), each atomically. They can be rendered again from the records, so they need not survive a
+        power failure; the note of what they are to hold does, and comes first."""
+        drift.note(self.root, texts)
+        for relative, text in texts.items():
+            write_atomically(self.root / relative, text.encode(), durable=False)
+
+    def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
+        """`Repository.commit`; WorkspaceError where anything could go with it that the run did not write."""
+        drift.refuse(self.repository)
+        made = self.repository.commit(paths, message, trailers, expect_parent)
+        drift.forget(self.root)
+        return made
 
     @property
     def awaited(self) -> str | None:
@@ -91,11 +103,7 @@ class Workspace:
 
     def settings(self) -> Settings:
         """The run's settings as frozen at its start."""
-        import yaml
-
-        path = self.root / "settings.yaml"
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return parse(data, origin=str(path), base=self.root)
+        return load(self.root / "settings.yaml")
 
     def discard(self) -> None:
         """Take it away, and what was made for it alone: of a run that was refused nothing stays."""
@@ -164,49 +172,35 @@ def _is_one(path: Path) -> bool:
 
 
 def _meant(path: Path) -> str:
-    """What to give instead: a config or its name was given, or the folder that holds workspaces."""
+    """What to give instead: the newest run of a config or of a name, the newest in a folder of workspaces."""
+    parent, name = (path, "") if path.is_dir() else (path.parent if path.parent.name else Path("workspaces"), path.name)
     if path.is_file() or (path / "reference.py").is_file():
-        try:
+        with contextlib.suppress(SettingsError):
             settings = load(path)
-        except SettingsError:
-            return "give a folder that `python -m graph run` made"
-        found = _newest(Path(settings.workspaces), settings.run)
-        started = f"no run of this config is in {settings.workspaces}/, and `python -m graph run {path}` starts one"
-        return f"give {found}, the newest run of this config" if found else started
-    if path.is_dir():
-        found = _newest(path)
-        return f"give one that is in it, the newest is {found}" if found else "give a folder that `python -m graph run` made"
-    found = _newest(path.parent if path.parent.name else Path("workspaces"), path.name)
-    return (
-        f"give {found}, the newest of that name" if found else "there is none of that name; give a folder that `python -m graph run` made"
-    )
-
-
-def _newest(parent: Path, name: str = "") -> Path | None:
-    """The workspace in `parent` that was made last, of a run of that name where one is given."""
-    stamped = ((STAMP.fullmatch(path.name), path) for path in parent.glob("*") if _is_one(path))
-    found = [(match[2], int(match[3] or 1), path) for match, path in stamped if match and name in ("", match[1])]
-    return max(found)[2] if found else None
+            parent, name = Path(settings.workspaces), settings.run
+    stamped = ((STAMP.fullmatch(made.name), made) for made in parent.glob("*") if _is_one(made))
+    found = [(match[2], int(match[3] or 1), made) for match, made in stamped if match and name in ("", match[1])]
+    if not found:
+        return f"give a folder that `python -m graph run` made; {parent} holds no run{f' of {name}' if name else ''}"
+    return f"give {max(found)[2]}, the newest{f' of {name}' if name else ' there'}"
 
 
 def _new_folder(parent: Path, stem: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(parent).free
+        if free < MINIMUM_FREE:
+            raise DiskFullError(
+                f"{parent}: only {free >> 20} MiB of the disk are free and a run needs {MINIMUM_FREE >> 20}; free some space"
+            )
+        for attempt in itertools.count(1):
+            root = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
+            with contextlib.suppress(FileExistsError):
+                root.mkdir()
+                return root
     except OSError as error:
-        raise SettingsError(f"workspaces: {parent} cannot be made ({error.strerror}); name a folder you may write to") from error
-    if free < MINIMUM_FREE:
-        raise DiskFullError(f"{parent}: only {free >> 20} MiB are free on the disk and a run needs {MINIMUM_FREE >> 20}; free some space")
-    for attempt in range(1, 1000):
-        root = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            root.mkdir()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise SettingsError(f"workspaces: {root} cannot be made ({error.strerror}); name a folder you may write to") from error
-        return root
-    raise SettingsError(f"workspaces: {parent} holds a thousand runs of this second; wait a moment and run again")
+        raise SettingsError(f"workspaces: {parent} cannot be used ({error.strerror}); name a folder you may write to") from error
+    raise AssertionError("unreachable")
 
 
 def _lock(root: Path) -> IO[str]:

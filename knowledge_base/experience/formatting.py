@@ -83,8 +83,10 @@ def listed(found: Listed) -> Iterator[str]:
         yield f"nothing found: {found.note}"
     for one in found.attempts:
         place = " ".join(part for part in (one.operator, one.language, one.architecture, one.dtype, one.shape_class) if part)
+        noise = "" if one.noise_floor is None else f"  noise floor {one.noise_floor:.1%}"
         origin = "" if one.origin == "run" else f"  ({one.origin}, not measured by a run)"
-        yield f"{one.result:8} {effect(one.effect)}  {'+'.join(one.methods)}  {_knobs(one.knobs)}  {place}  evidence {one.evidence}{origin}"
+        where = f"{place}  evidence {one.evidence}{noise}{origin}"
+        yield f"{one.result:8} {effect(one.effect)}  {'+'.join(one.methods)}  {_knobs(one.knobs)}  {where}"
     if found.of > len(found.attempts):
         yield f"{len(found.attempts)} of {found.of}; -n shows more"
 

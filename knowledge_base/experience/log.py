@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.similarity import family
 from knowledge_base.pages.wiki import HOME, home_folder
-from tools.artifacts import Bound, DType
+from tools.artifacts import Bound
 from tools.errors import SettingsError, StorageError
 
 LOG = "attempts.jsonl"
@@ -79,21 +79,14 @@ class Experience:
         """Every attempt that counts and is not masked, newest first."""
         return tuple(one for one in _counting(self.lines().attempts) if not one.masked)
 
-    def like(
-        self, operator: str, language: str, architecture: str, dtype: DType | None = None, bottleneck: Bound | None = None
-    ) -> tuple[Attempt, ...]:
-        """Attempts on the same operator family, language and architecture, newest first; dtype and bottleneck narrow where given."""
+    def like(self, operator: str, language: str, architecture: str, bottleneck: Bound | None = None) -> tuple[Attempt, ...]:
+        """Attempts on the same operator family, language and architecture, newest first; of a bottleneck where one is given."""
         return tuple(
             attempt
             for attempt in self.attempts()
             if (family(attempt.operator), attempt.language, attempt.architecture) == (family(operator), language, architecture)
-            and dtype in (None, attempt.dtype)
             and bottleneck in (None, attempt.bottleneck)
         )
-
-    def damaged(self) -> tuple[str, ...]:
-        """Whole lines that are no attempts, as `file:line`; reading leaves them out."""
-        return self.lines().damaged
 
     def lines(self) -> Read:
         """Every line of the log, those included that no longer count."""
@@ -124,7 +117,7 @@ def read(*places: Path) -> Read:
         except OSError as error:
             raise SettingsError(f"{path} cannot be read ({error.strerror}); give logs that you may read") from error
         for number, line in enumerate(whole.split(b"\n"), 1):
-            found = _parse(line, number) if line.strip() else None
+            found = parse(line, number) if line.strip() else None
             if found is not None:
                 attempts.append(found)
             elif line.strip():
@@ -140,7 +133,8 @@ def _files(place: Path) -> list[Path]:
     return [place]
 
 
-def _parse(line: bytes, number: int) -> Attempt | None:
+def parse(line: bytes, number: int) -> Attempt | None:
+    """The attempt in line `number` of a log; None: it is none."""
     try:
         found = Attempt.model_validate_json(line)
     except ValidationError:

@@ -13,20 +13,21 @@ from typing import Literal, NamedTuple, get_args
 from knowledge_base.artifacts import Attempt, Page
 from knowledge_base.experience.similarity import Conditions, Likeness, likeness
 from knowledge_base.experience.status import status
-from knowledge_base.pages.wiki import Wiki, rows
+from knowledge_base.pages import terminology
+from knowledge_base.pages.wiki import Wiki
 from tools.analysis import rules
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval
 from tools.cli.suggestions import offered
 from tools.errors import SettingsError
 
-PLATFORMS = "platforms"
-"""Id of the page that says which product has which architecture."""
 LEAST = 0.05
 """Likeness below which an outcome says nothing here."""
 SAID = 0.5
 """Weight of an outcome that no run of ours measured."""
 PRIOR = 1.0
 """Weight of an imagined outcome without gain in every rank, so that one lucky measurement does not lead the list by itself."""
+SPREAD = math.log(1.5)
+"""By how much one method's gain differs from kernel to kernel: an outcome whose standard error is as large counts half."""
 CONFIDENCE = 0.95
 BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
 
@@ -108,7 +109,7 @@ def recommend(attempts: Iterable[Attempt], asked: Conditions, wiki: Wiki, k: int
     avoid = [one for one in ranked if _refuted(groups[frozenset(one.methods)])]
     proposed = [one for one in ranked if one not in avoid and one.results.get("success")][:k]
     told = {method for one in proposed for method in one.methods} | {one.methods[0] for one in avoid if len(one.methods) == 1}
-    hinted = [_hint(page, asked, groups) for page in _pages(asked, wiki) if page.head.id not in told]
+    hinted = [_hint(page, asked, wiki, groups) for page in _pages(asked, wiki) if page.head.id not in told]
     return Recommendation(
         asked=asked,
         proposed=(*proposed, *hinted[: max(0, k - len(proposed))]),
@@ -147,15 +148,11 @@ def targets(wiki: Wiki, name: str) -> tuple[str, ...]:
     plain = name.lower().strip()
     if plain.startswith(("sm_", "gfx")) or plain in ("x86_64", "aarch64"):
         return (plain,)
-    page = wiki.page(PLATFORMS) or Wiki.open().page(PLATFORMS)
-    found: dict[str, list[str]] = {}
-    for row in rows(page, ("product", "architecture", "target")) if page else ():
-        for alias in (*row.cells["product"].split(","), row.cells["architecture"]):
-            found.setdefault(alias.strip().lower(), []).append(row.cells["target"])
+    found = terminology.targets(wiki)
     if plain not in found:
         known = offered(name, sorted(found))
         raise SettingsError(f"--arch {name}: is none that the wiki knows; {known}, or a target (sm_90, gfx942, x86_64)")
-    return tuple(found[plain])
+    return found[plain]
 
 
 def _bottleneck(asked: str) -> tuple[str, str]:
@@ -178,9 +175,8 @@ def pooled(outcomes: Sequence[tuple[Interval, float]]) -> Interval | None:
         return outcomes[0][0]
     normal = NormalDist()
     logs = [math.log(one.estimate) for one, _ in outcomes]
-    wide = [math.log(one.high / one.low) / (2 * normal.inv_cdf((1 + one.confidence) / 2)) for one, _ in outcomes]
     # An interval without width is no measurement without error.
-    variances = [max(width, 1e-3) ** 2 for width in wide]
+    variances = [max(_error(one), 1e-3) ** 2 for one, _ in outcomes]
     inverse = [1 / variance for variance in variances]
     centre = sum(i * x for i, x in zip(inverse, logs, strict=True)) / sum(inverse)
     excess = sum(i * (x - centre) ** 2 for i, x in zip(inverse, logs, strict=True)) - (len(logs) - 1)
@@ -216,22 +212,30 @@ def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
 
 
 def _score(found: Iterable[Weighed]) -> float:
-    """A crash, and whatever was not timed, counts as no gain."""
+    """A wide interval counts for less; what was not timed counts as no gain, and a draft that was wrong not at all."""
     total, weights = 0.0, PRIOR
     for one in found:
         effect = one.attempt.effect
-        total += one.weight * (math.log(effect.estimate) if effect is not None and one.attempt.result != "crash" else 0.0)
-        weights += one.weight
+        if one.attempt.result == "crash":
+            continue
+        weight = one.weight / (1.0 + (_error(effect) / SPREAD) ** 2) if effect is not None else one.weight
+        total += weight * (math.log(effect.estimate) if effect is not None else 0.0)
+        weights += weight
     return math.exp(total / weights)
 
 
+def _error(effect: Interval) -> float:
+    """Standard error of the effect's logarithm, read off its interval."""
+    return math.log(effect.high / effect.low) / (2 * NormalDist().inv_cdf((1 + effect.confidence) / 2))
+
+
 def _refuted(found: list[Weighed]) -> bool:
-    here = {status(one.attempt.verdict) for one in found if one.like.same}
+    here = {status(one.attempt.verdict, one.attempt.effect) for one in found if one.like.same}
     return "avoid" in here and "resolved" not in here
 
 
 def _warning(found: list[Weighed]) -> str:
-    failed = [one.attempt for one in found if one.like.same and status(one.attempt.verdict) == "avoid"]
+    failed = [one.attempt for one in found if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"]
     if not failed:
         return ""
     last = failed[0]
@@ -259,42 +263,28 @@ def _reason(found: list[Weighed], timed: int) -> str:
 
 
 def _evidence(one: Weighed) -> Evidence:
-    attempt = one.attempt
-    return Evidence(
-        record=attempt.evidence,
-        likeness=round(one.like.score, 3),
-        differing=one.like.differing,
-        **attempt.model_dump(
-            include={
-                *("result", "effect", "operator", "architecture", "dtype", "shape_class", "bottleneck", "knobs"),
-                *("workspace", "commit", "origin", "note"),
-            }
-        ),
-    )
+    kept = one.attempt.model_dump(include=set(Evidence.model_fields))
+    return Evidence(record=one.attempt.evidence, likeness=round(one.like.score, 3), differing=one.like.differing, **kept)
 
 
 def _pages(asked: Conditions, wiki: Wiki) -> list[Page]:
     """The wiki's methods for what was asked: those that answer the finding, then those of its axis; each highest priority first."""
-    found = [
-        page
-        for page in wiki.pages
-        if page.head.type == "method"
-        and asked.language in (page.head.languages or (asked.language,))
-        and (_answers(page, asked) or asked.bottleneck in ("", "mixed", page.head.axis))
-    ]
-    return sorted(found, key=lambda page: (not _answers(page, asked), -page.head.priority, page.head.id))
+    answering = wiki.answering(asked.language, asked.rule) if asked.rule else frozenset[str]()
+    pages = wiki.about("method", asked.language)
+    found = [page for page in pages if page.head.id in answering or asked.bottleneck in ("", "mixed", page.head.axis)]
+    return sorted(found, key=lambda page: (page.head.id not in answering, -page.head.priority, page.head.id))
 
 
-def _answers(page: Page, asked: Conditions) -> bool:
-    return asked.rule != "" and asked.rule in page.head.rules
-
-
-def _hint(page: Page, asked: Conditions, groups: dict[frozenset[str], list[Weighed]]) -> Advice:
+def _hint(page: Page, asked: Conditions, wiki: Wiki, groups: dict[frozenset[str], list[Weighed]]) -> Advice:
     """A page's method, which nothing speaks for but the wiki; what is known of it all the same is said."""
     tried = [one for methods, found in groups.items() if page.head.id in methods for one in found]
-    failed = [one.attempt for one in tried if one.like.same and status(one.attempt.verdict) == "avoid"]
-    if asked.rule:
-        says = f"says that it answers {asked.rule}" if _answers(page, asked) else f"does not name {asked.rule}, but acts on the same axis"
+    failed = [one.attempt for one in tried if one.like.same and status(one.attempt.verdict, one.attempt.effect) == "avoid"]
+    if asked.rule in page.head.rules:
+        says = f"says that it answers {asked.rule}"
+    elif page.head.id in wiki.answering(asked.language, asked.rule):
+        says = f"on {asked.rule} names it"
+    elif asked.rule:
+        says = f"does not name {asked.rule}, but acts on the same axis"
     else:
         says = f"is about the {page.head.axis} axis"
     known = f"{len(tried)} outcomes of sets that contain it, none a success of it alone" if tried else "no experience"

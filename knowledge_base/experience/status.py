@@ -7,20 +7,26 @@ from collections.abc import Iterable
 from typing import Literal
 
 from knowledge_base.artifacts import Attempt
-from tools.artifacts import Artifact
+from tools.artifacts import Artifact, Interval, Outcome
+from tools.gate.policy import MIN_EFFECT
 
 Status = Literal["resolved", "pending", "avoid"]
-STATUS: dict[str, Status] = {"accept": "resolved", "inconclusive": "pending"}
-"""Verdict -> what it says of the methods; every other verdict says to avoid them on this source."""
 ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")
 
-RESULTS: dict[str, Literal["success", "failure", "neutral", "crash"]] = {
+Result = Literal["success", "failure", "neutral", "crash"]
+RESULTS: dict[str, Result] = {
     "accept": "success",
     "reject_perf": "failure",
     "inconclusive": "neutral",
     "reject_correctness": "crash",
+    "reject_policy": "crash",
 }
-"""Verdict -> how experience calls such an outcome."""
+"""Verdict -> how experience calls such an outcome; neutral: what it was worth is not known."""
+
+
+def result(verdict: Outcome, effect: Interval | None) -> Result:
+    """How experience calls an outcome: a failure is one that surely gained nothing."""
+    return "neutral" if verdict == "reject_perf" and status(verdict, effect) != "avoid" else RESULTS[verdict]
 
 
 class MethodStatus(Artifact):
@@ -36,9 +42,17 @@ class MethodStatus(Artifact):
     last: Attempt
 
 
-def status(verdict: str) -> Status:
-    """What a verdict says of the methods."""
-    return STATUS.get(verdict, "avoid")
+def status(verdict: str, effect: Interval | None) -> Status:
+    """What a verdict with its measured effect says of the methods on this source.
+
+    Only a gain that is surely not there speaks against them: what noise hides is not known, and a draft that is wrong or refused says
+    nothing of what right code would have gained.
+    """
+    if verdict == "accept":
+        return "resolved"
+    if verdict == "reject_perf" and (effect is None or effect.high <= 1.0 + MIN_EFFECT):
+        return "avoid"
+    return "pending"
 
 
 def compacted(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
@@ -52,7 +66,7 @@ def compacted(attempts: Iterable[Attempt]) -> tuple[MethodStatus, ...]:
             language=language,
             architecture=architecture,
             methods=tuple(methods),
-            status=status(found[0].verdict),
+            status=status(found[0].verdict, found[0].effect),
             verdicts=dict(sorted(Counter(one.verdict for one in found).items())),
             last=found[0],
         )

@@ -215,7 +215,7 @@ class CountAttempts(Filter):
             results=dict(sorted(Counter(attempt.result for attempt in passing).items())),
             methods={method: dict(sorted(counts.items())) for method, counts in sorted(methods.items())},
             standings=compacted(passing),
-            damaged=log.damaged(),
+            damaged=log.lines().damaged,
         )
         return Answer(stats, formatting.counted(stats))
 
@@ -258,7 +258,8 @@ class Add(Described):
         data = {
             "shape_class": "",
             "bottleneck": "unknown",
-            "evidence": f"stated:{self._mark(stated)}",
+            # The same for the same outcome, so that it is kept once.
+            "evidence": f"stated:{digest(self.model_dump_json())[:12]}",
             **stated,
             "architecture": architecture,
             "methods": self.methods,
@@ -276,13 +277,6 @@ class Add(Described):
         added = _writable(base).add(attempt, anew=True)
         done = Added(added=int(added), known=int(not added))
         return Answer(done, formatting.added(done))
-
-    def _mark(self, stated: dict[str, str]) -> str:
-        """The same for the same outcome, so that it is kept once."""
-        fields = stated | ({"architecture": self.arch} if self.arch else {})
-        knobs = (f"{name}={value}" for name, value in self.knobs.items())
-        body = (*sorted(f"{name}={value}" for name, value in fields.items()), *sorted(self.methods), *map(str, self.effect), *sorted(knobs))
-        return digest("\0".join(body))[:12]
 
     def _checked(self, wiki: Wiki) -> str:
         """The target that `arch` means; SettingsError for what means nothing."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from knowledge_base.layouts.product_names import Name
 from knowledge_base.layouts.terminology import Metric, Words
 from knowledge_base.pages.figures import Figure, Figures, Silence
+from knowledge_base.pages.terminology import Name
 from tools.artifacts import digest
-from tools.roofline.hardware import Citation, Evidence
+from tools.roofline.hardware import Citation
 
 NARROW = ("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor")
 SPARSED = frozenset({"tf32_tensor", *NARROW})
@@ -29,18 +29,6 @@ class Place(NamedTuple):
         return Citation(path=self.path, line=number, sha256=digest(self.lines[number - 1]))
 
 
-class Value(NamedTuple):
-    """A metric's value on a line."""
-
-    metric: str
-    value: float
-    unit: str
-    qualifier: str
-    citation: Citation
-    evidence: Evidence = "vendor"
-    caveat: str = ""
-
-
 class Capability(NamedTuple):
     """A line that maps a product to a compute capability."""
 
@@ -56,41 +44,41 @@ class Findings:
     words: Words
     figures: list[Figure] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
-    limits: list[tuple[str, Value]] = field(default_factory=list)
+    limits: list[Figure] = field(default_factory=list)
+    """With a compute capability in the place of the product."""
     capabilities: list[Capability] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, name: Name, value: Value) -> None:
+    def add(self, figure: Figure) -> None:
         """Take a figure if it passes the gates; else keep why not."""
-        refused = self.refusal(value)
-        if refused:
-            self.silent(name, value.metric, refused, value.citation)
+        if refused := self.refusal(figure):
+            self.silent(Name(figure.product, figure.variant), figure.metric, refused, figure.citation)
         else:
-            self.figures.append(_figure(name, _canonical(value)))
+            self.figures.append(_canonical(figure))
 
-    def limit(self, capability: str, value: Value) -> None:
+    def limit(self, figure: Figure) -> None:
         """Take a limit that holds for every product of a compute capability."""
-        if not self.refusal(value):
-            self.limits.append((capability, _canonical(value)))
+        if not self.refusal(figure):
+            self.limits.append(_canonical(figure))
 
     def silent(self, name: Name, metric: str, reason: str, citation: Citation) -> None:
         """Keep why there is no number."""
         self.silences.append(Silence(name.product, name.variant, metric, reason, citation))
 
-    def refusal(self, value: Value) -> str:
-        """Why a value cannot be the metric's; empty when it can."""
-        metric = self.of(value.metric)
-        dimension, factor = self.words.units.get(value.unit, ("", 1.0))
+    def refusal(self, figure: Figure) -> str:
+        """Why a figure cannot be its metric's; empty when it can."""
+        metric = self.of(figure.metric)
+        dimension, factor = self.words.units.get(figure.unit, ("", 1.0))
         if metric.dimension == "registers" and dimension == "bytes":
             dimension, factor = "registers", factor / REGISTER_BYTES
-        if value.unit == metric.unit and not dimension:
+        if figure.unit == metric.unit and not dimension:
             dimension = metric.dimension
         if dimension != metric.dimension:
-            return f"{value.value:g} {value.unit} has not the unit of {value.metric}"
-        size = value.value * factor
-        least, most = self.words.bounds[value.metric]
+            return f"{figure.value:g} {figure.unit} has not the unit of {figure.metric}"
+        size = figure.value * factor
+        least, most = self.words.bounds[figure.metric]
         if not least <= size <= most:
-            return f"{value.value:g} {value.unit} is no possible {value.metric}"
+            return f"{figure.value:g} {figure.unit} is no possible {figure.metric}"
         return ""
 
     def of(self, metric: str) -> Metric:
@@ -138,12 +126,12 @@ class Findings:
         for figure in self.figures:
             variants.setdefault(figure.product, set()).add(figure.variant)
         for mapped in dict.fromkeys(self.capabilities):
-            for capability, value in self.limits:
-                if capability != mapped.capability or (mapped.product, value.metric, value.qualifier) in held:
+            for limit in self.limits:
+                if limit.product != mapped.capability or (mapped.product, limit.metric, limit.qualifier) in held:
                     continue
-                value = value._replace(caveat=joined((f"via compute capability {capability}", value.caveat)))
+                caveat = joined((f"via compute capability {mapped.capability}", limit.caveat))
                 for variant in sorted(variants.get(mapped.product, {""})):
-                    self.figures.append(_figure(Name(mapped.product, variant), value)._replace(via=mapped.citation))
+                    self.figures.append(limit._replace(product=mapped.product, variant=variant, via=mapped.citation, caveat=caveat))
 
     def _sparse(self) -> None:
         """A sparse peak is twice the dense one of its own row; anything else is a misread or corrupt cell."""
@@ -172,11 +160,6 @@ class Findings:
         self.silent(Name(figure.product, figure.variant), figure.metric, reason, figure.citation)
 
 
-def _figure(name: Name, value: Value) -> Figure:
-    parts = (value.metric, value.value, value.unit, value.qualifier, value.citation)
-    return Figure(name.product, name.variant, *parts, evidence=value.evidence, caveat=value.caveat)
-
-
 def joined(parts: Iterable[str]) -> str:
     """Caveats as one text, each once."""
     return "; ".join(dict.fromkeys(part for part in parts if part))
@@ -186,10 +169,10 @@ def _near(left: float, right: float) -> bool:
     return abs(left - right) <= 1e-3 * max(abs(left), abs(right))
 
 
-def _canonical(value: Value) -> Value:
+def _canonical(figure: Figure) -> Figure:
     """Registers are counted, whether the wiki prints 65,536, 64K or 256 KB."""
-    if value.metric != "registers_per_sm" or value.unit == "32-bit registers":
-        return value
-    factor = {"K": 1024.0, "KB": 1024 / REGISTER_BYTES, "KiB": 1024 / REGISTER_BYTES}.get(value.unit, 1.0)
-    said = f"printed as {value.value:g} {value.unit}" if factor != 1.0 else ""
-    return value._replace(value=value.value * factor, unit="32-bit registers", caveat=joined((value.caveat, said)))
+    if figure.metric != "registers_per_sm" or figure.unit == "32-bit registers":
+        return figure
+    factor = {"K": 1024.0, "KB": 1024 / REGISTER_BYTES, "KiB": 1024 / REGISTER_BYTES}.get(figure.unit, 1.0)
+    said = f"printed as {figure.value:g} {figure.unit}" if factor != 1.0 else ""
+    return figure._replace(value=figure.value * factor, unit="32-bit registers", caveat=joined((figure.caveat, said)))

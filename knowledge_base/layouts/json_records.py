@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 from knowledge_base.layouts import labels, markdown, product_names
-from knowledge_base.layouts.collector import Capability, Findings, Place, Value
+from knowledge_base.layouts.collector import Capability, Findings, Place
 from knowledge_base.layouts.markdown import Section, Table
-from knowledge_base.layouts.product_names import Name
 from knowledge_base.layouts.tables import Reader
 from knowledge_base.layouts.terminology import Words, key
+from knowledge_base.pages.figures import Figure
+from knowledge_base.pages.terminology import Name
 from tools.roofline.hardware import Evidence
 
 KINDS = {"cuda-core": "vector", "vector": "vector", "tensor-core": "matrix", "matrix-core": "matrix"}
@@ -76,7 +77,8 @@ class _Sheet:
         metric = self.metric(field)
         unit = next((unit for mark, unit in SCALARS.items() if re.search(rf"(?:^|_){mark}(?:_|$)", field)), self.findings.of(metric).unit)
         if metric and line and self.says(line, value):
-            self.findings.add(self.name, Value(metric, value, unit, "", self.place.cite(line), *_evidence(provenance)))
+            evidence, caveat = _evidence(provenance)
+            self.findings.add(Figure(*self.name, metric, value, unit, "", self.place.cite(line), evidence=evidence, caveat=caveat))
 
     def _peak(self, row: dict[str, Any], at: int) -> None:
         word = self.words.dtypes.get(str(row.get("dtype", "")).lower())
@@ -90,8 +92,8 @@ class _Sheet:
             line = self.line(field, at) if isinstance(value, int | float) else 0
             if line and line <= self.end(at) and self.says(line, float(row[field])):
                 evidence, caveat = _evidence(str(row.get("provenance", "")))
-                made = Value(metric, float(row[field]), str(row.get("unit", "")), qualifier, self.place.cite(line), evidence, caveat)
-                self.findings.add(self.name, made)
+                parts = (metric, float(row[field]), str(row.get("unit", "")), qualifier, self.place.cite(line))
+                self.findings.add(Figure(self.name.product, self.name.variant, *parts, evidence=evidence, caveat=caveat))
 
     def says(self, line: int, value: float) -> bool:
         """Whether that very line holds the value."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from knowledge_base.layouts import product_names
-from knowledge_base.layouts.product_names import Heading, Name
+from knowledge_base.layouts.product_names import Heading
 from knowledge_base.layouts.terminology import Words
+from knowledge_base.pages.terminology import Name
 from knowledge_base.pages.wiki import lines_of
 
 HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*$")

@@ -6,19 +6,13 @@ import re
 from typing import Literal, NamedTuple
 
 from knowledge_base.layouts.terminology import Words
+from knowledge_base.pages.terminology import Name
 
 MARKS = re.compile(r"[*`<\[†‡]")
 NUMBERING = re.compile(r"^(?:\d+(?:\.\d+)*\.?|[A-Z]\.)\s+")
 COMPARED = re.compile(r"\b(?:vs\.?|versus|differen\w+|compar\w+|from|against)\b", re.IGNORECASE)
 WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 Scope = Literal["product", "neutral", "closed"]
-
-
-class Name(NamedTuple):
-    """A product and its variant, as a wiki writes them, without vendor and architecture."""
-
-    product: str
-    variant: str = ""
 
 
 class Heading(NamedTuple):

@@ -7,11 +7,12 @@ from typing import Literal
 
 from knowledge_base.layouts import cells, labels, product_names
 from knowledge_base.layouts.cells import Reading, Refusal
-from knowledge_base.layouts.collector import SPARSED, Capability, Findings, Place, Value, joined
+from knowledge_base.layouts.collector import SPARSED, Capability, Findings, Place, joined
 from knowledge_base.layouts.labels import Label
 from knowledge_base.layouts.markdown import Table
-from knowledge_base.layouts.product_names import Name
 from knowledge_base.layouts.terminology import key
+from knowledge_base.pages.figures import Figure
+from knowledge_base.pages.terminology import Name
 from tools.roofline.hardware import Citation, Evidence
 
 Row = tuple[int, tuple[str, ...]]
@@ -83,8 +84,9 @@ class Reader:
             for column, capability in capabilities.items():
                 readings = cells.read(row[column], self.words) if column < len(row) else ()
                 if isinstance(readings, tuple) and len(readings) == 1 and not label.metrics[0].endswith("_tensor"):
-                    for value in self.values(label, readings[0], self.place.cite(number), self._footnote(table, row[column])):
-                        self.findings.limit(capability, value)
+                    place, caveat = self.place.cite(number), self._footnote(table, row[column])
+                    for figure in self.figures(Name(capability), label, readings[0], place, caveat):
+                        self.findings.limit(figure)
 
     def _by_row(self, table: Table, header: tuple[str, ...]) -> None:
         if any(word in ("precision", "dtype") for cell in header for word in product_names.words_of(cell)):
@@ -143,8 +145,9 @@ class Reader:
             return
         readings = cells.read(row[1][column], self.words)
         if isinstance(readings, tuple) and len(readings) == 1:
-            for value in self.values(label, readings[0], self.place.cite(row[0]), table.section.caveat):
-                self.findings.limit(table.section.capability, value)
+            name = Name(table.section.capability)
+            for figure in self.figures(name, label, readings[0], self.place.cite(row[0]), table.section.caveat):
+                self.findings.limit(figure)
 
     def _cell(self, table: Table, row: Row, name: Name, text: str, column: int, unit: str, notes: str, qualifier: str = "") -> None:
         """One cell of one product."""
@@ -170,8 +173,8 @@ class Reader:
         apart = convention != "" or any(reading.qualifier == "sparse" for reading in readings)
         for reading in readings:
             reading = reading._replace(unit=reading.unit or label.unit or unit, qualifier=qualifier or reading.qualifier)
-            for value in self.values(label, reading, citation, caveat, table.section.doubted or bool(doubt), apart):
-                self.findings.add(name, value)
+            for figure in self.figures(name, label, reading, citation, caveat, table.section.doubted or bool(doubt), apart):
+                self.findings.add(figure)
             if label.silent and not reading.kind:
                 self.findings.silent(name, label.metrics[0], label.silent, citation)
 
@@ -204,10 +207,10 @@ class Reader:
             return "dense" if footnoted else ""
         return "marked" if footnoted else "open" if "spars" in around else ""
 
-    def values(
-        self, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False, apart: bool = False
-    ) -> list[Value]:
-        """The values that a reading gives the metrics of a label; `apart`: a peak that says neither is known to be dense."""
+    def figures(
+        self, name: Name, label: Label, reading: Reading, citation: Citation, caveat: str, doubted: bool = False, apart: bool = False
+    ) -> list[Figure]:
+        """The figures that a reading gives the metrics of a label; `apart`: a peak that says neither is known to be dense."""
         found = []
         for asked in label.metrics:
             metric, dtype = asked, asked.split("_")[0]
@@ -231,8 +234,9 @@ class Reader:
                 said = ""
             evidence: Evidence = "unofficial" if reading.doubt or doubted or unsaid else "vendor"
             told = joined((caveat, f"the wiki marks it {reading.doubt}" if reading.doubt else "", unsaid))
-            found.append(Value(metric, reading.value, _unit(reading.unit, dtype) or known.unit, said, citation, evidence, told))
-        unique = {(value.metric, value.qualifier): value for value in found}
+            unit = _unit(reading.unit, dtype) or known.unit
+            found.append(Figure(*name, metric, reading.value, unit, said, citation, evidence=evidence, caveat=told))
+        unique = {(figure.metric, figure.qualifier): figure for figure in found}
         return list(unique.values())
 
     def _doubt(self, notes: str) -> str:

@@ -1,7 +1,7 @@
 """What wikis and people call things: metrics with their units, products with their variants.
 
-Both are tables of the pages `metric-names` and `product-aliases`, data like the rest. A wiki without such a page is read by the
-bundled wiki's.
+Both are tables of the pages `metric-names` and `product-aliases`, data like the rest, and so are the targets of `platforms`. A wiki without
+such a page is read by the bundled wiki's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from knowledge_base.pages.wiki import BUNDLED, Row, Wiki, read_page, rows
 
 METRIC_NAMES = "meta/metric-names.md"
 PRODUCT_ALIASES = "meta/product-aliases.md"
+PLATFORMS = "meta/platforms.md"
 VENDOR_WORDS = frozenset({"nvidia", "amd", "intel", "instinct", "tesla", "geforce", "gpu", "accelerator", "tensor", "core"})
 PREFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ON_CHIP = {"K": 1024.0, "M": 1024.0**2}
@@ -105,12 +106,14 @@ class Products(NamedTuple):
             return reported
         names = _with(held, self.names)
         whole = names.get(plain(product))
-        if whole is None:
-            return names.get(plain(f"{product} {variant}")) if variant else None
         if not variant:
             return whole
-        exact = names.get(plain(f"{whole.product} {variant}"))
-        return exact if exact and whole.variant in ("", exact.variant) else None
+        exact = names.get(plain(f"{whole.product if whole else product} {variant}"))
+        # A variant by its whole name, as answers show it: it stands for the product only where that is said in it.
+        named = names.get(plain(variant))
+        if exact is None and named and (named.product == whole.product if whole else words(product) - VENDOR_WORDS <= words(str(named))):
+            exact = named
+        return exact if exact and (whole is None or whole.variant in ("", exact.variant)) else None
 
     def canonical(self, name: Name) -> Name:
         """The listed name of a product that a wiki may write in another way."""
@@ -155,12 +158,24 @@ def products(wiki: Wiki) -> Products:
         return [(row.cells[column], Name(row.cells["product"], row.cells["variant"])) for row in _table(page, column, "product", "variant")]
 
     sold = tuple(Name(row.cells["product"], row.cells["sold as"]) for row in _table(page, "product", "sold as"))
+    reported = dict(names("driver says"))
     return Products(
         sold=sold,
-        names=_with(sold, {plain(alias): name for alias, name in names("alias")}),
-        reported=dict(names("driver says")),
+        # What only drivers name is a product as well, whatever else a wiki's page calls it.
+        names=_with((*sold, *reported.values()), {plain(alias): name for alias, name in names("alias")}),
+        reported=reported,
         families=tuple((row.cells["word"].lower(), row.cells["family"]) for row in _table(page, "word", "family")),
     )
+
+
+def targets(wiki: Wiki) -> dict[str, tuple[str, ...]]:
+    """Name of a product or an architecture in lower case -> targets as compilers name them."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows(_page(wiki, "platforms", PLATFORMS), ("product", "architecture", "target")):
+        architecture = row.cells["architecture"]
+        for name in (*row.cells["product"].split(","), architecture, architecture.split()[0]):
+            found.setdefault(name.strip().lower(), {})[row.cells["target"]] = None
+    return {name: tuple(named) for name, named in found.items()}
 
 
 def plain(name: str) -> str:

@@ -61,18 +61,14 @@ class Row(NamedTuple):
 class Wiki:
     """All pages of one wiki; read once, on `open`."""
 
-    def __init__(self, root: Path, pages: tuple[Page, ...], problems: tuple[Problem, ...], own: bool = True) -> None:
+    def __init__(self, root: Path, pages: tuple[Page, ...], problems: tuple[Problem, ...]) -> None:
         self.root = root
         self.pages = pages
         self.problems = problems
-        self.own = own
-        """Whether all its figures stand on pages of our own layout: so in the bundled wiki, and where `specs` found no others."""
         self.figures: Figures | None = None
         """Kept by `lookup.figures_of`."""
-        self.foreign: Figures | None = None
-        """Those of somebody else's layout, kept by `specs`."""
-        self.mark = 0
-        """Of the files that `foreign` was read from."""
+        self.now, self.mark = Figures(()), 0
+        """Those that were on disk when its files had this mark, kept by `lookup.reverify`."""
         self._by_id = {page.head.id: page for page in pages}
 
     @classmethod
@@ -96,13 +92,7 @@ class Wiki:
                 problems.append(Problem(name, 1, f"id {page.head.id!r} is already that of {pages[page.head.id].path}"))
             else:
                 pages[page.head.id] = page
-        return cls(root, tuple(pages.values()), tuple(problems), own=root.resolve() == BUNDLED.resolve())
-
-    def reopened(self, paths: Collection[str]) -> Wiki:
-        """The pages at `paths` as they are on disk now, with the pages of this wiki that name metrics and products."""
-        fresh = [page for path in sorted(paths) if isinstance(page := read_page(self.root, path), Page)]
-        names = (page for page in self.pages if page.head.type == "meta" and page.path not in paths)
-        return Wiki(self.root, (*fresh, *names), (), self.own)
+        return cls(root, tuple(pages.values()), tuple(problems))
 
     def marked(self) -> int:
         """A number that changes when any file of the wiki does: by names, sizes and times."""
@@ -121,35 +111,37 @@ class Wiki:
         """The page with this id, or None."""
         return self._by_id.get(identity)
 
+    def about(self, kind: PageType, language: str) -> list[Page]:
+        """Pages of a type about a kernel language, or about all."""
+        return [page for page in self.pages if page.head.type == kind and language in (page.head.languages or (language,))]
+
     def methods(self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity]) -> tuple[Page, ...]:
         """Method pages of `language` of which a rule fired or a trigger holds over `metrics`, highest priority first."""
         fired = set(rules)
         found = [
             page
-            for page in self.pages
-            if page.head.type == "method"
-            and (not page.head.languages or language in page.head.languages)
-            and (fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers))
+            for page in self.about("method", language)
+            if fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers)
         ]
         return tuple(sorted(found, key=lambda page: (-page.head.priority, page.head.id)))
 
     def signals(self, language: str) -> tuple[Signal, ...]:
         """Of all skill pages of `language`, by id."""
-        pages = (page for page in self.pages if page.head.type == "skill" and (not page.head.languages or language in page.head.languages))
         return tuple(
             Signal(skill=page.head.id, axis=page.head.axis, text=" ".join(section(page.body, "Signal").split()) or page.head.title)
-            for page in sorted(pages, key=lambda page: page.head.id)
+            for page in sorted(self.about("skill", language), key=lambda page: page.head.id)
         )
 
     def skills(self, language: str, rules: Iterable[str], most: int = 5) -> tuple[Page, ...]:
         """The skill pages of `language` that answer `rules`, in the order of these."""
-        found = (
-            page
-            for rule in rules
-            for page in self.pages
-            if page.head.type == "skill" and rule in page.head.rules and (not page.head.languages or language in page.head.languages)
-        )
+        found = (page for rule in rules for page in self.about("skill", language) if rule in page.head.rules)
         return tuple({page.head.id: page for page in found}.values())[:most]
+
+    def answering(self, language: str, rule: str) -> frozenset[str]:
+        """Ids of the methods of `language` that answer `rule`: their pages name it, or a skill page on it names them among its fixes."""
+        fixes = [section(page.body, "Fixes") for page in self.skills(language, [rule])]
+        linked = {name for text in fixes for name in re.findall(r"\bmethods/([\w-]+)\.md\)", text)}
+        return frozenset(page.head.id for page in self.about("method", language) if rule in page.head.rules or page.head.id in linked)
 
     def languages(self) -> tuple[str, ...]:
         """The kernel languages that its pages are about, in order."""
@@ -190,6 +182,16 @@ def lines_of(text: str) -> list[str]:
     """Lines as editors number them: they end at a line feed, a carriage return before it is no part of them, nothing else cuts."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
+
+
+def unfenced(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Index and text of the lines that stand in no block of code."""
+    fenced = False
+    for index, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield index, line
 
 
 def section(body: str, heading: str) -> str:
@@ -278,11 +280,8 @@ def passages_of(page: Page) -> Iterator[Passage]:
     lines = lines_of(page.body)
     starts: list[tuple[int, tuple[str, ...]]] = []
     path: list[str] = [page.head.title]
-    fenced = False
-    for index, line in enumerate(lines):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        match = None if fenced else HEADING.match(line)
+    for index, line in unfenced(lines):
+        match = HEADING.match(line)
         if match:
             level = len(match[1])
             path = [page.head.title] if level == 1 else [*path[: level - 1], match[2]]

@@ -35,16 +35,9 @@ class Cited(NamedTuple):
     """Empty where the file gives none: then any hash that the workspace holds for that line counts."""
 
 
-class Checked(NamedTuple):
-    """All citations of a workspace."""
-
-    citations: int
-    problems: tuple[Problem, ...]
-
-
-def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> Checked:
-    """Open every cited line again, those of reference projects where their folder is given. SettingsError when `workspace` is no folder
-    that a run made."""
+def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> tuple[int, tuple[Problem, ...]]:
+    """How many lines are cited, and what is wrong with them, opened again; those of reference projects where their folder is given.
+    SettingsError when `workspace` is no folder that a run made."""
     if not (workspace / "records").is_dir():
         raise SettingsError(f"--workspace: {workspace} holds no records; name a folder that `python -m graph run` made")
     wikis = (wiki, wiki.guide())
@@ -63,7 +56,7 @@ def check(workspace: Path, wiki: Wiki, reference: Reference | None = None) -> Ch
         if one.sha256:
             held.setdefault((one.path, one.line), set()).add(one.sha256)
     problems += [problem for one in found if (problem := _stale(one, held, wikis, reference)) is not None]
-    return Checked(len(found), tuple(sorted(set(problems))))
+    return len(found), tuple(sorted(set(problems)))
 
 
 def wiki_of(workspace: Path) -> Path | None:

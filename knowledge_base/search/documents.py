@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from knowledge_base.artifacts import Attempt, FrontMatter, Page, PageType, Passage
-from knowledge_base.experience.log import Experience
-from knowledge_base.pages.wiki import Wiki, lines_of, passages_of, refusal, rows, yaml_loader
+from knowledge_base.artifacts import Attempt, FrontMatter, Page, Passage
+from knowledge_base.experience.log import Experience, parse
+from knowledge_base.pages import terminology
+from knowledge_base.pages.wiki import Wiki, lines_of, passages_of, refusal, yaml_loader
 from tools.artifacts import digest
 from tools.cli.formatting import limiter
 from tools.roofline.hardware import Citation
@@ -25,7 +24,6 @@ ON_NVIDIA = frozenset({"cuda", "cutlass", "cutedsl", "triton", "gluon", "tilelan
 ON_AMD = frozenset({"hip", "triton", "gluon", "flydsl", "tilelang"})
 FAMILIES = {"sm_": ON_NVIDIA, "gfx": ON_AMD, "cpu": frozenset({"cpp"})}
 """How a target's name begins -> languages that are compiled for it."""
-META: tuple[PageType, ...] = ("meta",)
 HOSTS = ("cpu", "x86_64", "aarch64", "arm64")
 
 
@@ -62,14 +60,11 @@ class Architectures:
     @cached_property
     def targets(self) -> dict[str, frozenset[str]]:
         """Name in lower case -> targets."""
-        page = self._wiki.page("platforms") or Wiki.open(types=META).page("platforms")
-        found: dict[str, set[str]] = {name: {"cpu"} for name in HOSTS}
-        for row in rows(page, ("product", "architecture", "target")) if page else ():
-            target = row.cells["target"].lower()
-            for name in (*row.cells["product"].split(","), row.cells["architecture"], target):
-                found.setdefault(name.strip().lower(), set()).add(target)
-            found.setdefault(row.cells["architecture"].split()[0].lower(), set()).add(target)
-        return {name: frozenset(targets) for name, targets in found.items()}
+        found = {name: frozenset({"cpu"}) for name in HOSTS}
+        for name, targets in terminology.targets(self._wiki).items():
+            lower = [target.lower() for target in targets]
+            found |= {target: frozenset({target}) for target in lower} | {name: frozenset(lower)}
+        return found
 
     def named(self, name: str) -> frozenset[str]:
         """The targets that a name stands for; empty: nobody knows it. `sm_90a` and `SM90` are `sm_90`."""
@@ -127,25 +122,14 @@ def _foreign(wiki: Wiki) -> Iterator[Page]:
 
 def of_experience(experience: Experience, architectures: Architectures) -> Iterator[Entry]:
     """Outcomes that count and are not masked, each by the line of the log that says it."""
-    counting = {_identity(attempt): attempt for attempt in experience.attempts()}
+    counting = {attempt.identity: attempt for attempt in experience.attempts()}
     places: dict[tuple[str, ...], Entry] = {}
     for path in sorted(experience.folder.glob("*.jsonl")):
         for number, line in enumerate(lines_of(path.read_text(encoding="utf-8", errors="replace")), 1):
-            attempt = _attempt(line)
-            if attempt is not None and counting.get(_identity(attempt)) == attempt:
-                places[_identity(attempt)] = _outcome(attempt, f"{EXPERIENCE}/{path.name}", number, line, architectures)
+            attempt = parse(line.encode(), number)
+            if attempt is not None and counting.get(attempt.identity) == attempt:
+                places[attempt.identity] = _outcome(attempt, f"{EXPERIENCE}/{path.name}", number, line, architectures)
     yield from places.values()
-
-
-def _attempt(line: str) -> Attempt | None:
-    try:
-        return Attempt.model_validate_json(line)
-    except ValidationError:
-        return None
-
-
-def _identity(attempt: Attempt) -> tuple[str, ...]:
-    return (attempt.evidence, *attempt.methods)
 
 
 def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures: Architectures) -> Entry:
@@ -166,13 +150,3 @@ def _outcome(attempt: Attempt, path: str, number: int, line: str, architectures:
         citation=Citation(path=path, line=number, sha256=digest(line)),
     )
     return Entry(passage, " ".join(attempt.methods), frozenset({attempt.language}), architectures.named(attempt.architecture))
-
-
-def kinds_of(entries: Iterable[Entry]) -> list[str]:
-    """The kinds that there are."""
-    return sorted({entry.passage.kind for entry in entries})
-
-
-def languages_of(entries: Iterable[Entry]) -> list[str]:
-    """The languages that there are entries about."""
-    return sorted({language for entry in entries for language in entry.languages})

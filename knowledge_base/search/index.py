@@ -14,7 +14,7 @@ from knowledge_base.experience.log import Experience
 from knowledge_base.pages.wiki import Wiki, home_folder
 from knowledge_base.search import embedding
 from knowledge_base.search.code_chunks import PREFIX, Reference
-from knowledge_base.search.documents import EXPERIENCE, Architectures, Entry, fits, kinds_of, languages_of, of_experience, of_wiki
+from knowledge_base.search.documents import EXPERIENCE, Architectures, Entry, fits, of_experience, of_wiki
 from knowledge_base.search.lexical import WORD, Hit, Lexical, terms
 from knowledge_base.search.snapshots import Unavailable
 from knowledge_base.search.synonyms import Glossary
@@ -192,12 +192,12 @@ class Index:
         return frozenset(row for row, entry in enumerate(stock.entries) if fits(entry, filters.kind, filters.language, targets))
 
     def _known(self, stock: Stock) -> list[str]:
-        return sorted(self._languages.union(languages_of(stock.entries)))
+        return sorted(self._languages.union(*(entry.languages for entry in stock.entries)))
 
     def unknown(self, *, kind: str | None = None, language: str | None = None, arch: str | None = None) -> dict[str, str]:
         """Filter -> a sentence, for each that names nothing there is, whatever is asked; none where there are no pages at all."""
         stock, found = self._current(), dict[str, str]()
-        kinds, languages = kinds_of(stock.entries), self._known(stock)
+        kinds, languages = sorted({entry.passage.kind for entry in stock.entries}), self._known(stock)
         if not stock.entries:
             return found
         if kind is not None and kind not in kinds:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.figures import Figure
 from knowledge_base.pages.terminology import Metrics, metrics, plain
-from knowledge_base.pages.wiki import HEADING, Problem, Wiki, lines_of
+from knowledge_base.pages.wiki import HEADING, Problem, Wiki, lines_of, unfenced
 from knowledge_base.specs import lookup, sheets
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -27,22 +27,25 @@ def lint(wiki: Wiki, rules: frozenset[str]) -> tuple[Problem, ...]:
 
 
 def contradicting(figures: Iterable[Figure], known: Metrics) -> Iterator[Problem]:
-    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same.
+    """Figures of different pages that differ in value though product, variant, metric and qualifier are the same; and those of a product
+    that repeat a limit of its capability, which stands once.
 
-    Within a page that is a row that stands there twice; what a product has by its architecture is compared where the two tables are
-    known. A figure whose caveat names source-conflicts says itself that another is known, and a measurement or somebody else's figure
-    does not contradict the vendor's.
+    Within a page that is a row that stands there twice. A figure whose caveat names source-conflicts says itself that another is known,
+    and a measurement or somebody else's figure does not contradict the vendor's.
     """
     first: dict[tuple[str, ...], Figure] = {}
     for figure in figures:
-        if CONFLICTS in figure.caveat or figure.via is not None:
+        if CONFLICTS in figure.caveat:
             continue
         about = (figure.product, figure.variant, figure.metric, figure.qualifier, figure.evidence)
         other = first.setdefault(about, figure)
-        if other.citation.path != figure.citation.path and known.scaled(other.value, other.unit) != known.scaled(figure.value, figure.unit):
-            text = f"{figure.metric} of {f'{figure.product} {figure.variant}'.strip()} is {figure.value:g} {figure.unit}, which contradicts"
-            said = f"{other.value:g} {other.unit} <- {other.citation}; correct one, or tell why in {CONFLICTS} and name it in the caveat"
-            yield Problem(figure.citation.path, figure.citation.line, f"{text} {said}")
+        here, there = (other, figure) if figure.via else (figure, other)
+        same = known.scaled(other.value, other.unit) == known.scaled(figure.value, figure.unit)
+        if here.via is None and here.citation.path != there.citation.path and (there.via or not same):
+            text = f"{here.metric} of {f'{here.product} {here.variant}'.strip()} is {here.value:g} {here.unit}, which"
+            said = f"{'repeats' if same else 'contradicts'} {there.value:g} {there.unit} <- {there.citation}"
+            remedy = f"correct one, or tell why in {CONFLICTS} and name it in the caveat"
+            yield Problem(here.citation.path, here.citation.line, f"{text} {said}; {'leave it out' if same else remedy}")
 
 
 def _same_product(pages: Iterable[Page]) -> Iterator[Problem]:
@@ -80,11 +83,9 @@ def _head(page: Page, known: frozenset[str]) -> Iterator[Problem]:
 
 
 def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
-    fenced = False
-    for number, line in enumerate(lines_of(page.body), page.body_line):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        for target in LINK.findall(CODE.sub("", line)) if not fenced else ():
+    for index, line in unfenced(lines_of(page.body)):
+        number = page.body_line + index
+        for target in LINK.findall(CODE.sub("", line)):
             if "://" in target or target.startswith("mailto:"):
                 continue
             name, _, anchor = target.partition("#")
@@ -98,11 +99,8 @@ def _links(wiki: Wiki, page: Page) -> Iterator[Problem]:
 def _anchors(file: Path) -> frozenset[str]:
     """The anchors of a Markdown file, as the usual renderers make them of its headings."""
     found: list[str] = []
-    fenced = False
-    for line in lines_of(file.read_text(encoding="utf-8", errors="replace")):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        match = None if fenced else HEADING.match(line)
+    for _, line in unfenced(lines_of(file.read_text(encoding="utf-8", errors="replace"))):
+        match = HEADING.match(line)
         if match:
             name = re.sub(r"[^\w\- ]", "", match[2].lower()).replace(" ", "-")
             again = sum(one == name or re.fullmatch(rf"{re.escape(name)}-\d+", one) is not None for one in found)

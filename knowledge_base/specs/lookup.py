@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from knowledge_base.pages.figures import Figure, Figures, Silence
 from knowledge_base.pages.terminology import VENDOR_WORDS, Metrics, Name, Products, key, metrics, plain, products, words
-from knowledge_base.pages.wiki import Wiki
+from knowledge_base.pages.wiki import BUNDLED, Wiki
 from knowledge_base.specs import sheets
 from knowledge_base.specs.sheets import TIERS
 from tools.roofline.hardware import Spec, UnknownSpec
@@ -39,8 +39,14 @@ class Held(NamedTuple):
 def figures_of(wiki: Wiki) -> Figures:
     """Every number of `wiki`; read at the first question and kept by it."""
     if wiki.figures is None:
-        wiki.figures = _joined(sheets.read(wiki), _foreign(wiki))
+        wiki.figures = _read(wiki)
     return wiki.figures
+
+
+def identified(wiki: Wiki, product: str, variant: str = "") -> Name | None:
+    """Which product the wiki takes these names for; None where it knows none of that name."""
+    names = products(wiki)
+    return names.identify(product, variant, _held(figures_of(wiki), metrics(wiki), names))
 
 
 def resolve(wiki: Wiki, product: str, metric: str, variant: str = "", qualifier: str = "") -> Spec | UnknownSpec:
@@ -93,8 +99,12 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
     cited = (spec.citation,) if spec.via is None else (spec.citation, spec.via)
     if not all(map(wiki.holds, cited)):
         return False
-    now = _joined(sheets.read(wiki.reopened({place.path for place in cited})), _foreign(wiki))
-    held = _held(now, metrics(wiki), products(wiki))
+    mark = wiki.marked()
+    if wiki.mark != mark:
+        # Any file may bear on any figure, so that all are read once one changed.
+        wiki.mark, wiki.now = mark, _read(Wiki.open(wiki.root, ("hardware", "meta")))
+    there = tuple(figure for figure in wiki.now.figures if (figure.citation, figure.via) == (spec.citation, spec.via))
+    held = _held(Figures(there), metrics(wiki), products(wiki))
     return any(
         _spec(found.name, figure) == spec.model_copy(update={"variant": found.name.variant})
         for found in held.values()
@@ -103,22 +113,14 @@ def reverify(wiki: Wiki, spec: Spec) -> bool:
     )
 
 
-def _foreign(wiki: Wiki) -> Figures:
-    """The figures in other layouts as they are now: there any file may bear on any figure, so that all are read once one changed."""
-    if wiki.own:
-        return Figures(())
-    mark = wiki.marked()
-    if wiki.foreign is None or wiki.mark != mark:
+def _read(wiki: Wiki) -> Figures:
+    """The figures on pages of our own layout, then those in others."""
+    ours, theirs = sheets.read(wiki), None
+    if wiki.root.resolve() != BUNDLED.resolve():
         from knowledge_base.layouts import reader
 
-        found = reader.read(wiki.root)
-        wiki.own = found is None and wiki.foreign is None
-        wiki.foreign, wiki.mark = found or Figures(()), mark
-    return wiki.foreign
-
-
-def _joined(ours: Figures, theirs: Figures) -> Figures:
-    return Figures(ours.figures + theirs.figures, ours.silences + theirs.silences, ours.problems + theirs.problems)
+        theirs = reader.read(wiki.root)
+    return Figures(ours.figures + theirs.figures, ours.silences + theirs.silences, theirs.problems) if theirs else ours
 
 
 def _broken(wiki: Wiki, product: str) -> str:
@@ -188,18 +190,7 @@ def _meant(here: list[Figure], qualifier: str) -> list[Figure]:
 
 
 def _spec(name: Name, figure: Figure) -> Spec:
-    return Spec(
-        metric=figure.metric,
-        value=figure.value,
-        unit=figure.unit,
-        qualifier=figure.qualifier,
-        product=name.product,
-        variant=name.variant,
-        citation=figure.citation,
-        via=figure.via,
-        evidence=figure.evidence,
-        caveat=figure.caveat,
-    )
+    return Spec(**{**figure._asdict(), **name._asdict()})
 
 
 def _told(spec: Spec) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.figures import Figure, Figures, Silence
@@ -25,14 +25,6 @@ TIERS: tuple[Evidence, ...] = ("vendor", "measured", "unofficial", "mention")
 """Best first."""
 SPARSE_RATIO = (1.9, 2.1)
 """Bounds of sparse over dense: structured sparsity doubles a peak, give or take the vendor's rounding."""
-
-
-class Limit(NamedTuple):
-    """One limit of a compute capability."""
-
-    cc: str
-    figure: Figure
-    """With the capability in the place of the product."""
 
 
 def read(wiki: Wiki) -> Figures:
@@ -77,7 +69,6 @@ def problems(wiki: Wiki, page: Page) -> Iterator[Problem]:
             yield Problem(page.path, row.line, f"no metric is called {row.cells['metric']!r}; see metric-names")
     figures = [found for row in rows(page, COLUMNS) if isinstance(found := _figure(page, row, known, name), Figure)]
     yield from _implausible(figures, known)
-    yield from _contradicting(wiki, figures, known)
 
 
 def product(page: Page) -> Name | None:
@@ -109,37 +100,26 @@ def _figure(page: Page, row: Row, known: Metrics, name: Name) -> Figure | Proble
     tier = next((tier for tier in get_args(Evidence) if tier == (cells.get("evidence") or "vendor")), None)
     if tier is None:
         return Problem(page.path, row.line, f"evidence {cells['evidence']!r} is none of {', '.join(TIERS)}")
-    return Figure(
-        product=name.product,
-        variant=name.variant,
-        metric=metric,
-        value=value,
-        unit=cells["unit"],
-        qualifier=cells["qualifier"],
-        citation=citation(page, row.line),
-        evidence=tier,
-        caveat=cells.get("caveat", ""),
-    )
+    parts = (metric, value, cells["unit"], cells["qualifier"], citation(page, row.line))
+    return Figure(name.product, name.variant, *parts, evidence=tier, caveat=cells.get("caveat", ""))
 
 
-def _limits(page: Page, known: Metrics) -> list[Limit]:
-    found = [(row.cells["cc"], _figure(page, row, known, Name(row.cells["cc"]))) for row in rows(page, LIMITS)]
-    return [Limit(cc, figure) for cc, figure in found if isinstance(figure, Figure)]
+def _limits(page: Page, known: Metrics) -> list[Figure]:
+    """With the capability in the place of the product."""
+    return [found for row in rows(page, LIMITS) if isinstance(found := _figure(page, row, known, Name(row.cells["cc"])), Figure)]
 
 
-def _inherited(page: Page, name: Name, own: list[Figure], limits: list[Limit]) -> Iterator[Figure]:
+def _inherited(page: Page, name: Name, own: list[Figure], limits: list[Figure]) -> Iterator[Figure]:
     """The limits of the capability that the page states: each cites its own line, and by way of which line it is this product's."""
     stated = {row.line: row.cells["value"] for row in rows(page, COLUMNS) if key(row.cells["metric"]) == CAPABILITY}
     for figure in own:
         if figure.metric != CAPABILITY:
             continue
         for limit in limits:
-            if limit.cc == stated[figure.citation.line]:
-                evidence = max(figure.evidence, limit.figure.evidence, key=TIERS.index)
-                caveat = "; ".join(text for text in (limit.figure.caveat, figure.caveat) if text)
-                yield limit.figure._replace(
-                    product=name.product, variant=name.variant, via=figure.citation, evidence=evidence, caveat=caveat
-                )
+            if limit.product == stated[figure.citation.line]:
+                evidence = max(figure.evidence, limit.evidence, key=TIERS.index)
+                caveat = "; ".join(text for text in (limit.caveat, figure.caveat) if text)
+                yield limit._replace(product=name.product, variant=name.variant, via=figure.citation, evidence=evidence, caveat=caveat)
 
 
 def _silences(page: Page, name: Name) -> list[Silence]:
@@ -162,16 +142,4 @@ def _implausible(figures: list[Figure], known: Metrics) -> Iterator[Problem]:
             ratio = known.scaled(figure.value, figure.unit)[0] / dense[figure.metric]
             if not low <= ratio <= high and not figure.caveat:
                 text = f"the sparse {figure.metric} is {ratio:.2f} times the dense one; say in the caveat why it is not twice"
-                yield Problem(figure.citation.path, figure.citation.line, text)
-
-
-def _contradicting(wiki: Wiki, figures: list[Figure], known: Metrics) -> Iterator[Problem]:
-    """Rows of a product that repeat a limit of its capability: such a number stands once."""
-    limits = [limit for page in _hardware(wiki) for limit in _limits(page, known)]
-    stated = {f"{figure.value:.1f}" for figure in figures if figure.metric == CAPABILITY}
-    for figure in figures:
-        for limit in limits:
-            if limit.cc in stated and (limit.figure.metric, limit.figure.qualifier) == (figure.metric, figure.qualifier):
-                same = known.scaled(limit.figure.value, limit.figure.unit) == known.scaled(figure.value, figure.unit)
-                text = f"{figure.metric} {'repeats' if same else 'contradicts'} {limit.figure.citation} of compute capability {limit.cc}"
                 yield Problem(figure.citation.path, figure.citation.line, text)

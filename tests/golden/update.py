@@ -33,9 +33,10 @@ def usage(program: str) -> str:
 def schema(name: str) -> str:
     """JSON schema of one artifact."""
     from agents import artifacts as owed
+    from graph import artifacts as kept
     from tools import artifacts as made
 
-    found = getattr(owed if name in ("Plan", "Drafts", "Analysis", "Queries", "Review") else made, name)
+    found = next(getattr(module, name) for module in (owed, made, kept) if hasattr(module, name))
     return json.dumps(found.model_json_schema(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -51,7 +52,7 @@ def prompt(language: str, role: str) -> str:
 ROLES = ("planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper")
 SCHEMAS = (
     *("Task", "Candidate", "Record", "Verdict", "Passed", "Failed", "Unmeasured"),
-    *("Plan", "Drafts", "Analysis", "Queries", "Review"),
+    *("Plan", "Drafts", "Analysis", "Queries", "Review", "VersionMemory"),
 )
 GOLDEN: dict[str, Callable[[], str]] = {
     "graph.mmd": picture,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from graph.__main__ import main
 from tools.store.repository import Commit
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,18 @@ def graph(*argv: str, home: Path | None = None, cwd: Path = ROOT) -> subprocess.
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout.decode(errors="replace")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The sentence on stderr of a command that must end with 2."""
+    code = main(argv)
+    said = capsys.readouterr().err.strip()
+    assert code == 2 and said.startswith("error: ") and "Traceback" not in said, said
+    return said
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a run made anew is in the slow lane."""
@@ -85,6 +98,21 @@ class FinishedRun(NamedTuple):
     stdout: str
 
 
+TWICE = """import torch
+
+outputs = ("out",)
+workloads = ({"name": "w", "dims": {"N": 4096}},)
+
+
+def make_inputs(dims, seed):
+    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)
+    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
+
+
+def reference(x, out, N):
+    return 2 * x
+"""
+"""Reference of a task that doubles its input."""
 RECORDED = ROOT / "tests" / "fixtures" / "workspaces"
 """Workspaces of finished runs, each packed as .tar.xz: its git repository and its checkpoint."""
 

@@ -7,12 +7,16 @@ import os
 import pty
 import select
 import struct
+import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pyte
+
+from tests.graph.conftest import ROOT
 
 
 class Terminal:
@@ -70,3 +74,34 @@ class Terminal:
 
     def close(self) -> None:
         os.close(self.own)
+
+
+class AtTerminal:
+    """A command at a terminal of its own, as a shell starts it."""
+
+    def __init__(self, *command: str, width: int = 80, environment: dict[str, str] | None = None) -> None:
+        self.terminal = Terminal(width)
+        fd = self.terminal.fd
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "graph", *command],
+            cwd=ROOT,
+            stdin=fd,
+            stdout=fd,
+            stderr=fd,
+            env={**os.environ, "TERM": "tmux-256color", **(environment or {})},
+            preexec_fn=_take_terminal,
+        )
+        os.close(fd)
+
+    def ended(self, seconds: float = 300.0) -> int:
+        self.terminal.until(lambda: not self.terminal.read(0.1), seconds)
+        return self.process.wait(10)
+
+    def press(self, keys: bytes = b"\x03") -> None:
+        os.write(self.terminal.own, keys)
+
+
+def _take_terminal() -> None:
+    """In the child: lead a session whose controlling terminal is stdin, so that ^C becomes a signal."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

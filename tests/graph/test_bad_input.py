@@ -17,7 +17,7 @@ from graph.settings import load
 from graph.workspace import folder as workspaces
 from graph.workspace.events import Event
 from tests.graph import conftest
-from tests.graph.conftest import ROOT, TASK
+from tests.graph.conftest import ROOT, TASK, refused
 from tools.errors import SettingsError
 
 KERNEL = (TASK / "kernel.cpp").read_text()
@@ -32,16 +32,6 @@ def task(tmp_path: Path) -> Path:
 
 def configured(folder: Path, **changes: object) -> Path:
     return conftest.configured(folder, **{"name": "bad", "task": str(folder / "task"), **changes})
-
-
-def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The sentence on stderr of a command that must end with 2."""
-    code = main(argv)
-    said = capsys.readouterr().err.strip()
-    assert code == 2, said
-    assert said.startswith("error: ")
-    assert "Traceback" not in said
-    return said
 
 
 def spoiled(task: Path, name: str, old: str, new: str) -> None:
@@ -93,6 +83,10 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong_in_json_too(
         ({"executor": "cloud"}, "", "executor"),
         ({"gpu_wiki_path": "no-wiki"}, "", "gpu_wiki_path"),
         ({"profilers": ["crystal-ball"]}, "", "profilers"),
+        ({"handlers": ["tools.store.records:Records"]}, "", "handlers: "),
+        ({"embedder": "crystal-ball"}, "", "embedder"),
+        ({"linked_to": "nonsense v99"}, "", "linked_to: 'nonsense v99' is no version in "),
+        ({"name": "../up"}, "", "name: '../up' cannot name a folder"),
         ({}, "--ptr-size 64", "--ptr-size goes with --kernel"),
         (None, "", "configs/quickstart.yaml"),
         (None, "{files} --dims M", "dims"),
@@ -111,7 +105,8 @@ def test_a_key_or_option_that_cannot_be_is_named(
     (task / "ranged.py").write_text(re.sub(r"^(workloads|dims_range) = .*\n", "", REFERENCE, flags=re.MULTILINE))
     files, ranged = (f"--kernel {task / 'kernel.cpp'} --ref {task / name}" for name in ("seed.py", "ranged.py"))
     config = [] if changes is None else [str(configured(tmp_path, **changes))]
-    assert says in refused(capsys, "run", *config, *argv.format(files=files, ranged=ranged).split())
+    for verb in ("check", "run") if config else ("run",):
+        assert says in refused(capsys, verb, *config, *argv.format(files=files, ranged=ranged).split())
     assert nothing_is_left(tmp_path)
 
 
@@ -147,7 +142,20 @@ def test_a_task_folder_can_be_checked_as_it_is(task: Path, capsys: pytest.Captur
     assert main(["check", str(task), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["status"] == "checked" and found["task"] == "task" and [w["name"] for w in found["workloads"]]
-    assert "a task folder's own files say all of that" in refused(capsys, "check", str(task), "--dims", "rows=3")
+    assert "the config or folder says what these do" in refused(capsys, "check", str(task), "--dims", "rows=3")
+
+
+def test_a_check_without_a_key_tells_the_cost_and_is_refused_as_a_run_is(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    server = {"provider": "openai_compatible", "base_url": "http://localhost:9", "model": "m", "api_key_env": "NO_SUCH_KEY"}
+    config = configured(tmp_path, models={"coder": server}, prices={"m": {"input": 1, "output": 10}})
+    said = [(main([verb, str(config)]), *capsys.readouterr()) for verb in ("check", "run")]
+    assert [code for code, *_ in said] == [2, 2] and said[0][2] == said[1][2]
+    assert said[0][2].startswith("error: models.coder.api_key_env: the environment variable NO_SUCH_KEY is not set")
+    assert re.match(r"task        bad \(cpp\).*^estimate .* in \d+ iterations: \$", said[0][1], re.DOTALL | re.MULTILINE), said[0][1]
+    assert nothing_is_left(tmp_path)
 
 
 def own_names(folder: Path, task: Path) -> Path:
@@ -206,17 +214,16 @@ def test_what_stands_for_a_workspace_leads_to_the_newest(
         assert "not a Kernelwright workspace" in refused(capsys, verb, str(tmp_path))
     monkeypatch.chdir(tmp_path)
     config = configured(tmp_path, name="mine", workspaces="workspaces")
-    assert "no run of this config is in workspaces/" in refused(capsys, "resume", "run.yaml")
-    assert "there is none of that name" in refused(capsys, "resume", "mine")
+    for given in ("run.yaml", "mine"):
+        assert "workspaces holds no run of mine" in refused(capsys, "resume", given)
     for name, stamp in (("mine", "20300101T000000Z"), ("mine", "20300101T000000Z-10"), ("mine", "20300101T000000Z-9"), ("other", "2031")):
         workspace = workspaces.create(load(config).model_copy(update={"name": name}))
         workspace.close()
         workspace.root.rename(tmp_path / "workspaces" / f"{name}-{stamp}")
     newest = "workspaces/mine-20300101T000000Z-10"
-    assert f"run.yaml: not a Kernelwright workspace; give {newest}, the newest run of this config" in refused(capsys, "resume", "run.yaml")
-    for verb in ("resume", "show"):
-        assert f"give {newest}, the newest of that name" in refused(capsys, verb, "mine")
-    assert f"the newest is {newest}" in refused(capsys, "resume", "workspaces")
+    for verb, given in (("resume", "run.yaml"), ("resume", "mine"), ("show", "mine")):
+        assert f"{given}: not a Kernelwright workspace; give {newest}, the newest of mine" in refused(capsys, verb, given)
+    assert f"give {newest}, the newest there" in refused(capsys, "resume", "workspaces")
     assert "give a folder that" in refused(capsys, "resume", "task/kernel.cpp")
 
 
@@ -275,8 +282,6 @@ def test_a_run_whose_reader_is_gone_goes_on(tmp_path: Path, task: Path) -> None:
 
 @pytest.mark.slow
 def test_a_stdout_that_cannot_be_written_is_said(tmp_path: Path, task: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("this host has no /dev/full")
     spoiled(task, "kernel.cpp", "/ total;", "/ total + 1e-3f;")
     config = str(configured(tmp_path))
     with Path("/dev/full").open("w") as full:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 from collections import Counter
@@ -104,7 +105,7 @@ def in_order(root: Path, reason: str) -> None:
     assert f"Stopped: budget ({reason}" in report and "caps: wall_s " in report
     for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
         assert completeness.audit(root, iteration, closed=True) == ()
-    assert Repository(root).is_clean()
+    assert Repository(root).drift() == ()
     (commit, *_) = Repository(root).log()
     assert "Report" in commit.trailers
 
@@ -142,35 +143,32 @@ def died_after(node: str, iteration: int, config: Path) -> Path:
 
 
 @SLOW
-def test_a_candidate_is_not_judged_without_device_time(config: Path) -> None:
-    """The run dies once the candidate is written; by what its log says, jobs had taken all that they may."""
-    root = died_after("write", 1, priced(config, {"device_s": 10_000.0}))
-    spent = {"number": "x", "state": "finished", "device": "cpu", "used": "10000"}
-    events.Events(root / ".kernelwright" / "events.jsonl").emit("job", spent)
+@pytest.mark.parametrize(
+    ("node", "left", "outcome", "said"),
+    [
+        ("write", 0.0, "inconclusive", "could not be measured: budget.device_s: 10"),
+        ("attribute", 0.02, "inconclusive", "not confirmed in separate processes: budget.device_s: 10"),
+    ],
+    ids=["a candidate is not judged", "a gain is not confirmed"],
+)
+def test_what_there_is_no_device_time_for_is_not_accepted(config: Path, node: str, left: float, outcome: str, said: str) -> None:
+    """The run dies after a node; by what its log says, jobs had taken all but a moment of what they may."""
+    root = died_after(node, 1, priced(config, {"device_s": 10_000.0}))
+    log = events.Events(root / ".kernelwright" / "events.jsonl")
+    used = 10_000 - left - events.device_s(events.read(log.path), 0.0)["cpu"]
+    log.emit("job", {"number": "x", "state": "finished", "device": "cpu", "used": f"{used:.4f}"})
     seen: list[Event] = []
     state, _ = run.resume(root, (seen.append,))
     assert state.get("stop") == "budget"
-    before = seen[: [event.kind for event in seen].index("commit")]
-    assert not any(event.kind == "job" for event in before), "what comes on top is the benchmark"
-    (candidate,) = [event for event in seen if event.kind == "candidate"]
-    assert candidate.details["outcome"] == "unmeasured" and "budget.device_s: 10" in candidate.details["summary"]
-    assert json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())["outcome"] == "infra_error"
-    in_order(root, "budget.device_s: 10")
-
-
-@SLOW
-def test_a_gain_that_cannot_be_confirmed_in_time_is_not_accepted(config: Path) -> None:
-    """The run dies before its gate; by what its log says, jobs had taken all but a moment of what they may."""
-    root = died_after("attribute", 1, priced(config, {"device_s": 10_000.0}))
-    log = events.Events(root / ".kernelwright" / "events.jsonl")
-    left = 10_000 - events.device_s(events.read(log.path), 0.0)["cpu"]
-    log.emit("job", {"number": "x", "state": "finished", "device": "cpu", "used": f"{left - 0.02:.4f}"})
-    state, _ = run.resume(root)
-    assert state.get("stop") == "budget"
     verdict = json.loads((root / "versions" / "v1" / completeness.VERDICT).read_text())
-    assert verdict["outcome"] == "inconclusive" and "not confirmed in separate processes: budget.device_s: 10" in verdict["reasons"][-1]
+    assert verdict["outcome"] == outcome and said in verdict["reasons"][-1]
     assert not any(record.kind == "confirmation" for record in Records(root))
     in_order(root, "budget.device_s: 10")
+    if not left:
+        before = seen[: [event.kind for event in seen].index("commit")]
+        assert not any(event.kind == "job" for event in before), "what comes on top is the benchmark"
+        (candidate,) = [event for event in seen if event.kind == "candidate"]
+        assert candidate.details["outcome"] == "unmeasured" and "budget.device_s: 10" in candidate.details["summary"]
 
 
 @SLOW
@@ -212,7 +210,7 @@ def test_a_cap_on_somebodys_jobs_ends_the_run_in_order(
         for told in (root / "report.md", root / "report.html", root / "versions" / "v0" / "analysis.md"):
             assert "not profiled" in told.read_text() and "limited by" not in told.read_text(), told
     else:
-        assert found["verdicts"] == {"v1": "infra_error"}, "no matter of the idea"
+        assert found["verdicts"] == {"v1": "inconclusive"}, "no matter of the idea, nor of the machine"
 
 
 @SLOW
@@ -228,7 +226,7 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
     assert found["stop_reason"] == "budget" and found["budget_reached"].startswith("budget.wall_s: 100")
     assert found["budget_reached"].endswith(" s of 10000 s are spent")
     assert len(paid(config)) == asked, "nobody is asked any more"
-    assert set(found["verdicts"]) == {"v1", "v2"} and found["verdicts"]["v2"] == "infra_error"
+    assert set(found["verdicts"]) == {"v1", "v2"} and found["verdicts"]["v2"] == "inconclusive"
     log = Repository(root).log()
     assert log[-len(before) :] == before, "what was accepted before stays"
     assert (root / "report.md").read_text().count("budget.wall_s was passed by ") == 1
@@ -236,9 +234,21 @@ def test_wall_time_that_ends_in_the_middle_of_an_iteration_ends_the_run_in_order
         assert completeness.audit(root, iteration, closed=True) == ()
 
 
-@pytest.mark.parametrize(("said", "why"), [("usd", "KEY=VALUE"), ("usd=6", "usd=5 was given before it"), ("dollars=1", "budget.dollars")])
-def test_a_cap_that_cannot_be_is_refused_before_a_restart(copied: Path, capsys: pytest.CaptureFixture[str], said: str, why: str) -> None:
-    assert main(["restart", str(copied), "v0", "--budget", "usd=5", said]) == 2
+@pytest.mark.parametrize(
+    ("option", "said", "why"),
+    [
+        ("--budget", "usd", "KEY=VALUE"),
+        ("--budget", "dollars=1", "budget.dollars"),
+        ("--set", "dims=M", "dims"),
+        ("--set", "gpu=first", "gpu"),
+        ("--set", "linked_to=elsewhere v1", "linked_to is what the version says"),
+        ("--set", "gpu.index=1", "gpu holds a value and no keys"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_before_a_restart(
+    copied: Path, capsys: pytest.CaptureFixture[str], option: str, said: str, why: str
+) -> None:
+    assert main(["restart", str(copied), "v0", "--set", "gpu=1", option, said]) == 2
     error = capsys.readouterr().err
     assert why in error and error.count("\n") == 1
 
@@ -275,19 +285,12 @@ def test_a_reply_on_record_is_never_paid_for_again(config: Path) -> None:
 # ---------------------------------------------------------------- before a run
 
 
-def test_a_cap_in_dollars_needs_a_price(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(priced(config, {"usd": 1}, prices={}))]) == 2
-    error = capsys.readouterr().err
-    assert "'made-up'" in error and "prices:" in error and error.count("\n") == 1
-    assert not (config.parent / "workspaces").exists() and paid(config) == []
-
-
 @pytest.mark.slow
 def test_check_estimates_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(config)]) == 0 and "no language model: nothing to pay" in capsys.readouterr().out
     assert main(["check", str(priced(config, {"usd": 0.001}))]) == 0
     said = capsys.readouterr().out
-    assert "tokens an iteration" in said and "assumed, not measured" in said and "more than budget.usd" in said
+    assert "tokens an iteration" in said and "assumed, not measured" in said and "budget.usd: $0.0010 is less than" in said
     assert "coder                made-up, 4 exchanges an iteration" in said and "$" in said
     assert main(["check", str(priced(config, {}, prices={}))]) == 0
     said = capsys.readouterr().out
@@ -313,7 +316,7 @@ def test_a_cap_under_which_nothing_can_be_asked_is_refused(
 ) -> None:
     assert main([verb, str(priced(config, budget, models={"default": SERVED}))]) == 2
     error = capsys.readouterr().err
-    assert key in error and "sets aside" in error and "or more, or lower max_tokens" in error and error.count("\n") == 1
+    assert key in error and "sets aside" in error and "or lower max_tokens" in error and error.count("\n") == 1
     workspaces = config.parent / "workspaces"
     assert not workspaces.exists() or not list(workspaces.iterdir())
 
@@ -329,28 +332,21 @@ def test_an_estimate_asks_no_server_for_a_count(config: Path, capsys: pytest.Cap
         # Three times 16,000 tokens that are written, and read again from an hour's cache.
         assert "budget.usd: $1.0000 is" in capsys.readouterr().err
         assert main(["check", str(priced(config, {"usd": 100.0}, models={"default": model}, prices=prices))]) == 0
-        assert "too small" not in capsys.readouterr().out
         with pytest.raises(TimeoutError):
             listening.accept()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("budget", "warned"),
-    [
-        ({"tokens": 20_000}, "budget.tokens: 20,000 tokens may be less than an exchange of the "),
-        ({"per_role": {"coder": {"tokens": 1999}}}, "budget.per_role.coder.tokens: 1,999 tokens may be less than an exchange of the coder"),
-        ({"device_s": 5.0}, "budget.device_s: 5 s may be less than v0 and the final benchmark take (about "),
-    ],
+    "budget", [{"tokens": 20_000}, {"per_iteration": {"usd": 0.5}}, {"per_role": {"coder": {"tokens": 12_000}}}, {"device_s": 5.0}]
 )
-def test_what_may_not_be_enough_is_only_warned_about_and_what_check_names_as_enough_is(
-    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any], warned: str
+def test_a_cap_that_an_estimate_passes_is_warned_about_and_what_check_names_as_enough_is(
+    config: Path, capsys: pytest.CaptureFixture[str], budget: dict[str, Any]
 ) -> None:
-    models = {"models": {"default": SERVED}} if "tokens" in budget else {}
+    models = {} if "device_s" in budget else {"models": {"default": SERVED}}
     assert main(["check", str(priced(config, budget, **models))]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("too small")]
-    assert warned in line
-    enough = re.findall(r"give (?:more than )?([\d,]+)", line)[-1].replace(",", "")
-    more = json.loads(re.sub(r"[\d.]+(?=}*$)", str(int(enough) + ("device_s" in budget)), json.dumps(budget)))
+    enough = float(re.findall(r"give (?:more than )?\$?([\d,.]+\d)", line)[-1].replace(",", ""))
+    more = json.loads(re.sub(r"[\d.]+(?=}*$)", str(math.ceil(enough + 1)), json.dumps(budget)))
     assert main(["check", str(priced(config, more, **models))]) == 0
     assert "too small" not in capsys.readouterr().out

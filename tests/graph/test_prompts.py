@@ -43,7 +43,7 @@ def test_hidden_sizes_and_the_secret_stand_in_no_prompt_and_no_commit_of_a_run(f
     committed = subprocess.run(log, cwd=finished.root, capture_output=True, check=True).stdout.decode(errors="replace")
     for everything in ("\n".join(map(prompt, asked)), committed):
         assert hidden and re.search(written(visible.dims), everything), "the pattern below would find nothing"
-        assert secret not in everything and not [one.dims for one in hidden if re.search(written(one.dims), everything)]
+        assert secret not in everything and not [one for one in hidden if re.search(written(one.choices[0]), everything)]
 
 
 def test_no_prompt_names_the_machine_or_its_user(finished: FinishedRun, asked: list[Request]) -> None:

@@ -1,4 +1,4 @@
-"""Whole runs with another answerer than the playbook: a program, its recording, and somebody who writes files (issue 5)."""
+"""Whole runs with another answerer than the playbook: a program, its recording, and somebody who writes files and a handler."""
 
 from __future__ import annotations
 
@@ -96,16 +96,36 @@ def die(event):
 run.resume(Path(sys.argv[1]), (die,))
 """
 """A resumed run that dies as soon as an exchange is on record."""
+HINT = "Rows lie one after the other; say `// row-major` at the end."
+HANDLER = f"""
+from agents.handlers.base import Handler
 
 
-def test_somebody_who_writes_files(tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+class RowMajor(Handler):
+    def applies(self, source, language):
+        return language == "cpp" and "columns" in source
+
+    def mend(self, draft, source, language):
+        return draft if "// row-major" in draft else draft.rstrip() + "\\n// row-major\\n"
+
+    def hint(self):
+        return {HINT!r}
+"""
+
+
+def test_somebody_who_writes_files_and_a_handler(
+    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run pauses for each answer. A bad one comes back, a kill loses none, and nobody is asked the same thing twice."""
-    config = configured(tmp_path, search=SEARCH, models={"default": {"provider": "manual"}})
+    (tmp_path / "my_shapes.py").write_text(HANDLER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = configured(tmp_path, search=SEARCH, models={"default": {"provider": "manual"}}, handlers=["my_shapes:RowMajor"])
+    assert main(["check", str(config)]) == 0 and "handlers    my_shapes:RowMajor\n" in capsys.readouterr().out
     code = main(["run", str(config), "--quiet", "--json"])
     said = capsys.readouterr()
     root = Path(json.loads(said.out)["workspace"])
     desk = root / "manual"
-    asked = 0
+    asked = hinted = 0
     while code == 6:
         found = json.loads(said.out)
         assert found["status"] == "waiting" and f"resume {root}" in found["reason"]
@@ -116,6 +136,7 @@ def test_somebody_who_writes_files(tmp_path: Path, own_home: Path, capsys: pytes
         shown = graph("show", str(root), home=own_home)
         assert str(answer) in shown.stdout and shown.stdout.startswith("waiting: ")
         prompt = answer.with_name(answer.name.replace(".answer.", ".prompt.")).read_text()
+        hinted += "## Shape of this kernel" in prompt and f"- {HINT}" in prompt
         if asked == 2:
             assert main(["resume", str(root), "--quiet", "--json"]) == 6, "nothing was written"
             assert json.loads(capsys.readouterr().out)["file"] == str(answer)
@@ -127,13 +148,16 @@ def test_somebody_who_writes_files(tmp_path: Path, own_home: Path, capsys: pytes
             assert len(list(desk.glob("*.refused.md"))) == 1
         answer.write_text(scripted.answer(prompt))
         if asked == 3:
-            done = subprocess.run([sys.executable, "-c", KILLED, str(root)], cwd=ROOT, capture_output=True, text=True, check=False)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            command = [sys.executable, "-c", KILLED, str(root)]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == -signal.SIGKILL, done.stderr
             assert len(exchanges(root)) == 3 and answer.exists()
         code = main(["resume", str(root), "--quiet", "--json"])
         said = capsys.readouterr()
     assert code == 0, said.err
     accepted_a_faster_kernel(root, json.loads(said.out))
+    assert hinted and Repository(root).show("HEAD", "kernel.cpp").decode().endswith("}\n// row-major\n")
     assert asked == len(list(desk.glob("*.answer.md"))) == len(exchanges(root))
     assert not list(desk.glob("*.refused.md"))
     assert "waiting" not in graph("show", str(root), home=own_home).stdout

@@ -33,8 +33,8 @@ def test_the_second_run_starts_where_the_first_arrived_and_repeats_no_failure(tm
     kept = Experience(tmp_path / "home").attempts()
     assert {one.after for one in kept} == {one.after for one in told} and all(one.commit and one.before and one.findings for one in kept)
     second, again = run(tmp_path, "second", 1)
-    won = [one for one in told if status(one.verdict) == "resolved"]
+    won = [one for one in told if status(one.verdict, one.effect) == "resolved"]
     if won:
         assert len(second) == 1 and [one.after for one in again] == [one.after for one in won], "the winner alone is judged, and at once"
-    rejected = {(one.before, one.after) for one in told if status(one.verdict) == "avoid"}
+    rejected = {(one.before, one.after) for one in told if status(one.verdict, one.effect) == "avoid"}
     assert not rejected & {(one.before, one.after) for one in again}

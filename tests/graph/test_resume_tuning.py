@@ -9,7 +9,7 @@ import pytest
 from graph.lifecycle import run
 from graph.settings import load
 from graph.workspace import events
-from tests.graph.conftest import configured
+from tests.graph.conftest import TWICE, configured
 from tests.graph.test_kill_and_resume import MEASURED, live_through, repeated
 from tools.errors import InfrastructureError, WorkspaceError
 from tools.store.records import Records, key
@@ -22,20 +22,6 @@ KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
   }
 }
 """
-REFERENCE = """import torch
-
-outputs = ("out",)
-workloads = ({"name": "w", "dims": {"N": 20000}},)
-
-
-def make_inputs(dims, seed):
-    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed))
-    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
-
-
-def reference(x, out, N):
-    return 2 * x
-"""
 
 
 @pytest.fixture
@@ -43,7 +29,7 @@ def choosing(tmp_path: Path) -> Path:
     folder = tmp_path / "twice"
     folder.mkdir()
     (folder / "kernel.cpp").write_text(KERNEL)
-    (folder / "reference.py").write_text(REFERENCE)
+    (folder / "reference.py").write_text(TWICE)
     (folder / "task.yaml").write_text("language: tests.graph.choosing:Choosing\n")
     return configured(tmp_path, name="choosing", task=str(folder))
 

@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,12 +141,6 @@ def test_logs_are_merged_and_synced(home: Path, tmp_path: Path, capsys: pytest.C
     assert answered(capsys, "experience", "merge", log.parent, "--home", other)["known"] == 2
     assert answered(capsys, "experience", "sync", shared)["went"] == 2
     assert answered(capsys, "experience", "sync", shared, "--home", other)["went"] == 0
-
-
-def test_the_module_runs_as_a_command(tmp_path: Path) -> None:
-    command, root = [sys.executable, "-m", "knowledge_base", "experience", "stats"], Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=os.environ | {HOME: str(tmp_path)}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("0 attempts")
 
 
 def test_pages_of_a_finding_skills_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-from agents.models.playbook.recipe import RECIPES, recipe
 from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
 from tools.analysis import signatures
@@ -124,14 +123,6 @@ def listing(source: str, page: Page, beside: tuple[Local, Blobs]) -> str:
     said = blobs.text(finished.files["stdout.txt"]) + blobs.text(finished.files["stderr.txt"])
     assert "compiled 1" in said, f"{page.path}: {said}"
     return blobs.text(finished.files["assembly.txt"])
-
-
-def test_each_recipe_has_one_page_with_its_knobs() -> None:
-    made = [page for page in PAGES if page.head.recipe is not None]
-    assert sorted(p.head.recipe or "" for p in made) == sorted(name for name in RECIPES if recipe(name).language == "triton")
-    for page in made:
-        knobs = recipe(page.head.recipe or "").knobs
-        assert {name: tuple(map(str, values)) for name, values in page.head.knobs.items()} == dict(knobs)
 
 
 def test_knobs_without_a_recipe_stand_in_the_code_with_their_best_guess() -> None:

@@ -8,7 +8,6 @@ INSIDE = {
     "sizes": "m, k = x.shape\n    s = x.stride(0) * 2 + k // 3 - m % 4",
     "grid by name": "grid = lambda meta: (triton.cdiv(n, meta['BLOCK']),)\n    kernel[grid](x, y, n, B=64)",
     "grid function": "def grid(meta):\n        return (triton.cdiv(n, meta['B']),)\n    kernel[grid](x, y, n, B=64)",
-    "comma grid": "kernel[triton.cdiv(n, 64),](x, y, n, B=64)",
     "scratch": "z = torch.empty_like(y)\n    w = torch.zeros((n, 4), device=x.device, dtype=torch.float32)\n"
     "    kernel[(1,)](z, w, n, B=64)",
     "views": "kernel[(1,)](x.view(-1), y.reshape(-1, 4).unsqueeze(0), n, B=64)",
@@ -24,7 +23,6 @@ INSIDE = {
     "block size": "B = min(max(triton.next_power_of_2(n), 16), 65536 // x.element_size())",
     "warps": "warps = 4\n    if n >= 2048:\n        warps = 8\n    kernel[(1,)](x, y, n, B=64, num_warps=warps, num_stages=2)",
     "device": "with torch.cuda.device(x.device):\n        kernel[(1,)](x, y, n, B=64)",
-    "types by table": "t = {torch.float16: tl.float16, torch.float32: tl.float32}[x.dtype]",
     "set to a constant": "y.zero_()\n    y.view(-1).fill_(1.0)",
     "list of one's own": "sizes = []\n    for d in x.shape:\n        sizes.append(d)\n    strides = [s for s in x.stride()]\n"
     "    sizes[0] = 1",
@@ -56,10 +54,6 @@ FILES = {
         top="def configs():\n    return [triton.Config({'B': b}, num_stages=s) for b in [64, 128] for s in range(2, 4)]\n\n\n"
         + TUNED.replace("list(configs)", "list(configs())")
     ),
-    "pinned and filtered": made(
-        top=f"{CONFIGS}def keep(conf):\n    return conf.kwargs['B'] * conf.num_warps < 512\n\n\n"
-        + TUNED.replace("list(configs)", "list(list(filter(keep, configs)))")
-    ),
     "pruned": made(
         top=f"{CONFIGS}def prune(configs, named_args, **kwargs):\n    return [c for c in configs if c.kwargs['B'] <= named_args['n']]\n\n\n"
         + TUNED.replace("key=['n']", "key=['n'], prune_configs_by={'early_config_prune': prune}")
@@ -74,10 +68,6 @@ FILES = {
         "    return {'inputs': {'x': x, 'y': torch.empty_like(x).cuda(), 'n': n}, 'outputs': ['y']}"
     ),
     "tried by hand": made(end="\n\nif __name__ == '__main__':\n    import time\n    x = torch.randn(8)\n    print(x + 1, time.time())"),
-    "device function": IMPORTS
-    + "@triton.jit\ndef _gelu(v):\n    k: tl.constexpr = 0.797\n    return 0.5 * v * (1 + tl.math.erf(v * k))\n\n\n"
-    + KERNEL.replace("tl.load(x + at, mask=at < n)", "_gelu(tl.load(x + at, mask=at < n))")
-    + RUN,
     "reduction": IMPORTS
     + "@triton.jit\ndef _larger(a, b):\n    return tl.maximum(a, b)\n\n\n"
     + KERNEL.replace("    tl.store", "    m = tl.reduce(tl.load(x + at), 0, _larger).to(tl.float32)\n    tl.store")

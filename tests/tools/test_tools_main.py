@@ -12,7 +12,9 @@ SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
 REFERENCE = builders.REFERENCE + '\n\nworkloads = [{"M": 16, "N": 64}]\n'
 
 
-@pytest.mark.parametrize("verb", ["", "env", "ceilings", "check", "profile", "roofline", "diagnose", "judge", "bench", "sass"])
+@pytest.mark.parametrize(
+    "verb", ["", "env", "ceilings", "check", "profile", "roofline", "diagnose", "screen", "calibrate", "judge", "bench", "sass"]
+)
 def test_every_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*verb.split(), "--help"])
@@ -36,6 +38,20 @@ def test_bad_input_is_one_sentence_and_exit_2(arguments, said, capsys):
 
 
 @pytest.mark.slow
+def test_what_the_screen_refuses_and_how_noisy_the_machine_is_have_verbs_of_their_own(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "kernel.cpp").write_text(SEED.read_text())
+    clock = tmp_path / "clock.txt"
+    clock.write_text("#include <time.h>\n" + SEED.read_text())
+    store = ["--store", str(tmp_path.parent / "store")]
+    assert main([*store, "screen", str(tmp_path)]) == 0 and capsys.readouterr().out == "nothing is refused\n"
+    assert main([*store, "screen", str(tmp_path), "--candidate", str(clock)]) == 0
+    assert "line 1: `#include <time.h>`" in capsys.readouterr().out
+    assert main([*store, "calibrate", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["noise_floor"] > 0 and next(iter(found["seconds"].values())) > 0
+
+
 def test_profile_and_machine_code(tmp_path, capsys):
     (tmp_path / "ref.py").write_text(REFERENCE)
     files, store = ["--kernel", str(SEED), "--ref", str(tmp_path / "ref.py")], ["--store", str(tmp_path / "store")]

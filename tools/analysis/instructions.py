@@ -1,4 +1,4 @@
-"""What single instructions of x86-64 (AT&T syntax) and aarch64 do, above all to floating-point data. Pure."""
+"""What single instructions of x86-64 (AT&T syntax) and aarch64 do, above all to floating-point data; of SASS, where they jump. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 _SYMBOL = re.compile(r" <(.+?)(?:\+0x[0-9a-f]+)?>$")
-_TARGET = re.compile(r"(?:^|[\s,])(?:0x)?([0-9a-f]+) <")
-_JUMP = re.compile(r"^(?:j[a-z]+|b(?:\.[a-z]+)?|br|cbn?z|tbn?z)$")
-_LAST = re.compile(r"^(?:jmpq?|retq?|ret|b|br|ud2|hlt)$")
+_TARGET = re.compile(r"(?:^|[\s,])(?:(?:0x)?([0-9a-f]+) <|0x([0-9a-f]+)(?: |$))")
+_JUMP = re.compile(r"^(?:j[a-z]+|b(?:\.[a-z]+)?|br|cbn?z|tbn?z|BRA(?:\.\w+)*)$")
+_LAST = re.compile(r"^(?:jmpq?|retq?|ret|b|br|ud2|hlt|(?:BRA|EXIT)(?:\.\w+)*)$")
+_GUARDED = re.compile(r"\bU?P\d")
 _CALL = re.compile(r"^(?:callq?|bl|blr)$")
 _X86_ARITHMETIC = re.compile(
     r"^v?(?:add|sub|mul|div|sqrt|min|max|fn?m(?:add|sub)(?:add|sub)?(?:132|213|231)|rcp\w*?|rsqrt\w*?|round|rndscale|scalef|reduce)([ps])[sdh]$"
@@ -52,7 +53,7 @@ class Instruction:
     def target(self) -> int | None:
         """Address of a direct jump or call."""
         found = _TARGET.search(self.operands)
-        return int(found[1], 16) if found else None
+        return int(found[1] or found[2], 16) if found else None
 
     @property
     def is_call(self) -> bool:
@@ -65,7 +66,7 @@ class Instruction:
     @property
     def falls_through(self) -> bool:
         """Whether control can go on to the next instruction."""
-        return _LAST.match(self.mnemonic) is None
+        return _LAST.match(self.mnemonic) is None or (self.mnemonic.isupper() and _GUARDED.search(self.operands) is not None)
 
 
 def is_packed(instruction: Instruction) -> bool:

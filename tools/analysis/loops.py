@@ -36,6 +36,8 @@ class Loop:
     instructions: tuple[Instruction, ...]
     line: int = 0
     """Line of the source loop that it implements; 0 when not known."""
+    tests: frozenset[int] = frozenset()
+    """Lines of the branches that leave it, where they are known; of those in loops inside it, which may leave both, none counts."""
 
 
 def loops(function: Function) -> tuple[Loop, ...]:
@@ -51,10 +53,13 @@ def loops(function: Function) -> tuple[Loop, ...]:
             found.append((header, parent, component))
             pending.append((component - {header}, header))
     parents = {parent for _, parent, _ in found}
-    return tuple(
-        Loop(function.name, header, parent, header not in parents, tuple(i for block in sorted(body) for i in blocks[block]))
-        for header, parent, body in sorted(found, key=lambda item: (item[0], -len(item[2])))
-    )
+    result = []
+    for header, parent, body in sorted(found, key=lambda item: (item[0], -len(item[2]))):
+        own = body.difference(*(inside for _, around, inside in found if around == header))
+        tests = frozenset(blocks[block][-1].line for block in own if set(edges[block]) - body) - {0}
+        code = tuple(i for block in sorted(body) for i in blocks[block])
+        result.append(Loop(function.name, header, parent, header not in parents, code, tests=tests))
+    return tuple(result)
 
 
 def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = frozenset()) -> tuple[Loop, ...]:
@@ -66,8 +71,11 @@ def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = fro
     """
     chosen: dict[object, Loop] = {}
     for function in functions:
-        for loop in loops(function):
-            if not loop.innermost or not any(i.is_call or "(" in i.operands or "[" in i.operands for i in loop.instructions):
+        found = loops(function)
+        for loop in found:
+            if not loop.innermost or _repeats(loop, found):
+                continue
+            if not any(i.is_call or "(" in i.operands or "[" in i.operands for i in loop.instructions):
                 continue
             # A helper that was inlined lends its lines only to a loop that has none from around it.
             own = [i.line for i in loop.instructions if i.line and not i.inlined]
@@ -78,6 +86,17 @@ def source_loops(functions: Iterable[Function], loop_lines: frozenset[int] = fro
             if other is None or _work(loop) > _work(other):
                 chosen[key] = replace(loop, line=line)
     return tuple(chosen.values())
+
+
+def _repeats(loop: Loop, found: tuple[Loop, ...]) -> bool:
+    """Whether a cycle copies a loop around others for the case that these have nothing to do: the test at that loop's head ends it."""
+    for around in found:
+        head = min((i.line for i in around.instructions if i.line and not i.inlined), default=0)
+        if head in around.tests & loop.tests and not around.innermost:
+            inside = {i.address for i in around.instructions}
+            if any(inner.innermost and inner.header in inside and min(inner.tests, default=0) > head for inner in found):
+                return True
+    return False
 
 
 def _work(loop: Loop) -> tuple[int, int, int]:
@@ -114,40 +133,33 @@ def _flow(function: Function) -> tuple[dict[int, list[Instruction]], dict[int, l
 
 
 def _cycles(edges: Mapping[int, list[int]], nodes: frozenset[int]) -> list[frozenset[int]]:
-    """Strongly connected components of `nodes` that hold a cycle (Tarjan's algorithm, without recursion)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    waiting: set[int] = set()
+    """Strongly connected components of `nodes` that hold a cycle (Kosaraju's algorithm, without recursion)."""
+    order: list[int] = []
+    """Nodes in the order in which a walk leaves them."""
+    backwards: dict[int, list[int]] = {node: [] for node in nodes}
+    seen: set[int] = set()
+    pending = [(node, False) for node in sorted(nodes)]
+    while pending:
+        node, left = pending.pop()
+        if left:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            following = [n for n in edges[node] if n in nodes]
+            pending += [(node, True), *((n, False) for n in following)]
+            for n in following:
+                backwards[n].append(node)
     found: list[frozenset[int]] = []
-    for root in sorted(nodes):
-        if root in index:
-            continue
-        path = [(root, iter([n for n in edges[root] if n in nodes]))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        waiting.add(root)
-        while path:
-            node, successors = path[-1]
-            for successor in successors:
-                if successor not in index:
-                    index[successor] = low[successor] = len(index)
-                    stack.append(successor)
-                    waiting.add(successor)
-                    path.append((successor, iter([n for n in edges[successor] if n in nodes])))
-                    break
-                if successor in waiting:
-                    low[node] = min(low[node], index[successor])
-            else:
-                path.pop()
-                if path:
-                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
-                if low[node] == index[node]:
-                    component = frozenset(stack[stack.index(node) :])
-                    del stack[stack.index(node) :]
-                    waiting -= component
-                    if len(component) > 1 or node in edges[node]:
-                        found.append(component)
+    for root in reversed(order):
+        component, waiting = set[int](), [root]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                seen.discard(node)
+                component.add(node)
+                waiting += backwards[node]
+        if len(component) > 1 or (component and root in edges[root]):
+            found.append(frozenset(component))
     return found
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tools.artifacts import Artifact, Axis, Bound, Finding, Profile, Quantity, Remark
-from tools.cli.validation import no_yaml, read_yaml, sentences
-from tools.errors import SettingsError
 from tools.roofline.hardware import Headroom
 
 RULES = Path(__file__).with_name("rules.yaml")
@@ -60,18 +59,12 @@ class _File(Artifact):
     rules: tuple[Rule, ...]
 
 
-def load(path: Path = RULES) -> tuple[Rule, ...]:
-    """The rules of a file; SettingsError that names the file and the key for one that cannot be used."""
+@cache
+def load() -> tuple[Rule, ...]:
+    """The rules that are shipped."""
     import yaml
 
-    try:
-        return _File.model_validate(read_yaml(path.read_text(encoding="utf-8"))).rules
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror}); restore the file") from error
-    except yaml.YAMLError as error:
-        raise SettingsError(no_yaml(path, error)) from error
-    except ValidationError as error:
-        raise SettingsError(sentences(error, _File, f"{path}: ")) from error
+    return _File.model_validate(yaml.safe_load(RULES.read_text(encoding="utf-8"))).rules
 
 
 def evaluate(

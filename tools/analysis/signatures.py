@@ -1,17 +1,23 @@
-"""Is the instruction that a method promises really in the machine code? Pure, but for reading signatures.yaml."""
+"""Is the instruction that a method promises in the machine code because of the method? Pure, but for reading signatures.yaml."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from tools.analysis.assembly import ENTRY, parse, reachable
+from tools.analysis.loops import source_loops
 from tools.artifacts import Artifact
 from tools.errors import SettingsError
 
 SIGNATURES = Path(__file__).with_name("signatures.yaml")
 EXAMPLES = 5
+MARKED = 1.25
+"""Times by which a signature must fill more of the hot loops than without the method, where it stands in these, too."""
 
 
 class InstructionCheck(Artifact):
@@ -25,7 +31,31 @@ class InstructionCheck(Artifact):
     count: int
     """Instructions of `solve`, and of what it calls and hands on, that match."""
     examples: tuple[str, ...] = ()
-    """Some of them, each with its function."""
+    """Some of them, each with its function; those of hot loops first."""
+    share: float | None = None
+    """Of the instructions of a hot loop, the mean over these, the innermost loops; over functions where there is none. None: no code."""
+
+    def __str__(self) -> str:
+        return f"{self.count} ({self.share or 0.0:.0%} of the hot code)"
+
+
+class Mechanism(Artifact):
+    """A method's signature in a kernel, held against the same kernel without the method: a mechanism is a difference."""
+
+    shown: bool | None
+    """None: not checked."""
+    there: InstructionCheck
+    without: InstructionCheck | None
+    """None: nothing to compare with was looked at."""
+    against: str
+    """Candidate id of the kernel without it: its ablation, else the parent."""
+
+    def __str__(self) -> str:
+        if self.there.pattern is None:
+            return f"not checked: no signature for {self.there.architecture}"
+        if self.shown is None:
+            return f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
+        return f"{'yes' if self.shown else 'no'}: {self.there}" + (f", without it {self.without}" if self.without else "")
 
 
 def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> InstructionCheck:
@@ -42,16 +72,36 @@ def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> Ins
     except re.error as error:
         raise SettingsError(f"signature: {pattern!r} is not a regular expression ({error}); mend it in the method's page") from error
     functions = reachable(parse(assembly))
-    found = [
-        f"{function.name}: {text}"
-        for function in functions
-        for instruction in function.instructions
-        if wanted.search(text := f"{instruction.mnemonic} {instruction.operands}".rstrip())
+    if not functions:
+        return InstructionCheck(architecture=architecture, pattern=pattern, present=None, count=0)
+    hot = [(loop.function, loop.instructions) for loop in source_loops(functions)]
+    whole = [(function.name, function.instructions) for function in functions]
+    matching = [
+        [f"{name}: {text}" for i in code if wanted.search(text := f"{i.mnemonic} {i.operands}".rstrip())] for name, code in (*hot, *whole)
     ]
-    present = bool(found) if functions else None
+    shares = [len(seen) / max(1, len(code)) for seen, (_, code) in zip(matching, hot or whole, strict=False)]
+    found = sum(map(len, matching[len(hot) :]))
+    examples = tuple(dict.fromkeys(text for seen in matching for text in seen))[:EXAMPLES]
     return InstructionCheck(
-        architecture=architecture, pattern=pattern, present=present, count=len(found), examples=tuple(dict.fromkeys(found))[:EXAMPLES]
+        architecture=architecture, pattern=pattern, present=found > 0, count=found, examples=examples, share=sum(shares) / len(shares)
     )
+
+
+def compare(there: InstructionCheck, without: InstructionCheck | None, against: str) -> Mechanism:
+    """Whether a signature is shown `there` by a method: it is not `without` it, or fills markedly less of the hot loops.
+
+    Where it stands in no hot loop of either, as the start of threads does, its instructions are counted instead. `against`: what `without`
+    was made of.
+    """
+    shown = there.present
+    if there.present:
+        if without is None or without.present is None:
+            shown = None
+        elif there.share or without.share:
+            shown = (there.share or 0.0) > MARKED * (without.share or 0.0)
+        else:
+            shown = there.count > MARKED * without.count
+    return Mechanism(shown=shown, there=there, without=without, against=against)
 
 
 def entry(assembly: str, name: str = ENTRY) -> str:
@@ -66,7 +116,7 @@ def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
     pattern = signature.get(architecture, signature.get("*"))
     if pattern is None or not pattern.startswith("@"):
         return pattern
-    known = _named(SIGNATURES)
+    known = _named()
     if pattern[1:] not in known:
         raise SettingsError(
             f"signature: {pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(known))}, or a pattern"
@@ -75,14 +125,9 @@ def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
     return named.get(architecture, named.get("*"))
 
 
-def _named(path: Path) -> dict[str, dict[str, str]]:
+@cache
+def _named() -> dict[str, dict[str, str]]:
+    """Name -> architecture -> pattern, as shipped."""
     import yaml
-    from pydantic import TypeAdapter, ValidationError
 
-    try:
-        return TypeAdapter(dict[str, dict[str, str]]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError) as error:
-        raise SettingsError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())}); restore the file") from error
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "the file"
-        raise SettingsError(f"{path}: {where}: must map names to architectures to patterns; mend that entry") from error
+    return TypeAdapter(dict[str, dict[str, str]]).validate_python(yaml.safe_load(SIGNATURES.read_text(encoding="utf-8")))

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
-from tools.artifacts import Argument, NumericPolicy
+from tools.artifacts import Argument, NumericPolicy, Task
 from tools.contracts.dims import beyond
 from tools.errors import SettingsError
 from tools.executors.protocol import EVERYTHING, Parameter, ProbeResult, SeenArgument, SeenWorkload
 
+CUT = "cut to the cap"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -23,6 +25,11 @@ class Sources(NamedTuple):
 
     kernel: str
     reference: str
+
+
+def named(kernel: Path) -> str:
+    """What a task without a name of its own is called: as its file, or as the folder around one that is only called `kernel`."""
+    return kernel.resolve().parent.name or kernel.stem if kernel.stem == "kernel" else kernel.stem
 
 
 def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Sources) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
@@ -37,18 +44,18 @@ def arguments(parameters: Sequence[Parameter], probe: ProbeResult, files: Source
     _agree(parameters, first.arguments, files)
     for workload in probe.workloads:
         _scalars_fit(parameters, workload, files)
-    found, notes = [], _partly_compared(probe.workloads)
+    found, notes, known = [], _partly_compared(probe.workloads), _known(probe)
     for position, (parameter, seen) in enumerate(zip(parameters, first.arguments, strict=True)):
         name = f"`{seen.name}`"
         if parameter.name != seen.name:
             notes.append(f"The kernel's `{parameter.name}` is the reference's {name}, by position {position + 1}.")
         if parameter.const and seen.role == "output":
             notes.append(f"{name} is an output although the kernel declares it const.")
-        shape, guesses = _shape(position, probe.workloads)
+        shape, guesses = _shape(position, known)
         notes.extend(f"{name}: {guess}" for guess in guesses)
         dtype = seen.dtype if parameter.pointer or parameter.dtype is None else parameter.dtype
         found.append(Argument(name=seen.name, role=seen.role, dtype=dtype, shape=shape))
-    notes.extend(_alike(probe.workloads, found))
+    notes.extend(_alike(known, found))
     if not any(argument.role == "output" for argument in found):
         raise SettingsError(
             f'{files.reference}: no argument is an output; set outputs = ("out",) beside make_inputs, or let reference write into one'
@@ -140,6 +147,13 @@ def _given(seen: SeenArgument) -> str:
 # ---------------------------------------------------------------- shapes and dims
 
 
+def _known(probe: ProbeResult) -> tuple[SeenWorkload, ...]:
+    """The workloads, and what make_inputs gave at other sizes as long as it has as many axes."""
+    ranks = [len(a.shape) for a in probe.workloads[0].arguments]
+    others = probe.tried if probe.has_make_inputs else ()
+    return (*probe.workloads, *(w for w in others if [len(a.shape) for a in w.arguments] == ranks))
+
+
 def _shape(position: int, workloads: Sequence[SeenWorkload]) -> tuple[tuple[str, ...], list[str]]:
     """Each axis as the name of the dim that it follows over all workloads, else as its number."""
     shapes = [w.arguments[position].shape for w in workloads]
@@ -195,9 +209,9 @@ def dims_range(probe: ProbeResult, files: Sources) -> tuple[dict[str, tuple[int,
                 )
             if not 1 <= low <= high:
                 raise SettingsError(f"{files.reference}: dims_range of `{name}` is ({low}, {high}); it must be 1 <= low <= high")
-        return dict(probe.dims_range), ()
+        return dict(probe.dims_range), _refused(probe, integers, files)
     found = {}
-    varied = _followed(probe.workloads, integers) if probe.has_make_inputs else _largest(probe.workloads[0], integers)
+    varied = _followed(_known(probe), integers) if probe.has_make_inputs else _largest(probe.workloads[0], integers)
     for name in varied:
         least = min(int(w.dims[name]) for w in probe.workloads)
         if least < 1:
@@ -208,7 +222,19 @@ def dims_range(probe: ProbeResult, files: Sources) -> tuple[dict[str, tuple[int,
     listed = ", ".join(f"{name} in {low}…{high}" for name, (low, high) in found.items())
     return found, (
         f"Hidden sizes are drawn from {listed} (a quarter of the smallest visible to the largest); set dims_range to change that.",
+        *_refused(probe, integers, files),
     )
+
+
+def _refused(probe: ProbeResult, integers: list[str], files: Sources) -> tuple[str, ...]:
+    """A sentence for each size that the reference refused; SettingsError where it took no other than the workloads' own."""
+    if probe.refused and not probe.tried:
+        own = ", ".join(f'"{name}": ({probe.workloads[0].dims[name]}, {probe.workloads[0].dims[name]})' for name in integers)
+        raise SettingsError(
+            f"{files.reference}: refuses every size that was tried beside the workloads' own, first {probe.refused[0]}; "
+            f"set dims_range there to sizes that it takes, such as dims_range = {{{own}}}"
+        )
+    return tuple(f"The reference refuses {sizes}: where such sizes are drawn, others are asked in their place." for sizes in probe.refused)
 
 
 def guessed_range(values: Sequence[int]) -> tuple[int, int]:
@@ -238,15 +264,34 @@ def _followed(workloads: Sequence[SeenWorkload], integers: list[str]) -> list[st
 # ---------------------------------------------------------------- tolerance
 
 
-def numeric(probe: ProbeResult, outputs: Sequence[Argument], policy: NumericPolicy) -> tuple[NumericPolicy, tuple[str, ...]]:
-    """The numeric policy with the reference's rtol as floor of its outputs' dtypes, never above the cap."""
+def numeric(probe: ProbeResult, arguments: Sequence[Argument], policy: NumericPolicy) -> tuple[NumericPolicy, tuple[str, ...]]:
+    """The numeric policy with the reference's rtol as floor of its outputs' dtypes, never above the cap, and its atol.
+
+    What reads nothing in double precision may compute a double output in float32.
+    """
     notes = []
-    floor = dict(policy.floor)
-    if probe.rtol is not None:
-        for dtype in sorted({o.dtype for o in outputs if o.dtype in floor}):
-            floor[dtype] = min(probe.rtol, policy.cap[dtype])
-            capped = f", cut to the cap for {dtype}" if floor[dtype] < probe.rtol else ""
-            notes.append(f"The reference's rtol {probe.rtol:g} becomes the relative error that always passes in {dtype}{capped}.")
-    if probe.atol is not None:
-        notes.append("The reference's atol is not used: errors are taken relative to |reference| plus the rms of its row.")
-    return policy.model_copy(update={"floor": floor}), tuple(notes)
+    floor, cap = dict(policy.floor), dict(policy.cap)
+    written = sorted({a.dtype for a in arguments if a.role == "output" and a.dtype in floor})
+    read = {a.dtype for a in arguments if a.role == "input" and a.dtype in floor}
+    if "float64" in written and read and "float64" not in read:
+        floor["float64"], cap["float64"] = floor["float32"], cap["float32"]
+        notes.append("No input is float64: a float64 output is held to what arithmetic in float32 gives; a smaller rtol asks for more.")
+    for dtype in written if probe.rtol is not None else ():
+        floor[dtype] = min(probe.rtol or 0.0, cap[dtype])
+        capped = f", {CUT} {cap[dtype]:g}, which `tolerance: as_stated` in the config lifts" if floor[dtype] != probe.rtol else ""
+        notes.append(f"The reference's rtol {probe.rtol:g} becomes the relative error that always passes in {dtype}{capped}.")
+    if probe.atol:
+        notes.append(f"The reference's atol {probe.atol:g}: elements within atol + rtol · |reference| are taken as right, up to the cap.")
+    return policy.model_copy(update={"floor": floor, "cap": cap, "rtol": probe.rtol, "atol": probe.atol or None}), tuple(notes)
+
+
+def as_stated(task: Task) -> Task:
+    """The task under the rtol and atol of its reference alone: no cap on the errors of its outputs."""
+    policy, written = task.numeric, {a.dtype for a in task.outputs}
+    if policy.rtol is None and policy.atol is None:
+        return task
+    floor = {dtype: value if policy.rtol is None or dtype not in written else policy.rtol for dtype, value in policy.floor.items()}
+    cap = {dtype: value for dtype, value in policy.cap.items() if dtype not in written}
+    stated = " and ".join(f"{name} {value:g}" for name, value in (("rtol", policy.rtol), ("atol", policy.atol)) if value is not None)
+    notes = (*(said for said in task.inferred if CUT not in said), f"Tolerance as stated: {stated} hold for the outputs without a cap.")
+    return task.model_copy(update={"numeric": policy.model_copy(update={"floor": floor, "cap": cap}), "inferred": notes})

@@ -7,8 +7,9 @@ import platform
 from pathlib import Path
 
 from tools.executors.base import Device
+from tools.harness.device import telemetry
+from tools.harness.device.telemetry import CPU
 
-CPU = Path("/sys/devices/system/cpu")
 CONTAINERS = ("docker", "containerd", "kubepods", "lxc", "podman")
 
 
@@ -33,23 +34,10 @@ def describe_cpu() -> Device:
         kind="cpu",
         name=info.get("model name") or info.get("Processor") or platform.processor() or platform.machine(),
         units=len(cores),
-        last_level_cache=last_level_cache(cores),
+        last_level_cache=telemetry.last_level_cache(),
         architecture=platform.machine(),
         details=details,
     )
-
-
-def last_level_cache(cores: list[int]) -> int:
-    """Bytes of the last-level caches of `cores` together, each shared one once; 0 when not reported."""
-    seen: dict[str, tuple[int, int]] = {}
-    for core in cores:
-        for folder in (CPU / f"cpu{core}/cache").glob("index[0-9]*"):
-            level, size, shared = (_read(folder / name) for name in ("level", "size", "shared_cpu_list"))
-            if level and size and _read(folder / "type") != "Instruction":
-                number = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
-                seen[f"{level}/{shared}"] = (int(level), number)
-    top = max((level for level, _ in seen.values()), default=0)
-    return sum(size for level, size in seen.values() if level == top)
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tools.errors import DeviceBusyError
 from tools.executors.base import Device
-from tools.executors.nvidia import Driver, Occupant, descends_from
+from tools.executors.nvidia import Driver, Occupant
+from tools.harness.device.nvml import descends
 
 LINGER_S, POLL_S = 3.0, 0.02
 """A process that has ended is listed on its GPU for less than this."""
@@ -69,7 +70,7 @@ class ForeignProcesses:
     def _strangers(self, device: Device) -> list[Occupant]:
         """Who does not descend from us; notes whether somebody does."""
         listed, ours = self.driver.occupants(device), os.getpid()
-        found = [process for process in listed if not descends_from(process.pid, ours)]
+        found = [process for process in listed if not descends(process.pid, ours)]
         self._telling |= len(found) < len(listed)
         return found
 

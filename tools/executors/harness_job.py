@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
 from tools.executors.base import Finished, Job, Limits, Needs
-from tools.executors.protocol import RESULT, ContestRequest, CorrectnessRequest, HarnessFailure, PrepareRequest, ProbeRequest, TimingRequest
+from tools.executors.protocol import RESULT, HarnessFailure, Question
 from tools.store.records import Blobs
 
-Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest
 Answer = TypeVar("Answer", bound=Artifact)
 HARNESS = Path(__file__).parents[1] / "harness"
 

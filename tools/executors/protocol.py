@@ -51,6 +51,10 @@ class ProbeRequest(Artifact):
     pointer_elements: int = 0
     memory_bytes: int = 8 << 30
     """Inputs, outputs and the float64 copies must fit; beyond, the probe says so."""
+    tentative: tuple[tuple[Dims, ...], ...] = ()
+    """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it takes."""
+    roles: dict[str, Role] = Field(default_factory=dict)
+    """Of the arguments, for these."""
     trace: bool = False
     """Also follow the reference's operations, for whoever is to write a kernel from it."""
 
@@ -80,7 +84,7 @@ class SeenWorkload(Artifact):
     flops: float | None
     """Operations that the reference's ATen calls amount to (matmul: 2mnk; elementwise, reductions: 1 per element); None: not counted."""
     unique_bytes: int
-    """Inputs plus outputs, each once."""
+    """What the outputs depend on of the inputs, with those that were probed, plus what is defined of the outputs; each once."""
 
 
 class Operand(Artifact):
@@ -125,7 +129,14 @@ class ProbeResult(Artifact):
     error_log: str = ""
     has_make_inputs: bool = False
     workloads: tuple[SeenWorkload, ...] = ()
+    tried: tuple[SeenWorkload, ...] = ()
+    """Of the tentative sizes those that the reference took."""
+    refused: tuple[str, ...] = ()
+    """Of the tentative sizes the others, each with its dims and what the reference said."""
     dims_range: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    operations: tuple[str, ...] = ()
+    """What the reference calls on the first workload, in ATen's words without overloads; views and copies are left out, and
+    what comes behind the first hundred."""
     rtol: float | None = None
     atol: float | None = None
     inferred: tuple[str, ...] = ()
@@ -143,6 +154,8 @@ class Case(Artifact):
 
     workload: str
     dims: Dims
+    spares: tuple[Dims, ...] = ()
+    """Asked in their order in place of `dims` that the reference refuses."""
     seed: int
     distribution: Distribution = "as_given"
     hidden: bool = False
@@ -169,8 +182,9 @@ class CaseResult(Artifact):
 
     case: Case
     status: Literal["passed", "failed", "dropped"]
-    """dropped: the frozen baseline does not pass it either."""
+    """dropped: the frozen baseline does not pass it either, or the reference refuses its dims."""
     reason: str = ""
+    """Of one that passed: which dims the reference refused before it took a spare."""
     policy: bool = False
     """The values are right, but the device executed other kernels than the candidate's own; `reason` completes "the kernel …"."""
     max_error: float | None = None
@@ -338,6 +352,11 @@ class ContestOfWorkload(Artifact):
     """How often the kernel libraries' processes were started anew, repeated rounds included."""
     device_rounds: tuple[dict[str, float], ...] = ()
     """On a GPU: the same rounds by the device's events."""
+    kernel_rounds: tuple[dict[str, float], ...] = ()
+    """On a GPU, beside torch's contestants: seconds a call by the device's events, with all launches queued behind a spin, so that no gap
+    that the host left between them counts."""
+    host_bound: dict[str, int] = Field(default_factory=dict)
+    """Contestant -> those of `kernel_rounds` in which launching outlasted the spin, so that gaps may be in them."""
 
 
 class ContestResult(Artifact):
@@ -383,6 +402,23 @@ class PrepareResult(Artifact):
     kind: Literal["prepare"] = "prepare"
 
 
+class NeededRequest(Artifact):
+    """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the least. Oracle only."""
+
+    kind: Literal["needed"] = "needed"
+    task: Task
+    workloads: tuple[TimedWorkload, ...]
+    device: DeviceKind = "cpu"
+
+
+class NeededResult(Artifact):
+    """Answer to it, and payload of a `needed` record."""
+
+    kind: Literal["needed"] = "needed"
+    unique_bytes: dict[str, int]
+    """Workload -> as SeenWorkload's."""
+
+
 class HarnessFailure(Artifact):
     """The harness itself could not do its work: the machine's fault."""
 
@@ -390,7 +426,8 @@ class HarnessFailure(Artifact):
     error: str
 
 
-Request = Annotated[ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest, Field(discriminator="kind")]
-Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | HarnessFailure
+Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest | NeededRequest
+Request = Annotated[Question, Field(discriminator="kind")]
+Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | NeededResult | HarnessFailure
 Result = Annotated[Answered, Field(discriminator="kind")]
 RESULT: TypeAdapter[Answered] = TypeAdapter(Result)

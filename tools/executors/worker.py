@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from typing import IO
 
 from tools.errors import HarnessError
 from tools.executors.base import Job
+from tools.harness.device import telemetry
 
 GRACE_S = 2.0
 
@@ -76,7 +76,7 @@ class Server:
         """(exit code, timed out) of one job, which may take `within_s` seconds; one at a time."""
         with self._turn:
             stdin, stdout = _pipes(self.process)
-            before = _cpu_seconds(self.process.pid)
+            before = telemetry.used(self.process.pid)
             order = {"folder": str(folder), "memory_bytes": job.limits.memory_bytes}
             try:
                 stdin.write(json.dumps(order).encode() + b"\n")
@@ -88,7 +88,7 @@ class Server:
                 return -9, True
             if not line:
                 raise ServerDied(self._why())
-            self.cpu_s = _cpu_seconds(self.process.pid) - before
+            self.cpu_s = telemetry.used(self.process.pid) - before
             self.peak_memory = _peak_memory(self.process.pid)
             try:
                 return int(json.loads(line)["exit"]), False
@@ -128,15 +128,6 @@ def _line_within(stream: IO[bytes], seconds: float) -> bytes | None:
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
     assert process.stdin is not None and process.stdout is not None
     return process.stdin, process.stdout
-
-
-def _cpu_seconds(pid: int) -> float:
-    """CPU seconds of a process and of its ended children."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return 0.0
-    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_memory(pid: int) -> int:

@@ -4,10 +4,11 @@ accept or in the final benchmark.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from tools.artifacts import Artifact, Interval, Record
+from tools.artifacts import Artifact, Claim, Interval, Record
 from tools.errors import StorageError
 from tools.executors.protocol import ContestOfWorkload, ContestResult
 from tools.gate.statistics import Objective, Paired, corrected, pool, speedup_interval
@@ -134,6 +135,20 @@ def confirmed_on_device(contests: Sequence[Record], objective: Objective, confid
     return speedup_interval([device for _, device in rounds], objective, at)
 
 
+def claim(contests: Sequence[Record], objective: Objective, confidence: float, min_effect: float) -> Claim:
+    """What the confirmation lets one say of the candidate: the gain by the clock that decides, and by the other where there is one."""
+    wall = confirmation(contests, objective, confidence)
+    device = confirmed_on_device(contests, objective, confidence, min_effect)
+    if device is not None:
+        return Claim(speedup=device, clock="device-only", other=wall)
+    rounds = _on_device(contests)
+    if not rounds:
+        return Claim(speedup=wall, clock="wall")
+    return Claim(
+        speedup=wall, clock="launch-included", other=speedup_interval([seen for _, seen in rounds], objective, confirming(confidence))
+    )
+
+
 def contradicted(contests: Sequence[Record], objective: Objective, confidence: float) -> bool:
     """Whether the wall clock surely saw less than `BORNE_OUT` of the seconds saved that the candidate's own process reported."""
     rounds = _on_device(contests)
@@ -179,11 +194,20 @@ def unseen(contests: Sequence[Record]) -> str | None:
 
 
 def device_s(record: Record) -> dict[str, float]:
-    """Contestant -> weighted sum of its medians by the device's own events; empty where there are none."""
+    """Contestant -> weighted sum of its medians by the device's own events, without the host's gaps where these were kept out; empty where
+    there are no events."""
     contest = Contest.model_validate(record.payload)
-    seen = [(contest.weights[w.workload], w.device_rounds) for w in contest.result.workloads if w.device_rounds]
+    seen = [(contest.weights[w.workload], w.kernel_rounds or w.device_rounds) for w in contest.result.workloads if w.device_rounds]
     names = seen[0][1][0] if seen else ()
     return {name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in seen) for name in names}
+
+
+def host_bound(record: Record) -> dict[str, int]:
+    """Contestant -> rounds of `device_s` in which the host's gaps could not be kept out."""
+    counted: Counter[str] = Counter()
+    for workload in Contest.model_validate(record.payload).result.workloads:
+        counted.update(workload.host_bound)
+    return dict(counted)
 
 
 def seconds(record: Record) -> dict[str, dict[str, float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tools.artifacts import Artifact, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
+from tools.artifacts import Artifact, Claim, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.executors.protocol import CaseResult
 from tools.gate import confirmation
 from tools.gate.policy import Policy, possible_regression, regression, with_margins
@@ -44,6 +44,8 @@ class Evidence(Artifact):
     screen: tuple[str, ...] = ()
     """Sentences of the screen on the champion's files."""
     veto: Veto | None = None
+    refused: str = ""
+    """What was put to the gate before this one, in this iteration, and why it was refused."""
     cases: tuple[CaseResult, ...] = ()
     """Of the champion's correctness record."""
     physics: Physics = Physics()
@@ -63,12 +65,14 @@ class Evidence(Artifact):
     """Others disturbed more than half of its rounds (`confirmation.disturbed`)."""
     confirmation_on_device: Interval | None = None
     """The same by the device's own events, where launches dilute the wall clock's (`confirmation.confirmed_on_device`)."""
+    claim: Claim | None = None
+    """What the confirmation lets one say (`confirmation.claim`); None: it was not run, or the candidate failed in it."""
     confirmation_contradicted: bool = False
     """The candidate's own process reported a gain there that the clock outside surely did not see (`confirmation.contradicted`)."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
-    mechanisms: dict[str, bool] = {}
-    """Claimed mechanism -> whether the machine code or the counters show it."""
+    mechanisms: dict[str, bool | None] = {}
+    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: that could not be checked."""
     records: tuple[str, ...] = ()
     """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
 
@@ -85,9 +89,12 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
         "records": (*evidence.records, *(record.id for record in confirmed)),
     }
     if problem is None:
+        claim = confirmation.claim(confirmed, policy.objective, policy.confidence, policy.min_effect)
+        on_device = claim.clock == "device-only"
         update |= {
-            "confirmation": confirmation.confirmation(confirmed, policy.objective, policy.confidence),
-            "confirmation_on_device": confirmation.confirmed_on_device(confirmed, policy.objective, policy.confidence, policy.min_effect),
+            "confirmation": claim.other if on_device else claim.speedup,
+            "confirmation_on_device": claim.speedup if on_device else None,
+            "claim": claim,
             "confirmation_contradicted": confirmation.contradicted(confirmed, policy.objective, policy.confidence),
             "unseen": confirmation.unseen(confirmed),
         }
@@ -101,11 +108,13 @@ def decide(evidence: Evidence, policy: Policy) -> Verdict:
         if outcome is not None:
             return _verdict(evidence, outcome, (reason,))
         passed.append(reason)
-    absent = sorted(name for name, present in evidence.mechanisms.items() if not present)
+    shown, absent, unchecked = (sorted(n for n, seen in evidence.mechanisms.items() if seen is is_) for is_ in (True, False, None))
+    if unchecked:
+        passed.append(f"Not checked in the machine code: {', '.join(unchecked)}.")
     if absent:
-        passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code or the counters.")
-    elif evidence.mechanisms:
-        passed.append(f"The claimed mechanisms are visible: {', '.join(sorted(evidence.mechanisms))}.")
+        passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than without it.")
+    elif shown:
+        passed.append(f"The claimed mechanisms are visible: {', '.join(shown)}.")
     return _verdict(evidence, "accept", tuple(passed), explained=not absent)
 
 
@@ -120,14 +129,17 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
             f"The task changed during the run, {evidence.task_at_start[:12]} to {evidence.task_now[:12]}; restore it or start a new run.",
         )
     yield None, f"The task is the one that the run began with ({evidence.task_at_start[:12]})."
+    if evidence.refused:
+        yield None, evidence.refused
     yield from _policy(evidence)
     trial = evidence.trial
     if trial is None:
         yield "inconclusive", "No candidate was proposed."
     elif isinstance(trial, Unmeasured):
-        yield "infra_error", f"Candidate {trial.candidate} could not be measured: {trial.reason.rstrip('.')}."
+        outcome: Outcome = "inconclusive" if trial.capped else "infra_error"
+        yield outcome, f"Candidate {trial.candidate} could not be measured: {trial.reason.rstrip('.')}."
     elif isinstance(trial, Failed):
-        outcome: Outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
+        outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
         yield outcome, f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}."
     else:
         yield _correct(evidence, trial)
@@ -161,7 +173,10 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
     if unchecked:
         return "reject_correctness", f"Workload {unchecked[0]} was never checked{cited}."
     dropped = sum(c.status == "dropped" for c in evidence.cases)
-    spared = f" ({dropped} dropped, which the frozen baseline does not pass either)" if dropped else ""
+    refused = sum(c.status == "dropped" and c.reason.startswith("the reference refuses") for c in evidence.cases)
+    said = [f"{dropped - refused} dropped, which the frozen baseline does not pass either"] if dropped > refused else []
+    said += [f"{refused} dropped at sizes that the reference refuses"] if refused else []
+    spared = f" ({', '.join(said)})" if said else ""
     return None, f"All {len(evidence.cases) - dropped} cases are right{spared}{cited}."
 
 
@@ -177,6 +192,9 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
             yield "inconclusive", f"{shown}: the work was not done, or the roof is too low, for {least.doubt}{cited}."
         unwatched = "" if least.watched else " (whether others used the machine while that was measured is not known)"
         yield "reject_policy", f"{shown}: the work cannot have been done{unwatched}{cited}."
+    if physics.counted:
+        needs = ", ".join(f"{name} needs {size} bytes" for name, size in physics.counted.items())
+        yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_cited(physics.records)}."
     applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
     of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot stay in the cache"
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."
@@ -197,7 +215,11 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     if answer == "faster":
         return None, f"Faster: {shown}, corrected for {evidence.siblings} candidates and {policy.batches} looks{cited}."
     if answer == "not_faster":
-        return "reject_perf", f"Not faster by enough: {shown}{cited}."
+        if trial.speedup.high <= 1.0 + policy.min_effect:
+            return "reject_perf", f"Not faster by enough: {shown}{cited}."
+        # What a noisy machine hides is no failure.
+        help_ = "stop what else runs on the machine, or raise judge.calibration_pairs"
+        return "inconclusive", f"The noise floor is too high to see such a gain; {help_}: {shown}{cited}."
     slowed = _no_regression(trial, evidence.margins, policy)
     if slowed[0] == "reject_perf":
         # The judge stops where it sees that, before all batches are spent on the gain.
@@ -291,6 +313,7 @@ def _verdict(evidence: Evidence, outcome: Outcome, reasons: tuple[str, ...], *, 
         candidate=trial.candidate if trial else None,
         incumbent=evidence.incumbent,
         speedup=trial.speedup if isinstance(trial, Passed) else None,
+        claim=evidence.claim,
         noise_floor=evidence.noise_floor,
         explained=explained,
         records=tuple(dict.fromkeys((*(trial.records if trial else ()), *evidence.records, *evidence.physics.records))),

@@ -14,6 +14,8 @@ from tools.gate.statistics import Objective, least_pairs, seems_slower, slower_t
 Limited = tuple[Measurement, float]
 """A workload as measured, and the share by which it may become slower."""
 
+MIN_EFFECT = 0.02
+"""Relative gain below which nothing is worth having, unless a config says another."""
 REPORTED = 0.95
 """Confidence at which noise floors and benchmarks are reported; the decision has its own."""
 
@@ -31,7 +33,7 @@ class Policy(Artifact):
     """Pairs with inputs and outputs in cache, for the report."""
     calibration_pairs: int = Field(default=24, ge=8)
     """Pairs of the incumbent against itself, for the noise floor; more where many workloads need them for an interval with two ends."""
-    confirm_rounds: int = Field(default=10, ge=8)
+    confirm_rounds: int = Field(default=16, ge=8)
     """Rounds of incumbent against candidate in separate processes (on a CPU fresh ones each round), before an accept; more as above."""
     benchmark_rounds: int = Field(default=15, ge=8)
     """Rounds of the final benchmark; more as above."""
@@ -41,7 +43,7 @@ class Policy(Artifact):
     """total_time (weighted sum) or geomean (suites)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
     """Of the decision as a whole: over all looks and all candidates of an iteration."""
-    min_effect: float = Field(default=0.02, ge=0.0)
+    min_effect: float = Field(default=MIN_EFFECT, ge=0.0)
     """Relative gain below which nothing is accepted."""
     workload_margin: float = Field(default=0.05, ge=0.0)
     """A single workload without a margin of its own may not become slower by more than this, relative."""

@@ -8,13 +8,11 @@ needed and kept. It alone clocks contests and believes nothing that a kernel's p
 import contextlib
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -26,7 +24,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.device import nvml, telemetry
 from harness.isolation import ipc, sandbox
-from harness.measurement import correctness, interleaved, timing
+from harness.measurement import correctness, interleaved, needed, timing
 from harness.memory.input_ring import InfraError, WorkloadError
 from harness.workers import cpu_kernel, gpu_kernel, trampoline
 
@@ -255,6 +253,19 @@ class Supervisor:
         if self._device_fork_server is not None and not self._device_fork_server.starting:
             self._device_fork_server.warm()  # between jobs, so that no context is made while a kernel is timed
 
+    def take(self, order: dict) -> int:
+        """Answer one of the jobs of a process that stays."""
+        self.memory = int(order.get("memory_bytes", self.memory))
+        os.chdir(order["folder"])
+        self.handle(Path(order["folder"]))
+        os.chdir("/")
+        return 0
+
+    def abandon(self) -> None:
+        """Before an end at once: the children die with us, but compilers that torch's contestants started and that rest would not."""
+        self.ahead_signal(signal.SIGKILL)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
     def answer(self, request: dict) -> dict:
         kind = request["kind"]
         if kind == "probe":
@@ -264,7 +275,7 @@ class Supervisor:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "prepare":
             return self.prepare(request)
-        module = {"correctness": correctness, "timing": timing, "contest": interleaved}.get(kind)
+        module = {"correctness": correctness, "timing": timing, "contest": interleaved, "needed": needed}.get(kind)
         if module is None:
             raise InfraError(f"this harness does not know requests of kind {kind!r}")
         with self.alone():
@@ -283,38 +294,13 @@ class Supervisor:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def end_with_stdin(supervisor: Supervisor) -> None:
-    """When whoever feeds us is gone, end at once, even in the middle of a request; the children die with us.
-
-    Compilers that torch's contestants started and that rest would not: they are killed.
-    """
-    poll = select.poll()
-    poll.register(0, 0)
-    poll.poll()
-    supervisor.ahead_signal(signal.SIGKILL)
-    shutil.rmtree(supervisor.scratch, ignore_errors=True)
-    os._exit(0)
-
-
-def serve(supervisor: Supervisor) -> None:
-    for line in sys.stdin:
-        order = json.loads(line)
-        supervisor.memory = int(order.get("memory_bytes", supervisor.memory))
-        os.chdir(order["folder"])
-        supervisor.handle(Path(order["folder"]))
-        os.chdir("/")
-        sys.stdout.write('{"exit": 0}\n')
-        sys.stdout.flush()
-
-
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     supervisor = Supervisor()
     try:
         if "--serve" in sys.argv:
-            threading.Thread(target=end_with_stdin, args=(supervisor,), daemon=True).start()
-            serve(supervisor)
+            ipc.serve_jobs(supervisor.take, supervisor.abandon)
         else:
             supervisor.handle(Path(sys.argv[1]).resolve().parent)
     finally:

@@ -141,7 +141,7 @@ def blanked(results: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
     return tuple(
         r.model_copy(
             update={
-                "case": r.case.model_copy(update={"dims": {}, "seed": 0}),
+                "case": r.case.model_copy(update={"dims": {}, "spares": (), "seed": 0}),
                 "reason": re.sub(r"\d[\d.,]*(?:e[+-]?\d+)?", "#", r.reason),
             }
         )

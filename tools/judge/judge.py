@@ -11,14 +11,14 @@ An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from tools.artifacts import Artifact, Candidate, Dims, Failed, Record, Task, Trial, Unmeasured
+from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import workloads
 from tools.errors import BudgetError
 from tools.executors.base import Executor, Limits, Needs, pick
-from tools.executors.harness_job import Answer, Question, answer, harness_job
+from tools.executors.harness_job import Answer, answer, harness_job
 from tools.executors.protocol import (
     PROTOCOL,
     Contestant,
@@ -26,8 +26,11 @@ from tools.executors.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
+    NeededRequest,
+    NeededResult,
     PrepareRequest,
     PrepareResult,
+    Question,
     TimedWorkload,
     TimingRequest,
     TimingResult,
@@ -76,6 +79,8 @@ class Judge:
         self.emit = emit
         self.hidden = workloads.hidden_workloads(task, secret, policy.hidden_workloads)
         self.builds = Builds(task, language, executor, records, environment)
+        self.unanswered: dict[str, str] = {}
+        """Candidates that the machine failed to measure for good in this process, and how."""
         self._rehearsed = False
 
     # ------------------------------------------------------------ the whole trial
@@ -208,6 +213,18 @@ class Judge:
         """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
         return self._paired("timing", contestants, candidate, incumbent, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
+
+    def needed(self, trial: Passed, names: Collection[str]) -> Record:
+        """What the outputs of the workloads `names` depend on with the very inputs that `trial` was timed on. Payload: `NeededResult`."""
+
+        def request(libraries: Mapping[str, str]) -> NeededRequest:
+            cited = [self.records.get(identity) for identity in trial.records]
+            timings = [evidence.Timing.model_validate(record.payload) for record in cited if record.kind == "timing"]
+            seeds = [("timing", t.candidate, t.incumbent, t.batch, t.attempt) for t in timings]
+            timed = tuple(w for named in seeds for w in self._timed(named, 1, 0) if w.name in names)
+            return NeededRequest(task=self.task, workloads=timed, device=self.language.device)
+
+        return self._ask("needed", {"trial": trial.records, "workloads": sorted(names)}, {}, request, NeededResult, lambda _, found: found)
 
     def calibrate(self, incumbent: Candidate, attempt: int = 0) -> Record:
         """A/A: the incumbent against a copy of itself, for `evidence.noise_floor` and `evidence.seconds`. Payload: `evidence.Timing`.
@@ -397,7 +414,7 @@ class Judge:
         return {w.name: w.weight for w in self.task.workloads}
 
     def _hidden_digests(self) -> dict[str, str]:
-        return {w.name: workloads.secret_digest(self.secret, sorted(w.dims.items()))[:16] for w in self.hidden}
+        return {name: workloads.secret_digest(self.secret, *(sorted(dims.items()) for dims in asked))[:16] for name, asked in self.hidden}
 
     def _say(self, candidate: Candidate, stage: str, iteration: int, batch: int = 0, batches: int = 1) -> None:
         """`batch`, from 0, of `batches` at most."""

@@ -170,9 +170,7 @@ class CppSource:
         found: dict[str, set[int]] = {}
         for node in walk(self.root):
             if node.type == "function_definition":
-                declarator = node.child_by_field_name("declarator")
-                while declarator is not None and declarator.type != "function_declarator":
-                    declarator = declarator.child_by_field_name("declarator")
+                declarator = function_declarator(node)
                 name = declarator.child_by_field_name("declarator") if declarator is not None else None
             elif node.type == "init_declarator" and (value := node.child_by_field_name("value")) and value.type == "lambda_expression":
                 name, declarator = node.child_by_field_name("declarator"), value.child_by_field_name("declarator")
@@ -242,6 +240,29 @@ def _below(node: Node) -> tuple[Node, ...]:
         found.append(current)
         stack.extend(reversed(current.named_children))
     return tuple(found)
+
+
+def text(node: Node) -> str:
+    """The node's source text, without its source at hand."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def tokens(node: Node) -> Iterator[str]:
+    """Texts of the leaves in order, without comments and attributes."""
+    if node.type in ("comment", "attribute_specifier", "attribute_declaration"):
+        return
+    if not node.children and node.text:
+        yield text(node)
+    for child in node.children:
+        yield from tokens(child)
+
+
+def function_declarator(node: Node) -> Node | None:
+    """What names a declared function and lists its parameters, behind the stars of its result."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    return declarator
 
 
 def strip(node: Node) -> Node:

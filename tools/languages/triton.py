@@ -10,9 +10,8 @@ import ast
 import json
 import re
 from importlib import metadata
-from pathlib import PurePosixPath
 
-from tools.artifacts import Candidate, DType, Task
+from tools.artifacts import Candidate, Task
 from tools.contracts import workloads
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Finished, Job, Limits
@@ -99,10 +98,6 @@ class Triton(Language):
 
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
         """The job that compiles every kernel that `run_kernel` launches at the visible workloads, and leaves the source as the library."""
-        for name in candidate.files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or name.startswith("-"):
-                raise SettingsError(f"{name!r} is not a usable file name for a kernel; use a plain relative path")
         if set(candidate.files) != {KERNEL}:
             raise SettingsError(f"a Triton kernel is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}")
         return self._job(task, blobs.put(candidate.source), blobs, listing=False)
@@ -158,17 +153,13 @@ class Triton(Language):
             for at in range(count)
         )
 
-    def unsupported(self, dtype: DType) -> str | None:
-        """None: GPUs take every dtype of the contract."""
-        return None
-
     def _job(self, task: Task, kernel: str, blobs: Blobs, *, listing: bool) -> Job:
         target = next((m[1] for flag in self.flags(task) if (m := _TARGET.fullmatch(flag))), "")
         request = {
             "reference": task.reference,
             "workloads": [w.dims for w in task.workloads],
             # Known to everybody; hidden dims are never told to a process that runs a candidate's code without judging it.
-            "ahead": list(workloads.derived_sizes(task).values()),
+            "ahead": [dims for dims, *_ in workloads.derived_sizes(task).values()],
             "target": target,
             "listing": listing,
         }

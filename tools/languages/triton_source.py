@@ -206,7 +206,8 @@ def pin_autotune(source: str, index: int = 0) -> str:
         if listed is None:
             text = f"[list({module.text(expression)})[{index}]]"
         elif len(listed) > 1:
-            text = f"[{module.text(listed[min(index, len(listed) - 1)])}]"
+            # As many lines as before, so that a compiler's complaint names the line that the user knows.
+            text = f"[{ast.unparse(listed[min(index, len(listed) - 1)])}{chr(10) * module.text(expression).count(chr(10))}]"
         else:
             continue
         edits.append(Edit(*module.span(expression), text))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tools.analysis.assembly import Function, parse
 from tools.artifacts import Artifact, Candidate, Profile, Quantity, Remark, Task
@@ -54,8 +54,8 @@ def profile(
         raise HarnessError(f"the kernel was built but its machine code could not be listed: {said or 'no output'}")
     raw = {name: finished.files[name] for name in ("facts.json", "assembly.txt")}
     try:
-        facts = TypeAdapter(Facts).validate_python(json.loads(blobs.text(raw["facts.json"])), strict=False)
-    except (json.JSONDecodeError, ValidationError) as error:
+        facts = Facts.model_validate_json(blobs.get(raw["facts.json"]))
+    except ValidationError as error:
         raise HarnessError(f"the listing's facts cannot be read: {error}") from error
     metrics, remarks = examine(facts, blobs.text(raw["assembly.txt"]))
     found = Profile(tool="static", launch=facts.target, source=candidate.id, binary=library, metrics=metrics, remarks=remarks)
@@ -66,7 +66,7 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
     """`sass.*` over all kernels that are launched: the largest of sizes, the sum of counts. Empty where nothing was compiled. Pure."""
     if not facts.kernels:
         return {}, tuple(Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes)
-    counted = count(_together(facts))
+    counted = count(sum((Counter(kernel.instructions) for kernel in facts.kernels), Counter()))
     values: dict[str, tuple[float, str]] = {
         "kernels": (len({k.kernel for k in facts.kernels}), "kernels"),
         "registers": (max(k.registers for k in facts.kernels), "registers a thread"),
@@ -113,11 +113,3 @@ def loops(function: Function) -> int:
         target = _BRANCH.search(instruction.operands) if instruction.mnemonic.startswith("BRA") else None
         found += target is not None and int(target[1], 16) < instruction.address
     return found
-
-
-def _together(facts: Facts) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for kernel in facts.kernels:
-        for mnemonic, number in kernel.instructions.items():
-            total[mnemonic] = total.get(mnemonic, 0) + number
-    return total

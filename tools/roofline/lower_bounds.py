@@ -1,7 +1,8 @@
 """What no kernel can undercut: data that must come from memory takes the time of its bandwidth, any call that of a launch.
 
 A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the roofs are measured
-again before a time is called impossible, and where others used it then too, nobody is accused.
+again before a time is called impossible, and where others used it then too, nobody is accused. Before that it is counted what of its data a
+workload needs with the very inputs that were timed: ragged, sparse and paged work may need less of these than of those that were probed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from tools.artifacts import Artifact, Measurement, Passed, Trial
+from tools.artifacts import Artifact, Measurement, Passed, Record, Trial
+from tools.executors.protocol import NeededResult
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof, RoofMetric
 
@@ -36,7 +38,7 @@ class Floor(Artifact):
 
     workload: str
     unique_bytes: int
-    """Inputs and outputs, each once."""
+    """What the outputs depend on of the inputs, and the outputs, each once."""
     roof_s: float | None = None
     """`roofline.memory_floor` of them, seconds; None: no bandwidth is known."""
 
@@ -53,8 +55,10 @@ class Physics(Artifact):
     """Roof -> why the device may do more than was measured; only those of which something speaks for it."""
     unwatched: tuple[RoofMetric, ...] = ()
     """Roofs that were measured where nobody could say who else used the machine."""
+    counted: dict[str, int] = {}
+    """Workload -> fewer bytes than in `unique_bytes`, which it was found to need with the inputs that were timed."""
     records: tuple[str, ...] = ()
-    """Those that hold the roofs, and what bears them out."""
+    """Those that hold the roofs, what bears them out, and what was counted."""
 
     def least(self, workload: str) -> Least:
         """What a call of `workload` takes at least."""
@@ -80,7 +84,7 @@ class Physics(Artifact):
 
 
 def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
-    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> inputs and outputs, each once."""
+    """What `roofs` (all that were measured: one may bear out another) allow; `unique_bytes`: workload -> those of its `Floor`."""
     launch = roofline.best(roofs, "launch_latency")
     binding = [roof for roof in (roofline.best(roofs, "memory_bandwidth"), launch) if roof is not None]
     sure = [other for roof in binding if (other := roofline.borne_out(roofs, roof.metric)) is not None]
@@ -98,16 +102,31 @@ def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequenc
 
 
 def settled(
-    trial: Trial | None, unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof], again: Callable[[], Sequence[Roof]]
+    trial: Trial | None,
+    unique_bytes: Mapping[str, int],
+    last_level_cache: int,
+    roofs: Sequence[Roof],
+    again: Callable[[], Sequence[Roof]],
+    needed: Callable[[Passed, Sequence[str]], Record],
 ) -> Physics:
-    """What is possible, for `trial`: as long as a time of it is shorter than `roofs` allow they are measured `again`; the best counts.
+    """What is possible, for `trial`. Where a time of it is shorter than the memory's roof allows, `needed` counts what these workloads
+    need with the inputs that were timed; as long as one is shorter still, the roofs are measured `again`, and the best counts.
 
     What was measured again lies in the records, and another process begins to count at none of them.
     """
     found = known(unique_bytes, last_level_cache, roofs)
+    if not isinstance(trial, Passed) or not (short := found.undercut(trial.measurements)):
+        return found
+    records: tuple[str, ...] = ()
+    counted: dict[str, int] = {}
+    if streaming := [one.workload for one in short if found.streams(one.workload)]:
+        record = needed(trial, streaming)
+        seen = NeededResult.model_validate(record.payload).unique_bytes
+        records, counted = (record.id,), {name: size for name, size in seen.items() if size < unique_bytes[name]}
+        found = known({**unique_bytes, **counted}, last_level_cache, roofs)
     for _ in range(AGAIN):
-        if not isinstance(trial, Passed) or not found.undercut(trial.measurements):
+        if not found.undercut(trial.measurements):
             break
         roofs = (*roofs, *again())
-        found = known(unique_bytes, last_level_cache, roofs)
-    return found
+        found = known({**unique_bytes, **counted}, last_level_cache, roofs)
+    return found.model_copy(update={"counted": counted, "records": (*found.records, *records)})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tools.languages.cpp_signature import expanded, parse, text
+from tools.languages.cpp_signature import expanded
+from tools.languages.cpp_source import CppSource, text, tokens, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,8 +21,7 @@ _NAMES = ("identifier", "qualified_identifier", "field_identifier", "template_fu
 
 def faults(source: str) -> Iterator[tuple[int, str, str]]:
     """(line, quoted text, reason) of each variable with static storage that is not constant, and each function from elsewhere."""
-    root = parse(expanded(source)).root_node
-    nodes = list(_walk(root))
+    nodes = list(walk(CppSource(expanded(source)).root))
     yield from _imports(nodes)
     classes = {text(name) for node in nodes if node.type in ("struct_specifier", "class_specifier") and (name := _body_name(node))}
     for node in nodes:
@@ -29,16 +29,8 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
         kept = node.type == "declaration" and (_at_namespace_scope(node) or bool(words & {"static", "thread_local", "extern", "__thread"}))
         if kept or (node.type == "field_declaration" and words & {"static", "mutable"}):
             yield from _variable(node, classes)
-        elif node.type == "ERROR" and any(leaf.type in ("static", "thread_local") for leaf in _walk(node)):
+        elif node.type == "ERROR" and not {"static", "thread_local"}.isdisjoint(tokens(node)):
             yield node.start_point[0] + 1, "", _UNREADABLE
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        yield current
-        stack.extend(reversed(current.children))
 
 
 def _at_namespace_scope(node: Node) -> bool:
@@ -98,7 +90,7 @@ def _runs_code(node: Node, declarator: Node, classes: set[str]) -> bool:
     value = declarator.child_by_field_name("value")
     if value is None:
         return False
-    return value.type == "argument_list" or any(n.type in ("call_expression", "lambda_expression", "new_expression") for n in _walk(value))
+    return value.type == "argument_list" or any(n.type in ("call_expression", "lambda_expression", "new_expression") for n in walk(value))
 
 
 def _imports(nodes: list[Node]) -> Iterator[tuple[int, str, str]]:

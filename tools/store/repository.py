@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +22,9 @@ from tools.store.records import LARGE_BLOB
 MARKER = "# kernelwright workspace, format 1"
 """First line of the workspace's .gitignore: what makes a repository, or a clone of it, one of ours."""
 IGNORED = (".kernelwright/", "manual/", "__pycache__/", "*.pyc", ".tmp-*")
-STORES = ("records/", "blobs/")
-"""Append-only and named by content: new files there are work in progress, not drift. Changed or deleted ones always are."""
-OURS = ("Version", "Report", "Masked")
+STORED = re.compile(r"records/[0-9a-f]{16}\.json|blobs/[0-9a-f]{64}")
+"""Append-only and named by content: new ones are work in progress, not drift. Changed or deleted ones always are."""
+OURS = ("Version", "Report", "Masked", "Unmasked")
 """Each commit of ours has one of these trailers."""
 STALE_S = 2.0
 """Age of a lock file from which on no git is taken to be at work behind it."""
@@ -82,15 +83,13 @@ class Status:
         """Changed paths equal to or below `prefixes`, sorted."""
         return tuple(sorted(path for _, path in self.changes if _below(path, prefixes)))
 
-    def drift(self, expected: Sequence[str] = (), new_only: Sequence[str] = ()) -> tuple[str, ...]:
+    def drift(self, expected: Sequence[str] = ()) -> tuple[str, ...]:
         """See `Repository.drift`."""
         changed = set()
         for state, path in self.changes:
-            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either.
-            new = state in ("??", "A ", "AM", "AD")
-            stored = path.startswith(STORES)
-            fine = (stored or _below(path, (*expected, *new_only))) if new else (not stored and _below(path, expected))
-            if not fine:
+            # "A": staged by a gate that was killed before its commit, so HEAD does not know it either. "AD": it is gone since.
+            new = state in ("??", "A ", "AM")
+            if state != "AD" and not (new if STORED.fullmatch(path) else _below(path, expected)):
                 changed.add(path)
         return tuple(sorted(changed))
 
@@ -117,21 +116,17 @@ class Repository:
         done = self._try("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
-    def drift(self, expected: Sequence[str] = (), new_only: Sequence[str] = ()) -> tuple[str, ...]:
-        """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files at or below `new_only` and in the
-        stores that HEAD does not know. What HEAD knows of the stores is never expected to change.
+    def drift(self, expected: Sequence[str] = ()) -> tuple[str, ...]:
+        """Paths that differ from HEAD, sorted, less those equal to or below `expected`, less files in the stores that HEAD does not know.
+        What HEAD knows of the stores is never expected to change.
         """
-        return self._status().drift(expected, new_only)
+        return self._status().drift(expected)
 
-    def is_clean(self) -> bool:
-        """True when nothing has drifted; see `drift`."""
-        return not self.drift()
-
-    def foreign(self, since_trailer: str = "Version") -> tuple[str, ...]:
-        """Ids of the commits at and before HEAD that are not ours, newest first: all but the first that has trailer `since_trailer`
-        and those after it with a trailer of `OURS`.
-        """
-        return foreign(self.log(), since_trailer)
+    def remedy(self, paths: Sequence[str]) -> str:
+        """The commands that make an end of a drift: what HEAD knows is restored, what it does not know is removed."""
+        known = [path for path in paths if self._try("cat-file", "-e", f"HEAD:{path}").returncode == 0]
+        chosen = {"git checkout HEAD --": known, "rm": [path for path in paths if path not in known]}
+        return " and ".join(f"`{command} {shlex.join(some)}`" for command, some in chosen.items() if some)
 
     def show(self, commit: str, path: str) -> bytes:
         """Content of `path` as of `commit`; WorkspaceError when there is none."""
@@ -140,10 +135,9 @@ class Repository:
             raise WorkspaceError(f"{path} is not in commit {commit} of {self.root}; look with `git log --stat`")
         return done.stdout
 
-    def log(self, commit: str = "HEAD") -> tuple[Commit, ...]:
-        """Commits from `commit` back to the first, newest first; empty before the first commit."""
-        start = commit if commit == "HEAD" else self._known(commit)
-        done = self._try("log", "-z", "--format=%H%x1f%P%x1f%s%x1f%(trailers:only,unfold)", start, "--")
+    def log(self) -> tuple[Commit, ...]:
+        """Commits from HEAD back to the first, newest first; empty before the first commit."""
+        done = self._try("log", "-z", "--format=%H%x1f%P%x1f%s%x1f%(trailers:only,unfold)", "HEAD", "--")
         if done.returncode != 0 and self.head() is None:
             return ()
         commits = []
@@ -167,10 +161,11 @@ class Repository:
                 found.append(identity)
         return tuple(found)
 
-    def diff(self, before: str, after: str, paths: Sequence[str] = ()) -> str:
-        """Unified diff between two commits, as text."""
+    def changed(self, before: str, after: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
+        """Paths whose content differs between two commits, of those equal to or below `paths` where some are given."""
         range_ = (self._known(before), self._known(after))
-        return self._git("diff", "--no-ext-diff", "--no-textconv", "--no-color", *range_, "--", *paths).decode(errors="replace")
+        listed = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", *range_, "--", *paths)
+        return tuple(filter(None, listed.decode(errors="replace").split("\0")))
 
     # ------------------------------------------------------------ writing
 
@@ -185,10 +180,8 @@ class Repository:
             ignore.write_text("\n".join((MARKER, *IGNORED)) + "\n")
         self.check()
 
-    def commit(
-        self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None, new_only: Sequence[str] = ()
-    ) -> str:
-        """Commit what changed at or below `paths` and what is new at or below `new_only` (relative to the root); returns the commit's id.
+    def commit(self, paths: Sequence[str], message: str, trailers: Mapping[str, str], expect_parent: str | None) -> str:
+        """Commit what changed at or below `paths` (relative to the root); returns the commit's id.
 
         Blobs above `LARGE_BLOB` stay out and are excluded from then on. WorkspaceError when HEAD is not `expect_parent` (None: there is
         no commit yet), when anything else changed, or when a secret would be committed. A kill at any instant leaves HEAD at the old
@@ -201,10 +194,10 @@ class Repository:
                 f"{self.root}: HEAD is {status.head or 'unborn'}, but what was measured started from {expect_parent or 'nothing'}; "
                 "restore it with `git checkout` or start a new run"
             )
-        others = status.drift(paths, new_only)
+        others = status.drift(paths)
         if others:
             raise WorkspaceError(f"{self.root}: {', '.join(others[:5])} changed outside of the run; restore or remove it, then resume")
-        chosen = self._without_large(status.below((*paths, *new_only)))
+        chosen = self._without_large(status.below(paths))
         self._refuse_secrets(chosen, message, trailers)
         if chosen:
             self._git("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(chosen).encode())
@@ -251,7 +244,7 @@ class Repository:
         `unborn`: there should be no commit yet. WorkspaceError when a lock is so fresh that another git may hold it, and is not given
         back soon.
         """
-        folder = self._git_folder()
+        folder = self.root / ".git"
         for lock in (folder / "index.lock", folder / "HEAD.lock", folder / "packed-refs.lock", *(folder / "refs").rglob("*.lock")):
             _break(lock)
         if unborn and self.head() is None:
@@ -266,7 +259,7 @@ class Repository:
         """`files` less the large blobs, which are excluded by name from then on."""
         large = [p for p in files if p.startswith("blobs/") and (self.root / p).is_file() and (self.root / p).stat().st_size > LARGE_BLOB]
         if large:
-            exclude = self._git_folder() / "info" / "exclude"
+            exclude = self.root / ".git" / "info" / "exclude"
             exclude.parent.mkdir(exist_ok=True)
             with exclude.open("a") as file:
                 file.writelines(f"/{p}\n" for p in large)
@@ -287,11 +280,6 @@ class Repository:
         if done.returncode != 0:
             raise WorkspaceError(f"{commit!r} is not a commit of {self.root}; `git log` in that folder lists them")
         return done.stdout.decode().strip()
-
-    def _git_folder(self) -> Path:
-        if (self.root / ".git").is_dir():
-            return self.root / ".git"
-        return (self.root / self._git("rev-parse", "--git-dir").decode().strip()).resolve()
 
     def _git(self, *arguments: str, stdin: bytes = b"", owned: bool = True) -> bytes:
         return self._output(arguments[0], self._try(*arguments, stdin=stdin, owned=owned))
@@ -330,7 +318,8 @@ class Repository:
 
 
 def foreign(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:
-    """See `Repository.foreign`; `commits` as `Repository.log` gives them."""
+    """Ids of those of `commits` that are not ours, newest first as `Repository.log` gives them: all but the first that has trailer
+    `since_trailer` and those after it with a trailer of `OURS`."""
     first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
     return tuple(c.id for place, c in enumerate(commits) if place > first or not any(name in c.trailers for name in OURS))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,11 +21,14 @@ from tools.cli.suggestions import meant, offered
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts import inference
 from tools.contracts.dims import check_seed_dims, parse_workloads
-from tools.contracts.inference import Sources
+from tools.contracts.inference import Sources, named
+from tools.contracts.operators import operator
+from tools.contracts.workloads import hidden_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, harness_job
 from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
+from tools.harness.device import telemetry
 from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
 from tools.store.records import Blobs, write_atomically
@@ -43,6 +46,8 @@ class Loaded(Artifact):
     task: Task
     workloads: tuple[SeenWorkload, ...]
     """With operations and unique bytes, in the task's order."""
+    operator: str = ""
+    """What the reference computes, by its operations (`tools.contracts.operators`); empty where they were not seen."""
     pinned: tuple[PinnedKernel, ...] = Field(default=(), validation_alias=AliasChoices("pinned", "variants"))
     """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`).
     Records of earlier versions call it `variants`."""
@@ -50,6 +55,8 @@ class Loaded(Artifact):
     """Without a kernel: what the reference computes, for whoever is to write one."""
     untraced: str = ""
     """Why there is no trace then, to stand behind "reference.py cannot be followed: "."""
+    origin: str = ""
+    """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
 
 
 class Declared(Artifact):
@@ -87,14 +94,21 @@ def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
     return _load(declared.name or path.resolve().name, kernel, reference, language, (), 0, declared, executor, blobs)
 
 
-def load_files(kernel: Path, reference: Path, dims: str, executor: Executor, blobs: Blobs, *, pointer_elements: int = 0) -> Loaded:
+def load_files(
+    kernel: Path, reference: Path, dims: str, executor: Executor, blobs: Blobs, *, pointer_elements: int = 0, like: Task | None = None
+) -> Loaded:
     """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
 
-    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`.
+    `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a task whose name,
+    flags and precision it has, and whose weights and margins where the workloads are the reference's own.
     """
     language = _language_of(kernel)
-    name = kernel.stem if kernel.stem != "kernel" else kernel.resolve().parent.name or "kernel"
-    return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, Declared(), executor, blobs)
+    name, declared = named(kernel), Declared()
+    if like is not None:
+        name, shares = like.name, {w.name: w.weight for w in like.workloads}
+        declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags)
+        declared = declared if dims else declared.model_copy(update={"weights": shares, "margins": like.margins})
+    return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, declared, executor, blobs)
 
 
 def _load(
@@ -119,13 +133,10 @@ def _load(
     # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
     asked = () if _makes_inputs(logic) else parameters
     request = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
-    seen = probe(executor, blobs, request)
-    if seen.error is not None:
-        named = seen.error.replace(REFERENCE, files.reference)
-        raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+    seen = probe(executor, blobs, request, files)
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
-    loaded = infer(name, source, logic, language, parameters, elements, declared, seen, files)
-    return loaded.model_copy(update={"pinned": language.pinned_kernels(given)})
+    made = partial(infer, name, source, logic, language, parameters, elements, declared, files=files)
+    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(update={"pinned": language.pinned_kernels(given)})
 
 
 def _none_meant(folder: Path, kernel: str, language: Language) -> None:
@@ -146,12 +157,26 @@ def _load_logic(name: str, reference: Path, language: Language, declared: Declar
             f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
-    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory(), trace=True))
-    if seen.error is not None:
-        raise SettingsError(seen.error if REFERENCE in seen.error else f"{files.reference}: {seen.error}")
+    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory(), trace=True), files)
     parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
-    loaded = infer(name, None, logic, language, parameters, 0, declared, seen, files)
-    return loaded.model_copy(update={"traces": seen.traces, "untraced": seen.untraced})
+    made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
+    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(update={"traces": seen.traces, "untraced": seen.untraced})
+
+
+def _at_other_sizes(made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs) -> Loaded:
+    """The task that is `made` of what the probe has seen and of what the reference says to sizes such as the hidden ones: which dims sizes
+    follow that the workloads have alike, and which it refuses. SettingsError where it takes none."""
+    task = made(seen=seen).task
+    request = ProbeRequest(
+        reference=task.reference,
+        parameters=tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for a in task.arguments),
+        pointer_elements=task.pointer_elements,
+        memory_bytes=available_memory(),
+        tentative=tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2)),
+        roles={a.name: a.role for a in task.arguments},
+    )
+    told = probe(executor, blobs, request, files) if request.tentative else seen
+    return made(seen=seen.model_copy(update={"tried": told.tried, "refused": told.refused}))
 
 
 def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) -> None:
@@ -162,13 +187,17 @@ def _all_meant(dims: Sequence[Dims], source: str, logic: str, files: Sources) ->
         raise SettingsError(f"dims: {name!r} is named by neither {files.kernel} nor {files.reference}; {hint}")
 
 
-def probe(executor: Executor, blobs: Blobs, request: ProbeRequest) -> ProbeResult:
-    """Ask the harness what the reference says and needs; a user's mistake is the result's `error`.
+def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Sources) -> ProbeResult:
+    """Ask the harness what the reference says and needs; a user's mistake is a SettingsError that calls the file as the user does.
 
     Raises InfrastructureError when the harness or its machine failed.
     """
     limits = Limits(wall_s=PROBE_LIMIT_S, memory_bytes=max(request.memory_bytes, Limits().memory_bytes))
-    return answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+    seen = answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
+    if seen.error is not None:
+        named = seen.error.replace(REFERENCE, files.reference)
+        raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+    return seen
 
 
 def infer(
@@ -191,8 +220,7 @@ def infer(
         if unsupported:
             raise SettingsError(f"{files.kernel}: `{argument.name}` is {argument.dtype}, but {unsupported}")
     ranges, about_ranges = inference.dims_range(seen, files)
-    outputs = [a for a in arguments if a.role == "output"]
-    policy, about_numbers = inference.numeric(seen, outputs, NumericPolicy(precision=declared.precision))
+    policy, about_numbers = inference.numeric(seen, arguments, NumericPolicy(precision=declared.precision))
     workloads = _weighted(declared, seen)
     task = Task(
         name=name,
@@ -208,7 +236,7 @@ def infer(
         pointer_elements=0 if seen.has_make_inputs else elements,
         inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
     )
-    return Loaded(task=task, workloads=workloads)
+    return Loaded(task=task, workloads=workloads, operator=operator(seen.operations))
 
 
 def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
@@ -243,11 +271,7 @@ def _makes_inputs(reference: str) -> bool:
 
 def available_memory() -> int:
     """Four fifths of the bytes that the OS says a new process could have here."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = telemetry.available_memory()
     try:
         limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
     except OSError:
@@ -256,12 +280,12 @@ def available_memory() -> int:
 
 
 def _language_of(kernel: Path) -> Language:
-    for name in LANGUAGES:
-        language = load(LANGUAGES, name, Language, key="kernel")()  # type: ignore[type-abstract]
-        if kernel.suffix == language.suffix:
-            return language
-    known = ", ".join(load(LANGUAGES, name, Language, key="kernel").suffix for name in LANGUAGES)  # type: ignore[type-abstract]
-    raise SettingsError(f"kernel: {kernel} is in no known language; its name must end in one of {known}")
+    kinds = [load(LANGUAGES, name, Language, key="kernel") for name in LANGUAGES]  # type: ignore[type-abstract]
+    found = next((kind for kind in kinds if kind.suffix == kernel.suffix), None)
+    if found is None:
+        known = ", ".join(kind.suffix for kind in kinds)
+        raise SettingsError(f"kernel: {kernel} is in no known language; its name must end in one of {known}")
+    return found()
 
 
 def read_source(path: Path) -> str:

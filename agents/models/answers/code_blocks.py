@@ -57,8 +57,8 @@ def open_at_end(text: str) -> bool:
     return any(not block.end for block in _parts(text)[1])
 
 
-def drafts(text: str) -> Drafts | tuple[str, ...]:
-    """The drafts in `text`, or what is wrong, one sentence a fault with its line. Prose between the blocks is dropped."""
+def drafts(text: str) -> tuple[Drafts, tuple[str, ...]]:
+    """The drafts in `text` that can be read, and what is wrong, one sentence a fault with its line. Prose between the blocks is dropped."""
     headers, blocks = _parts(text)
     headers = [header for index, header in enumerate(headers) if not _title(index, headers, blocks)]
     found: list[Draft] = []
@@ -80,9 +80,7 @@ def drafts(text: str) -> Drafts | tuple[str, ...]:
         made = _draft(header, inside[0].code)
         faults.extend([made] if isinstance(made, str) else [])
         found.extend([made] if isinstance(made, Draft) else [])
-    if faults:
-        return tuple(faults)
-    return Drafts(drafts=tuple(found), skipped=skipped)
+    return Drafts(drafts=tuple(found), skipped=skipped), tuple(faults)
 
 
 def _title(index: int, headers: list[_Header], blocks: list[_Block]) -> bool:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from agents import artifacts
-from agents.artifacts import Answer
+from agents.artifacts import Answer, Drafts
 from agents.models.answers import code_blocks
 from agents.models.base import Answered, Block, Request, Unfit, Usage
 from agents.text.fencing import fence
@@ -36,11 +36,8 @@ OVERLAP = 40
 """Characters that a continuation must repeat before they are taken for a repetition."""
 
 
-class _Malformed(NamedTuple):
-    """Something that looks like JSON and is none."""
-
-    size: int
-    fault: str
+_Faults = tuple[int, tuple[str, ...]]
+"""Size of something that looks like the answer and is none, and what is wrong with it."""
 
 
 def schema(request: Request) -> dict[str, JsonValue]:
@@ -121,56 +118,67 @@ def joined(begun: str, rest: str) -> str:
 def read(text: str, request: Request, *, said: str, usage: Usage) -> Answered | Unfit:
     """The answer in `text`; Unfit with one sentence a fault where there is none. `said`: the provider's own form of `text`."""
     text = THOUGHT.sub("", text, count=1)
-    found: Answer | tuple[str, ...]
-    found = code_blocks.drafts(text) if as_code(request.answer) and code_blocks.has_header(text) else _in_json(text, request)
-    if isinstance(found, tuple):
-        return Unfit(faults=found[:SHOWN], said=said, usage=usage)
+    written = as_code(request.answer) and code_blocks.has_header(text)
+    found, faults = code_blocks.drafts(text) if written else _in_json(text, request)
+    if faults or found is None:
+        # One draft that cannot be read costs that draft, not the others.
+        usable = found if isinstance(found, Drafts) and found.drafts else None
+        return Unfit(faults=faults[:SHOWN], usable=usable, said=said, usage=usage)
     return Answered(answer=found, said=said, usage=usage)
 
 
-def _in_json(text: str, request: Request) -> Answer | tuple[str, ...]:
-    """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant."""
+def _in_json(text: str, request: Request) -> tuple[Answer | None, tuple[str, ...]]:
+    """The one object in `text` that fits the type; else what is wrong, of the object that was most likely meant, and the drafts in it
+    that fit."""
     objects, malformed = _objects(code_blocks.without_code(text))
     fitting: list[Answer] = []
-    faults: list[tuple[int, tuple[str, ...]]] = []
+    unfit: list[_Faults] = []
+    usable: dict[tuple[str, ...], Drafts] = {}
     for written, found in objects:
         try:
             answer = _type(request.answer).validate_python(found, strict=False)
         except ValidationError as error:
-            faults.append((len(written), tuple(_fault(one, request.answer) for one in error.errors()[:SHOWN])))
+            unfit.append((len(written), tuple(_fault(one, request.answer) for one in error.errors()[:SHOWN])))
+            usable[unfit[-1][1]] = _readable(found, error)
         else:
             if answer not in fitting:
                 fitting.append(answer)
     if len(fitting) == 1:
-        return fitting[0]
+        return fitting[0], ()
     if fitting:
-        return (f"{len(fitting)} different JSON objects each fit {request.answer}; give one",)
-    if not faults and as_code(request.answer) and (line := code_blocks.first_block(text)):
-        return (f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before each variant",)
-    if faults and (not malformed or max(faults)[0] >= max(malformed).size):
-        return max(faults)[1]
-    if malformed:
-        return (max(malformed).fault,)
+        return None, (f"{len(fitting)} different JSON objects each fit {request.answer}; give one",)
+    if not unfit and as_code(request.answer) and (line := code_blocks.first_block(text)):
+        return None, (f"line {line}: no line `### draft: methods=...` stands before this block of code; write one before each variant",)
+    if faults := [*unfit, *malformed]:
+        return usable.get(max(faults)[1]), max(faults)[1]
     if as_code(request.answer):
-        return ("no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the answer; give one",)
-    return (f"no JSON object {request.answer} is in the answer; give one",)
+        return None, ("no line `### draft: ...` with a fenced block behind it, and no line `### skipped: ...`, is in the answer; give one",)
+    return None, (f"no JSON object {request.answer} is in the answer; give one",)
 
 
-def _objects(text: str) -> tuple[list[tuple[str, JsonValue]], list[_Malformed]]:
+def _readable(found: JsonValue, error: ValidationError) -> Drafts:
+    """Those of an object's drafts with which nothing is wrong."""
+    listed = found.get("drafts") if isinstance(found, dict) else None
+    wrong = {one["loc"][1] for one in error.errors() if one["loc"][0] == "drafts" and len(one["loc"]) > 1}
+    sound = [draft for number, draft in enumerate(listed) if number not in wrong] if isinstance(listed, list) and wrong else []
+    return Drafts.model_validate({"drafts": sound}, strict=False)
+
+
+def _objects(text: str) -> tuple[list[tuple[str, JsonValue]], list[_Faults]]:
     """The outermost JSON objects in `text` that hold something, and what is wrong with what looks like one."""
     decoder = json.JSONDecoder(strict=False)
     found: list[tuple[str, JsonValue]] = []
-    malformed: list[_Malformed] = []
+    malformed: list[_Faults] = []
     position = 0
     while match := BEGINS.search(text, position):
         try:
             value, position = decoder.raw_decode(text, match.start())
         except json.JSONDecodeError as error:
             position = match.end()
-            malformed.append(_Malformed(error.pos - match.start(), _malformed(text, error.pos, error.msg)))
+            malformed.append((error.pos - match.start(), (_malformed(text, error.pos, error.msg),)))
         except RecursionError:
             position = match.end()
-            malformed.append(_Malformed(0, "the JSON object is nested too deep; give a flat one"))
+            malformed.append((0, ("the JSON object is nested too deep; give a flat one",)))
         else:
             if value:
                 found.append((text[match.start() : position], value))

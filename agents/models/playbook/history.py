@@ -11,18 +11,15 @@ from collections.abc import Sequence
 
 from agents.artifacts import CoderBrief, PlannerBrief
 from knowledge_base.artifacts import Attempt, mark
-from knowledge_base.experience.status import status
+from knowledge_base.experience.status import Status, status
 
 Methods = frozenset[str]
 
 
 def won(brief: PlannerBrief) -> list[Attempt]:
-    """What was accepted on this very source in these conditions, first what led furthest, counting what was accepted after it."""
-    accepted: dict[str, list[Attempt]] = {}
-    for one in _accepted(brief):
-        accepted.setdefault(one.before, []).append(one)
-    here = accepted.get(mark(brief.source), [])
-    return sorted(here, key=lambda one: _reach(one, accepted, frozenset()), reverse=True)
+    """What was accepted on this very source in these conditions, first what gained most."""
+    here = [one for one in _accepted(brief) if one.before == mark(brief.source)]
+    return sorted(here, key=lambda one: one.effect.low if one.effect else 1.0, reverse=True)
 
 
 def rejected(brief: PlannerBrief) -> dict[Methods, Attempt]:
@@ -44,7 +41,7 @@ def favour(brief: PlannerBrief) -> Counter[str]:
     """Method -> 1 where it was accepted in these conditions, whatever the source, more often than it was rejected."""
     votes: Counter[str] = Counter()
     for one in _alike(brief):
-        votes.update(dict.fromkeys(one.methods, {"resolved": 1, "avoid": -1}.get(status(one.verdict), 0)))
+        votes.update(dict.fromkeys(one.methods, {"resolved": 1, "avoid": -1}.get(_said(one), 0)))
     return Counter({method: 1 for method, vote in votes.items() if vote > 0})
 
 
@@ -57,8 +54,14 @@ def knobs(brief: CoderBrief, methods: Methods) -> dict[str, str]:
 def vain(brief: CoderBrief) -> frozenset[str]:
     """Marks of kernels that an earlier run judged here in these conditions and rejected: on this source, or as wrong on any."""
     here = mark(brief.source)
-    found = (one for one in _alike(brief) if one.after and status(one.verdict) == "avoid")
-    return frozenset(one.after for one in found if one.before == here or one.verdict == "reject_correctness")
+    wrong = ("reject_correctness", "reject_policy")
+    return frozenset(
+        one.after for one in _alike(brief) if one.after and (one.verdict in wrong or (one.before == here and _said(one) == "avoid"))
+    )
+
+
+def _said(one: Attempt) -> Status:
+    return status(one.verdict, one.effect)
 
 
 def _alike(brief: PlannerBrief | CoderBrief) -> Sequence[Attempt]:
@@ -72,19 +75,7 @@ def _accepted(brief: PlannerBrief | CoderBrief) -> list[Attempt]:
     newest: dict[tuple[str, str], Attempt] = {}
     for one in _alike(brief):
         newest.setdefault((one.before, one.after), one)
-    return [
-        one
-        for one in _alike(brief)
-        if one.before and status(one.verdict) == "resolved" and status(newest[one.before, one.after].verdict) != "avoid"
-    ]
-
-
-def _reach(attempt: Attempt, accepted: dict[str, list[Attempt]], seen: frozenset[str]) -> float:
-    """What the attempt gained, times the most that was gained from its kernel on."""
-    own = attempt.effect.low if attempt.effect else 1.0
-    seen |= {attempt.before}
-    further = [_reach(one, accepted, seen) for one in accepted.get(attempt.after, []) if attempt.after not in seen]
-    return own * max([1.0, *further])
+    return [one for one in _alike(brief) if one.before and _said(one) == "resolved" and _said(newest[one.before, one.after]) != "avoid"]
 
 
 def _last(brief: PlannerBrief, wanted: str, *, here: bool) -> dict[Methods, Attempt]:
@@ -95,4 +86,4 @@ def _last(brief: PlannerBrief, wanted: str, *, here: bool) -> dict[Methods, Atte
     for one in _alike(brief):
         if (one.before == marked) == here:
             newest.setdefault(frozenset(one.methods), one)
-    return {methods: one for methods, one in newest.items() if status(one.verdict) == wanted and methods not in standing}
+    return {methods: one for methods, one in newest.items() if _said(one) == wanted and methods not in standing}

@@ -71,7 +71,7 @@ def _said(brief: PlannerBrief, chosen: list[Page], guided: str, candidates: int)
 
 
 def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) -> tuple[list[Page], str] | None:
-    """What was accepted on this very source in an earlier run and led furthest, unless this run tried it already."""
+    """What was accepted on this very source in an earlier run and gained most, unless this run tried it already."""
     by_id = {page.head.id: page for page in pages}
     for one in history.won(brief):
         methods = frozenset(one.methods)

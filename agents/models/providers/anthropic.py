@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agents.models import options as given
-from agents.models.answers.json_schema import plain
-from agents.models.answers.parsing import go_on, joined, read, schema
+from agents.models.answers.parsing import as_code, go_on, joined, read
 from agents.models.base import CHARACTERS_PER_TOKEN, Answered, Called, Model, Request, Unfit, Usage
 from agents.models.providers import anthropic_messages as wire
 from agents.models.providers.anthropic_client import Options, open_client
@@ -111,7 +110,7 @@ class Anthropic(Model):
         said = wire.kept([*before, *wire.spoken(message)])
         if calls := wire.calls(message):
             return Called(calls=calls, said=said, usage=usage)
-        return read(plain(joined(text, wire.text(message)), schema(request)), request, said=said, usage=usage)
+        return read(joined(text, wire.text(message)), request, said=said, usage=usage)
 
     def _generate(self, request: Request, before: list[MessageParam], limit: int, meter: wire.Meter) -> Message | KernelwrightError:
         """One answer of the API; the error to end with where its stream broke off.
@@ -153,7 +152,7 @@ class Anthropic(Model):
 
     def _call(self, request: Request, before: list[MessageParam]) -> dict[str, Any]:
         """Arguments for the SDK that a call and the counting of its tokens share; what is not wanted is left out."""
-        structured = self.settings.structured == "json_schema"
+        structured = self.settings.structured == "json_schema" and not as_code(request.answer)
         talk = wire.conversation(request, self.settings.cache_ttl, structured=structured)
         thinking: dict[str, ThinkingConfigParam] = {"adaptive": {"type": "adaptive"}, "off": {"type": "disabled"}}
         call = {

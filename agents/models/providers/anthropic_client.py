@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from agents.models import options as given
 from agents.models.credentials import from_environment
@@ -37,12 +36,12 @@ class Options(given.Options):
     """Default: the model's own."""
     thinking: Literal["adaptive", "off"] | None = None
     """Default: the model's own. Some models refuse `off`."""
-    base_url: str | None = None
+    base_url: given.Address | None = None
     """A server that speaks the same protocol; no key is sent there unless `api_key_env` is given."""
     structured: Literal["none", "json_schema"] = "none"
-    """Whether the server holds answers to their JSON schema. It is part of the cache's key there, so that roles, which owe different
-    answers, then share nothing; without it the prompt says the form, drafts are written as fenced code, and what cannot be read is asked
-    for again."""
+    """Whether the server holds answers to their JSON schema; drafts, which are code, are fenced all the same. It is part of the cache's
+    key there, so that roles, which owe different answers, then share nothing; without it the prompt says the form, and what cannot be
+    read is asked for again."""
     cache_ttl: Literal["5m", "1h"] = "1h"
     """How long what outlives an iteration stays in the cache unread; the rest of a prompt is kept for five minutes."""
     timeout_s: float = Field(default=900, gt=0, allow_inf_nan=False)
@@ -57,13 +56,6 @@ class Options(given.Options):
     """Of vertex; default: what its own environment says."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. Default: ANTHROPIC_API_KEY at Anthropic's own address, none elsewhere."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_address(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"https?://[^/\s]+", value):
-            raise ValueError("must be an address such as http://localhost:8000; change it there")
-        return value
 
     @model_validator(mode="after")
     def _fits_platform(self) -> Options:

@@ -83,7 +83,7 @@ def output(request: Request, effort: Effort | None, *, constrained: bool = True)
 
     found: OutputConfigParam = {"effort": effort} if effort else {}
     if constrained:
-        found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(parsing.schema(request))))}
+        found["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(wire(parsing.schema(request), maps=False)))}
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, field_validator
 
@@ -34,7 +33,7 @@ class Options(given.Options):
 
     model: str = Field(min_length=1)
     """As the server names it."""
-    base_url: str
+    base_url: given.Address
     """Always written out, for a hosted service too, so that no prompt goes to a place that the config does not name."""
     api_key_env: str | None = None
     """Name of the variable that holds the key; none: no key is sent."""
@@ -55,19 +54,6 @@ class Options(given.Options):
     """Sent as reasoning_effort."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """More of the request's body, as the server names it."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _url(cls, value: str) -> str:
-        try:
-            split = urlsplit(value)
-            # Read for its own check: a port beyond 65535 is a ValueError.
-            usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError("must be an address such as http://localhost:8000/v1; write it with http:// or https://")
-        return value
 
     @field_validator("extra")
     @classmethod

@@ -171,7 +171,7 @@ class OpenAICompatible(Model):
             body["response_format"] = {"type": form}
         elif form == "json_schema":
             # Strict mode knows no free-form maps, and what comes back is checked here in any case.
-            asked = {"name": request.answer, "schema": wire(parsing.schema(request), pairs=False), "strict": False}
+            asked = {"name": request.answer, "schema": wire(parsing.schema(request), maps=True), "strict": False}
             body["response_format"] = {"type": form, "json_schema": asked}
         return body
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from agents.artifacts import AnalystBrief, PlannerBrief, RoleName
 from agents.models import options as given
@@ -199,15 +199,4 @@ def _portable(reply: Reply, ids: tuple[str, ...]) -> Reply:
 
 
 def _rewritten(reply: Reply, change: Callable[[str], str]) -> Reply:
-    return REPLY.validate_python(_each(reply.model_dump(mode="json"), change))
-
-
-def _each(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """`value` with every text in it changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_each(item, change) for item in value]
-    if isinstance(value, dict):
-        return {name: _each(item, change) for name, item in value.items()}
-    return value
+    return REPLY.validate_python(redaction.each_text(reply.model_dump(mode="json"), change))

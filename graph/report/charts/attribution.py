@@ -14,8 +14,9 @@ NAME = 24
 """Letters of a name beside its row; its title has all of it."""
 STATUSES = {
     "effective": ("o", "effective"),
+    "not_checked": ("^", "faster, mechanism not checked"),
     "ineffective": ("s", "not above noise"),
-    "implementation_failed": ("x", "not in the machine code"),
+    "implementation_failed": ("x", "mechanism not shown"),
     "unattributed": ("D", "not told apart"),
 }
 """Status -> mark, and what the legend calls it."""
@@ -36,7 +37,7 @@ def attribution(view: View, links: Links) -> Chart:
         seen = {}
         for at, (n, record, outcome) in enumerate(rows):
             shape, word = STATUSES[outcome.status]
-            marked = look(shape, accepted=outcome.status == "effective")
+            marked = look(shape, accepted=outcome.status in ("effective", "not_checked"))
             # Without a ratio there is nothing to place, but the legend still names what became of the method.
             (mark,) = axes.plot([outcome.ratio.estimate] if outcome.ratio else [], [at] if outcome.ratio else [], **marked)
             seen[word] = mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from graph.report.charts.base import INKS, OUTCOMES, Chart, canvas, linked, logarithmic, look, plain, svg
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 TITLE = "Roofline"
 HEIGHT = 340.0
 MARKS = ("o", "s", "D", "^", "v", "h")
-"""Those that can be full or hollow: a workload has one."""
+"""Those that can be full or hollow; of more workloads than these some share one."""
 NAME = 22
 """Letters of a workload's name in the legend."""
 
@@ -27,12 +28,8 @@ def roofline(view: View, links: Links) -> Chart:
     if not view.points:
         said = "no operations of the reference were counted; how near its workloads come to the memory roof stands in the tables"
         return Chart(TITLE, None, said)
-    shares = {row.name: row.share or 0.0 for row in view.workloads}
-    every = list(dict.fromkeys(point.workload for point in view.points))
-    # Those of the largest share, in the task's order.
-    largest = sorted(every, key=lambda name: -shares.get(name, 0.0))[: len(MARKS)]
-    marks = dict(zip([name for name in every if name in largest], MARKS, strict=False))
-    points = [point for point in view.points if point.workload in marks]
+    marks = dict(zip(dict.fromkeys(point.workload for point in view.points), itertools.cycle(MARKS), strict=False))
+    points = list(view.points)
     with canvas(HEIGHT) as (figure, axes):
         axes.set_title("operations a second")
         axes.set_xlabel("operations a byte (inputs and outputs, each once)")
@@ -41,13 +38,8 @@ def roofline(view: View, links: Links) -> Chart:
             _workload(axes, name, shape, [point for point in points if point.workload == name], links)
         figure.legend(loc="outside lower left", ncols=2)
         told = "; ".join(f"v{p.iteration} on {p.workload}: {si(p.rate, 'op/s')}" for p in points)
-        left_out = (
-            f" Of {len(every)} workloads the {len(marks)} of the largest share are drawn; the table has all."
-            if len(every) > len(marks)
-            else ""
-        )
         roofs = "" if view.roofs else " No roof is known."
-        caption = f"Full marks are accepted versions, hollow ones were refused or left open.{roofs}{left_out}"
+        caption = f"Full marks are accepted versions, hollow ones were refused or left open.{roofs}"
         return Chart(TITLE, svg(figure, "roofline", TITLE, told), caption)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
 from graph.artifacts import SIZE
-from tools.artifacts import Interval
+from tools.artifacts import Interval, Verdict
 from tools.cli.formatting import percent as percent
 from tools.cli.formatting import ratio as ratio
 from tools.cli.formatting import seconds as seconds
@@ -49,6 +49,20 @@ def standing(found: Interval | None) -> str:
     return f"{ratio(found)} {doubt(found)}".rstrip()
 
 
+def worth(verdict: Verdict, *, both: bool = False) -> str:
+    """What a verdict's candidate is said to be worth, with its clock where there are two; `both`: what the other clock says, too."""
+    claim = verdict.claim
+    if claim is None or claim.clock == "wall":
+        return ratio(verdict.worth)
+    other = "launch-included" if claim.clock == "device-only" else "device-only"
+    return f"{ratio(claim.speedup)} {claim.clock}" + (f" ({ratio(claim.other)} {other})" if both and claim.other else "")
+
+
+def rival(name: str) -> str:
+    """Who a contestant of the final benchmark is, in words."""
+    return "the kernel that the linked runs began with" if name == "original" else f"torch {name.replace('_', '-')}"
+
+
 def doubt(found: Interval | None) -> str:
     """What is to be said behind a factor."""
     return "" if found is None or found.low > 1 else "(a loss)" if found.high < 1 else "(no difference shown)"
@@ -73,6 +87,7 @@ def _environment() -> Environment:
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
     environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt})
-    environment.filters.update({"si": si, "dims": dims, "dollars": dollars})
+    environment.globals.update({"worth": worth, "doubt": doubt})
+    environment.filters.update({"si": si, "dims": dims, "dollars": dollars, "rival": rival})
     environment.globals["SIZE"] = SIZE
     return environment

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.render import gain, ratio, standing
+from graph.report.content.render import gain, ratio, rival, standing
 from graph.state import State
+from graph.workspace import drift
 from graph.workspace import events as event_log
 from graph.workspace.folder import Workspace
 from tools.artifacts import UNBOUNDED, Artifact, Interval, Verdict
 from tools.gate import confirmation
 from tools.languages.base import LANGUAGES, Language
 from tools.registry import load
-from tools.store.records import Records, key
+from tools.store.records import Records, key, strange
 from tools.tasks.loader import Loaded
 
 
@@ -37,9 +39,10 @@ class Summary(Artifact):
     ci: tuple[float, float] | None
     """Of `speedup`; None: no version was accepted, or too few rounds."""
     against: dict[str, tuple[float, float, float]] = {}
-    """Framework -> its time / the best kernel's by paired rounds: estimate and interval; below 1 it is faster."""
+    """Framework, or `original` in a linked run -> its time / the best kernel's by paired rounds: estimate and interval; below 1 it is
+    faster."""
     verdicts: dict[str, str]
-    """v<N> -> outcome."""
+    """v<N> -> outcome; masked versions are left out."""
     commits: tuple[str, ...]
     awaited: str | None = None
     """What a run that waits for an answer waits for; one sentence."""
@@ -65,6 +68,11 @@ class Summary(Artifact):
     wall_s: float = 0.0
     """Over all processes of the run."""
 
+    @property
+    def _rivals(self) -> dict[str, str]:
+        """Each of the others' times over the best kernel's, in words."""
+        return {rival(name): standing(_interval(*factor)) for name, factor in self.against.items()}
+
     def spent(self) -> str:
         """What the run took, in one line."""
         device = "" if self.device_s is None else f", {self.device_s:.0f} s of it on the device"
@@ -75,9 +83,8 @@ class Summary(Artifact):
         page = Path(self.workspace) / "report.html"
         if self.status != "finished" or not page.exists():
             return ""
-        against = {"the kernel given": (self.speedup, *(self.ci or (1 / UNBOUNDED, UNBOUNDED)))} if self.speedup and self.ci else {}
-        against |= {f"torch {name.replace('_', '-')}": factor for name, factor in self.against.items()}
-        rows = {f"over {name}": standing(Interval(estimate=e, low=low, high=high)) for name, (e, low, high) in against.items() if e}
+        own = {"the kernel given": standing(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
+        rows = {f"over {name}": factor for name, factor in (own | self._rivals).items()}
         rows |= {"report": str(page), "workspace": self.workspace}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
@@ -95,18 +102,18 @@ class Summary(Artifact):
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
             why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
-        raced = [
-            f"against torch {name.replace('_', '-')} {standing(Interval(estimate=e, low=low, high=high))}"
-            for name, (e, low, high) in self.against.items()
-        ]
+        raced = [f"against {name} {factor}" for name, factor in self._rivals.items()]
         ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
-        low, high = self.ci or (1 / UNBOUNDED, UNBOUNDED)
-        speedup = Interval(estimate=self.speedup, low=low, high=high) if accepted else None
+        speedup = _interval(self.speedup, *(self.ci or (1 / UNBOUNDED, UNBOUNDED))) if accepted else None
         shown = gain(self.baseline_s, self.best_s, speedup, self.objective_of, disturbed=self.disturbed)
         return f"{self.status}: {shown}; {tail}"
+
+
+def _interval(estimate: float, low: float, high: float) -> Interval:
+    return Interval(estimate=estimate, low=low, high=high)
 
 
 def summarise(root: Path, state: State) -> Summary:
@@ -134,7 +141,7 @@ def summarise(root: Path, state: State) -> Summary:
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
         against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
-        verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0},
+        verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",
         objective=workspace.settings().judge.objective,
         disturbed=benchmark.disturbed if benchmark else False,
@@ -177,7 +184,15 @@ def _device_s(records: Records, log: Sequence[event_log.Event], wall_s: float) -
 def versions(root: Path) -> tuple[VersionMemory, ...]:
     """memory/v<N>.json of every closed version, in order."""
     paths = sorted((root / "memory").glob("v*.json"), key=lambda path: int(path.stem[1:]))
-    return tuple(VersionMemory.model_validate_json(path.read_bytes()) for path in paths)
+    return tuple(remembered(path.read_bytes(), root, path.stem) for path in paths)
+
+
+def remembered(content: bytes, root: Path, version: str) -> VersionMemory:
+    """What a version's memory says; WorkspaceError where it is damaged, or another version of Kernelwright wrote it."""
+    try:
+        return VersionMemory.model_validate_json(content)
+    except ValidationError as error:
+        raise strange(error, root, f"memory/{version}.json") from error
 
 
 def version_of(root: Path, candidate: str) -> str:
@@ -185,8 +200,23 @@ def version_of(root: Path, candidate: str) -> str:
     return f"v{max((m.iteration for m in versions(root) if m.candidate == candidate and m.verdict == 'accept'), default=0)}"
 
 
+def incumbent(memories: Sequence[VersionMemory]) -> VersionMemory:
+    """The version whose kernel is to be at HEAD: the last accepted one that is not masked, else v0."""
+    return max((m for m in memories if m.verdict in ("accept", "baseline") and not m.masked), key=lambda m: m.iteration)
+
+
+def restored(workspace: Workspace) -> VersionMemory | None:
+    """The version whose kernel a mask, or the end of one, put back since the last iteration; None: none did."""
+    for commit in workspace.repository.log():
+        if "Restores" in commit.trailers:
+            return next(m for m in versions(workspace.root) if f"v{m.iteration}" == commit.trailers["Restores"])
+        if "Version" in commit.trailers:
+            break
+    return None
+
+
 def stored_state(workspace: Workspace) -> State:
-    """The state in the workspace's checkpoint; empty when there is none yet."""
+    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was masked since."""
     import sqlite3
     from typing import cast
 
@@ -198,20 +228,26 @@ def stored_state(workspace: Workspace) -> State:
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         found = SqliteSaver(connection).get_tuple({"configurable": {"thread_id": "run"}})
-        return cast(State, dict(found.checkpoint["channel_values"])) if found else State()
+        state = cast(State, dict(found.checkpoint["channel_values"])) if found else State()
     finally:
         connection.close()
+    back = restored(workspace)
+    if back is not None and back.candidate is not None and back.candidate != state.get("incumbent"):
+        # Its benchmark and its reason to stop are of another kernel.
+        state |= State(incumbent=back.candidate, report="", stop=None)
+    return state
 
 
 def show(path: Path, *, as_json: bool) -> str:
-    """Where a run stands: the summary and a line for each version."""
+    """Where a run stands: the summary, what of it somebody else changed, and a line for each version."""
     from graph.workspace import folder as workspaces
 
     workspace = workspaces.peek(path)
     summary = summarise(workspace.root, stored_state(workspace))
+    found = drift.drifted(workspace.repository)
     if as_json:
-        return summary.model_dump_json()
-    lines = [summary.sentence()]
+        return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
+    lines = [summary.sentence(), *([drift.told(workspace.repository, found)] if found else [])]
     for memory in versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""
@@ -219,5 +255,5 @@ def show(path: Path, *, as_json: bool) -> str:
         lines.append(f"v{memory.iteration:<3} {memory.verdict:<18} {gained:<34} {what}{masked}")
     caps = ", ".join(f"{name} {cap}" for name, cap in workspace.settings().budget.named().items())
     lines.append(f"spent: {summary.spent()}; caps: {caps}")
-    lines += [f"       {role}: {spent}" for role, spent in by_role(workspace.records).items()]
+    lines += [f"       {role}: {spent.known or 'N/A'}" for role, spent in by_role(workspace.records).items()]
     return "\n".join(lines)

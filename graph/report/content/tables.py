@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from agents.artifacts import Dossier, Movement, Plan
 from agents.models.ledger import Spent, total
 from agents.models.ledger import exchanges as exchanges_of
-from graph.artifacts import FinalBenchmark, Inspection, Judged, SpecSheet, VersionMemory
+from graph.artifacts import SIZE, FinalBenchmark, Inspection, Judged, SpecSheet, VersionMemory
 from graph.settings import Settings
 from graph.state import State
 from graph.workspace import events as event_log
 from graph.workspace.events import Event
-from tools.artifacts import Dims, Interval, Outcome, Passed, Task, Verdict
+from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
@@ -89,6 +90,56 @@ class Expense:
     """Whose coming closed it."""
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """What a version's plan was made from (C5), and how what was put to the gate was timed."""
+
+    iteration: int
+    dossier: Dossier
+    plan: Plan
+    warmed: tuple[Measurement, ...]
+    """Of workloads that were timed with a warm cache, too."""
+    records: Mapping[str, str]
+    """Kind -> id."""
+
+
+@dataclass(frozen=True)
+class CounterRow:
+    """What a hypothesis said of a counter, held against the profiles of the version's parent and of the version."""
+
+    iteration: int
+    method: str
+    expected: Movement
+    before: Quantity | None
+    """In the profile of the parent; None: it does not hold it, or there is none."""
+    after: Quantity | None
+    """In that of the version."""
+    kernels: tuple[str, str]
+    """Candidate ids of both."""
+    hit: bool | None
+    """Moved in the direction that was predicted and, where neither is zero, within a factor of `SIZE`; None: one of the two is missing."""
+
+
+def counter_rows(memories: Iterable[VersionMemory], inspections: Mapping[str, Inspection]) -> Iterator[CounterRow]:
+    """The predictions of applied methods on anything but time (B3); `inspections` by candidate."""
+    for memory in memories:
+        kernels = (memory.parent, memory.candidate or "")
+        before, after = (inspections[kernel].metrics if kernel in inspections else {} for kernel in kernels)
+        for method in (p.planned for p in memory.predictions if p.planned.method in memory.methods):
+            for said in method.hypothesis.expected:
+                if said.metric != "time":
+                    old, new = before.get(said.metric), after.get(said.metric)
+                    yield CounterRow(memory.iteration, method.method, said, old, new, kernels, _moved(said, old, new))
+
+
+def _moved(said: Movement, before: Quantity | None, after: Quantity | None) -> bool | None:
+    if before is None or after is None:
+        return None
+    shown = after.value > before.value if said.direction == "up" else after.value < before.value
+    wanted = said.factor * before.value
+    return shown and (not wanted or not after.value or 1 / SIZE <= after.value / wanted <= SIZE)
+
+
 def workload_rows(
     task: Task, settings: Settings, final: FinalBenchmark | None, last: Inspection | None, inspection: str | None
 ) -> tuple[WorkloadRow, ...]:
@@ -137,9 +188,9 @@ def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str
         if memory.iteration not in verdicts or not memory.iteration:
             continue
         record, verdict = verdicts[memory.iteration]
-        if verdict.outcome == "accept" and verdict.speedup is not None:
-            so_far *= verdict.speedup.estimate
-        yield Step(memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.speedup, so_far, record)
+        if verdict.outcome == "accept" and verdict.worth is not None and not memory.masked:
+            so_far *= verdict.worth.estimate
+        yield Step(memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.worth, so_far, record)
 
 
 def points_of(
@@ -170,6 +221,27 @@ def points_of(
             rows = [(m.workload, m.candidate_s) for m in trial.measurements] if isinstance(trial, Passed) else []
             record = judged.id if judged else ""
         yield from (point(iteration, outcome, workload, seconds, record) for workload, seconds in rows if workload in counted)
+
+
+def proposed(memories: Iterable[VersionMemory], records: Records) -> dict[int, tuple[str, ...]]:
+    """Iteration -> ids of the records that say what its plan was made from, and how what was put to the gate was timed."""
+    trials = {m.iteration: records.find(key("trial", iteration=m.iteration, candidate=m.candidate)) for m in memories if m.iteration}
+    kept = {m.iteration: [r for r in map(records.get, m.records) if r.kind in ("dossier", "plan")] for m in memories if m.iteration}
+    return {n: tuple(record.id for record in (*kept[n], trial) if record) for n, trial in trials.items()}
+
+
+def proposals_of(ids: Mapping[int, tuple[str, ...]], records: Records) -> Iterable[Proposal]:
+    """The same read."""
+    for iteration, cited in ids.items():
+        kept = {record.kind: record for record in map(records.get, cited)}
+        trial = Judged.model_validate(kept["trial"].payload).trial if "trial" in kept else None
+        yield Proposal(
+            iteration=iteration,
+            dossier=Dossier.model_validate(kept["dossier"].payload),
+            plan=Plan.model_validate(kept["plan"].payload),
+            warmed=tuple(m for m in trial.measurements if m.warm_candidate_s) if isinstance(trial, Passed) else (),
+            records={kind: record.id for kind, record in kept.items()},
+        )
 
 
 def roofs_of(sheet: SpecSheet, task: Task) -> tuple[Roof, ...]:

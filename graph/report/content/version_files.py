@@ -7,16 +7,15 @@ no ncu.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
-from graph.artifacts import Attribution, Inspection, Judged
+from graph.artifacts import Attribution, Inspection, InstructionsSeen, Judged, KernelRoofline, NotAvailable
 from graph.report.content.placeholders import analysis
 from graph.report.content.render import render
 from graph.specs import datasheet
 from tools.artifacts import Artifact, Candidate, Record
-from tools.gate import gate
 from tools.judge import evidence
 from tools.roofline import microbenchmarks, roofline
 
@@ -24,53 +23,54 @@ if TYPE_CHECKING:
     from graph.services import Services
     from graph.state import State
 
-
-class Contents(Artifact):
-    """Everything that one closed iteration is described from."""
-
-    iteration: int
-    incumbent: Candidate
-    candidate: Candidate | None
-    dossier: Record
-    plan: Record
-    inspection: Record
-    trials: tuple[Judged, ...]
-    candidates: dict[str, Candidate]
-    ablations: dict[str, Judged]
-    """Method -> trial without it."""
-    attribution: Attribution | None
-    attribution_record: str | None
-    correctness: Record | None
-    evidence: gate.Evidence
-    diff: str
-    architecture: str
+SPARSE = (Attribution, InstructionsSeen, NotAvailable)
+"""Files that hold what was set, and no defaults."""
 
 
-def render_version(c: Contents) -> dict[str, str]:
-    """Relative name -> text of everything that the audit asks for before the verdict."""
-    plan = Plan.model_validate(c.plan.payload)
-    dossier = Dossier.model_validate(c.dossier.payload)
+def render_version(
+    state: State,
+    services: Services,
+    trials: tuple[Judged, ...],
+    ablations: Mapping[str, Judged],
+    attribution: Attribution | None,
+    checked: Record | None,
+    diff: str,
+    own: Record | None,
+) -> dict[str, str]:
+    """Relative name -> text of everything that the audit asks for before the verdict.
+
+    `ablations`: method -> the trial without it. `own`: the accepted kernel's inspection; a refused one was not looked at.
+    """
+    iteration, kept = state["iteration"], services.records.get
+    plan = Plan.model_validate(kept(state["plan"]).payload)
+    dossier = Dossier.model_validate(kept(state["dossier"]).payload)
+    seen: Artifact = NotAvailable(not_available="no candidate became champion")
+    if attribution is not None:
+        visible = {o.method: o.visible for o in attribution.methods}
+        checks = {o.method: o.mechanism for o in attribution.methods if o.mechanism}
+        seen = InstructionsSeen(architecture=services.architecture, methods=visible, record=state.get("attribution"))
+        seen = seen.model_copy(update={"checks": checks}) if checks else seen
     files = {
-        "hypothesis.md": render("hypothesis.md", c=c, plan=plan),
-        "evidence.md": render("evidence.md", c=c, dossier=dossier),
-        "methods.json": _json([item.model_dump(mode="json") for item in plan.methods]),
-        "correctness.md": render("correctness.md", checked=_checked(c.correctness), record=c.correctness.id if c.correctness else None),
-        "bench.json": _json([judged.trial.model_dump(mode="json") for judged in c.trials]),
-        "diff.patch": c.diff or "No candidate: nothing differs.\n",
-        "attribution.json": _json(c.attribution.model_dump(mode="json") if c.attribution else _nothing("no candidate became champion")),
-        "sass_check.json": _json(_signatures(c)),
-        **inspected(c.inspection),
+        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan),
+        "evidence.md": render("evidence.md", iteration=iteration, record=state["dossier"], dossier=dossier),
+        "methods.json": _json(plan.methods),
+        "correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id if checked else None),
+        "bench.json": _json([judged.trial for judged in trials]),
+        "diff.patch": diff or "No candidate: nothing differs.\n",
+        "attribution.json": _json(attribution or seen),
+        "sass_check.json": _json(seen),
+        **(inspected(own) if own else _unprofiled(state["profile"])),
     }
-    for judged in c.trials:
-        candidate = c.candidates[judged.trial.candidate]
+    for judged in trials:
+        candidate = services.candidate(judged.trial.candidate)
         for name, text in candidate.files.items():
             files[f"branches/{candidate.id}/{name}"] = text
         files[f"branches/{candidate.id}/trial.json"] = judged.trial.model_dump_json(indent=1) + "\n"
-    if not c.trials:
+    if not trials:
         files["branches/none.md"] = "The coder wrote no candidate for this plan.\n"
-    for method, judged in c.ablations.items():
+    for method, judged in ablations.items():
         files[f"ablations/{method}.json"] = judged.model_dump_json(indent=1) + "\n"
-    if not c.ablations:
+    if not ablations:
         files["ablations/none.md"] = (
             "Nothing was ablated: no champion, or one with a single method, whose own trial says what it is worth.\n"
         )
@@ -78,18 +78,18 @@ def render_version(c: Contents) -> dict[str, str]:
 
 
 def inspected(found: Record) -> dict[str, str]:
-    """The files that describe the profile of the kernel an iteration started from, from the inspection's record."""
+    """The files that describe the profile of a version's kernel, from the inspection's record."""
     inspection, record = Inspection.model_validate(found.payload), found.id
     return {
         "roofline.json": _json(
-            {
-                "record": record,
-                "candidate": inspection.candidate,
-                "workloads": [row.model_dump(mode="json") for row in inspection.rooflines],
-                "objective": inspection.headroom.model_dump(mode="json"),
-                "target": inspection.target.model_dump(mode="json"),
-                "published": inspection.published.model_dump(mode="json") if inspection.published else None,
-            }
+            KernelRoofline(
+                record=record,
+                candidate=inspection.candidate,
+                workloads=inspection.rooflines,
+                objective=inspection.headroom,
+                target=inspection.target,
+                published=inspection.published,
+            )
         ),
         "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis(found)),
         "profile_summary.md": render("profile_summary.md", i=inspection, record=record),
@@ -154,7 +154,7 @@ def render_baseline(
             workload=services.task.workloads[0],
         ),
         "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),
-        "versions/v0/bench.json": _json([m.model_dump(mode="json") for m in measurements]),
+        "versions/v0/bench.json": _json(measurements),
         **{f"versions/v0/{file}": text for file, text in inspected(inspection).items()},
     }
 
@@ -163,15 +163,15 @@ def _checked(record: Record | None) -> evidence.Correctness | None:
     return evidence.Correctness.model_validate(record.payload) if record else None
 
 
-def _signatures(c: Contents) -> Mapping[str, object]:
-    if c.attribution is None:
-        return _nothing("no candidate became champion")
-    return {"architecture": c.architecture, "methods": {o.method: o.visible for o in c.attribution.methods}, "record": c.attribution_record}
+def _unprofiled(parent: str) -> dict[str, str]:
+    """In place of `inspected`, of a version that was refused; `parent`: record of the inspection of the kernel it started from."""
+    said = f"N/A: refused before profiling.\n\nThe kernel it started from: inspection record `{parent}`.\n"
+    pages = ("analysis.md", "profile_summary.md", "profile_details.md")
+    return {"roofline.json": _json(NotAvailable(not_available="refused before profiling", parent=parent)), **dict.fromkeys(pages, said)}
 
 
-def _nothing(why: str) -> dict[str, str]:
-    return {"not_available": why}
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+def _json(found: Artifact | Sequence[Artifact]) -> str:
+    every = [found] if isinstance(found, Artifact) else found
+    # What a record does not hold, of before it was kept, is not made up.
+    told = [one.model_dump(mode="json", exclude_unset=isinstance(one, SPARSE)) for one in every]
+    return json.dumps(told[0] if isinstance(found, Artifact) else told, indent=1, sort_keys=True) + "\n"

@@ -5,20 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from agents.models.ledger import Spent, total
 from agents.models.ledger import exchanges as exchanges_of
-from graph.artifacts import Attribution, FinalBenchmark, Inspection, SpecSheet, VersionMemory
+from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
 from graph.report.content.placeholders import analysis
 from graph.report.content.summary import by_role, versions
 from graph.report.content.tables import (
     FRAMEWORKS,
+    CounterRow,
     Expense,
     Point,
+    Proposal,
     Step,
     WorkloadRow,
+    counter_rows,
     expenses_of,
     points_of,
+    proposals_of,
+    proposed,
     roofs_of,
     steps_of,
     workload_rows,
@@ -28,7 +34,7 @@ from graph.settings import Settings
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import events as event_log
-from tools.artifacts import Record, Task, Verdict
+from tools.artifacts import Interval, Record, Task, Verdict
 from tools.languages.base import UNTUNED
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
@@ -57,8 +63,8 @@ class View:
     """The benchmark's."""
     end_record: str | None
     """What was made of it, with what the run took."""
-    claimed: float
-    """Product of the lower ends of the accepted speed-ups."""
+    claimed: Interval
+    """Product of what the accepted versions are said to be worth, end by end, by the clock that the final benchmark has."""
     reached: str | None
     """The cap that ended the run."""
     workloads: tuple[WorkloadRow, ...]
@@ -78,8 +84,10 @@ class View:
     analyses: Mapping[str, str]
     attributions: Mapping[int, tuple[str, Attribution]]
     retrospective: Mapping[str, tuple[str, ...]]
+    counters: tuple[CounterRow, ...]
     left: tuple[str, ...]
     """Rules that still fire on the best kernel."""
+    proposals: tuple[Proposal, ...]
     sheet: SpecSheet
     sheet_record: str
     changed: tuple[str, ...]
@@ -107,6 +115,7 @@ def view(state: State, services: Services) -> View:
     inspections = {c: Inspection.model_validate(record.payload) for c, record in inspected.items()}
     inspection_records = {c: record.id for c, record in inspected.items()}
     verdicts, attributions = _closed(memories, records)
+    masked = {m.iteration for m in memories if m.masked}
     last = inspections.get(state["incumbent"])
     # Sorted: the order in which they were made is not kept, and the report must come out the same when it is rendered again.
     exchanges = tuple(sorted(exchanges_of(records), key=lambda r: (r.payload.get("iteration", 0), r.payload["role"], r.id)))
@@ -134,7 +143,7 @@ def view(state: State, services: Services) -> View:
         final=benchmark,
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
-        claimed=math.prod(v.speedup.low for _, v in verdicts.values() if v.outcome == "accept" and v.speedup is not None),
+        claimed=_claimed({n: v for n, v in verdicts.items() if n not in masked}),
         reached=services.ended,
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
         frameworks=tuple(name for name in FRAMEWORKS if benchmark and (name in benchmark.overall or name in benchmark.unavailable)),
@@ -148,8 +157,10 @@ def view(state: State, services: Services) -> View:
         inspection_records=inspection_records,
         analyses={c: analysis(record) for c, record in inspected.items()},
         attributions=attributions,
-        retrospective=retrospective_of(attributions, verdicts),
+        retrospective=retrospective_of({n: a for n, a in attributions.items() if n not in masked}, verdicts),
+        counters=tuple(counter_rows(memories, inspections)),
         left=tuple(dict.fromkeys(finding.rule for finding in last.findings)) if last else (),
+        proposals=tuple(proposals_of(benchmark.proposals if benchmark else proposed(memories, records), records)),
         sheet=sheet,
         sheet_record=state["specs"],
         # Rendered again later the report must still come out, so that it says which citations no longer hold instead of refusing.
@@ -164,6 +175,13 @@ def view(state: State, services: Services) -> View:
         expenses=expenses,
         records=records,
     )
+
+
+def _claimed(verdicts: Mapping[int, tuple[str, Verdict]]) -> Interval:
+    taken = [v for _, v in verdicts.values() if v.outcome == "accept"]
+    found = [v.claim.by("launch-included") if v.claim else v.speedup for v in taken if v.claim or v.speedup]
+    ends = {end: math.prod(getattr(one, end) for one in found) for end in ("estimate", "low", "high")}
+    return Interval(**ends)
 
 
 def _closed(
@@ -188,5 +206,4 @@ def retrospective_of(
     """Status -> the methods that ended with it, with their versions, and whether the gate did not take these."""
     lost = {n: "" if n in verdicts and verdicts[n][1].outcome == "accept" else ", not accepted" for n in attributions}
     told = [(o.status, f"{o.method} (v{n}{lost[n]})") for n, (_, attribution) in attributions.items() for o in attribution.methods]
-    every = ("effective", "ineffective", "implementation_failed", "unattributed")
-    return {status: tuple(name for found, name in told if found == status) for status in every}
+    return {status: tuple(name for found, name in told if found == status) for status in get_args(AttributionStatus)}

@@ -61,21 +61,13 @@ def made(rationale: str, reason: str = "By rule.") -> Plan:
     )
 
 
-def test_a_plan_is_returned_with_field_and_line_and_its_second_answer_counts(tmp_path: Path) -> None:
-    asked, model = agent("planner", tmp_path, [made(f"Rows are independent. {GUESS}"), made("Rows are independent.")])
-    plan = planner.plan(asked, planner_brief())
-    assert plan == made("Rows are independent.")
-    first, second = model.asked
-    assert first.refused == ()
-    (why,) = second.refused
-    assert why.startswith(f"{METHOD}: hypothesis.rationale: '132 SMs'") and f'"{GUESS}"' in why and "citation" in why
-
-
-def test_a_plan_that_insists_loses_the_method_and_the_figure(tmp_path: Path) -> None:
-    insisting = made(GUESS, reason=f"It is big. {GUESS}")
+def test_a_plan_is_returned_with_field_and_line_and_loses_the_method_and_the_figure_where_it_insists(tmp_path: Path) -> None:
+    insisting = made(f"Rows are independent. {GUESS}", reason=f"It is big. {GUESS}")
     asked, model = agent("planner", tmp_path, [insisting] * (REPAIRS + 1))
     plan = planner.plan(asked, planner_brief())
     assert len(model.asked) == REPAIRS + 1, "bounded"
+    why = next(fault for fault in model.asked[1].refused if fault.startswith(f"{METHOD}: hypothesis.rationale: '132 SMs'"))
+    assert f'"{GUESS}"' in why and "citation" in why
     assert plan.methods == () and "132" not in plan.model_dump_json()
     assert plan.reason == f"{LEFT_OUT}; {METHOD} struck out: its hypothesis states a figure of the hardware without a source"
 
@@ -99,12 +91,9 @@ def test_a_source_that_was_given_vouches_and_for_its_own_value_only(rationale: s
 
 
 def test_an_analysis_is_returned_and_then_left_out(tmp_path: Path) -> None:
-    wrong, right = (Analysis(ranking=("single_threaded",), text=text) for text in (GUESS, f"See record {RECORD}."))
-    asked, model = agent("profiler_analyst", tmp_path / "a", [wrong, right])
-    assert profiler_analyst.analyse(asked, analyst_brief()) == right
-    assert model.asked[1].refused[0].startswith("text: '132 SMs' stands without a source")
-    asked, model = agent("profiler_analyst", tmp_path / "b", [wrong] * (REPAIRS + 1))
+    asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("single_threaded",), text=GUESS)] * (REPAIRS + 1))
     assert profiler_analyst.analyse(asked, analyst_brief()) == Analysis(ranking=("single_threaded",), text=LEFT_OUT)
+    assert model.asked[1].refused[0].startswith("text: '132 SMs' stands without a source")
 
 
 # ---------------------------------------------------------------- figures in prose

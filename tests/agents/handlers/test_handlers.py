@@ -51,25 +51,7 @@ HEAD = LAYERED[: LAYERED.index("#include")]
 WRAPPER = LAYERED[LAYERED.index('extern "C"') :]
 SPECIFICATION = ["in:9x40", "out:9x40", 9, 40]
 TRITON = (ROOT / "configs/tasks/triton-softmax/kernel.py").read_text()
-TWO = (
-    triton_foreign.HEAD
-    + """@triton.jit
-def scaled(X, Y, n, B: tl.constexpr):
-    o = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(Y + o, tl.load(X + o, o < n) * 2, o < n)
-
-
-@triton.jit
-def shifted(X, Y, n, B: tl.constexpr):
-    o = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(Y + o, tl.load(X + o, o < n) + 1, o < n)
-
-
-def run_kernel(x, y, n):
-    scaled[(triton.cdiv(n, 64),)](x, y, n, 64)
-    shifted[(triton.cdiv(n, 64),)](y, y, n, 64)
-"""
-)
+TWO = triton_foreign.TWO_KERNELS.source
 
 
 def brief(source: str, language: str = "cpp") -> CoderBrief:
@@ -148,10 +130,10 @@ def test_what_a_draft_lost_is_put_back_and_computes_the_same(lost: str, back: li
 
 
 def test_a_triton_kernel_is_kept_with_its_decorators() -> None:
-    start, end = TWO.index("@triton.jit\ndef scaled"), TWO.index("@triton.jit\ndef shifted")
-    short = TWO[:start] + "# keep: scaled\n\n\n" + TWO[end:].replace("+ 1", "+ 2")
+    start, end = TWO.index("@triton.jit\ndef add"), TWO.index("@triton.jit\ndef double")
+    short = TWO[:start] + "# keep: add\n\n\n" + TWO[end:].replace("2 * tl.load", "3 * tl.load")
     text = after(short, TWO, "triton")
-    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TWO.replace("+ 1", "+ 2")))
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(TWO.replace("2 * tl.load", "3 * tl.load")))
 
 
 @pytest.mark.parametrize("line", ["// keep: nothing_of_the_kind", "// keep: sum", "// keep: squared, nothing_of_the_kind"])

@@ -132,17 +132,3 @@ def schema_fault(schema: Body) -> str:
         return "schema: additionalProperties must be false"
     inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
     return next((found for each in [*inner, *([schema["items"]] if "items" in schema else [])] if (found := schema_fault(each))), "")
-
-
-def conform(value: Any, schema: Body, definitions: Body | None = None) -> Any:
-    """`value` as a model is made to write it that is decoded by `schema`: maps as pairs where a list is asked for."""
-    definitions = definitions if definitions is not None else schema.get("$defs", {})
-    if "$ref" in schema:
-        return conform(value, definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
-    if schema.get("type") == "array" and isinstance(value, dict):
-        value = [{"name": name, "value": each} for name, each in value.items()]
-    if isinstance(value, list):
-        return [conform(each, schema.get("items", {}), definitions) for each in value]
-    if isinstance(value, dict):
-        return {name: conform(each, schema.get("properties", {}).get(name, {}), definitions) for name, each in value.items()}
-    return value

@@ -305,6 +305,8 @@ def test_a_provider_that_does_not_count_is_not_free(tmp_path: Path) -> None:
     spent = ledger.spent()
     assert spent.cost() == "cost unknown: Unseen does not say what it takes" and spent.paid and spent.unseen == 1
     assert str(spent) == f"tokens unknown, {spent.cost()}" and spent.count(spent.input) == "N/A"
+    free = Ledger(Records(tmp_path), prices={"some-agent": Price(input=0, output=0)})
+    assert free.cost(unseen.model, Usage(model="some-agent")) == 0, "whoever says that nothing is paid for it"
     unseen.model = agent(tmp_path, Caps())[0].model
     ask(unseen, "b")
     both = ledger.spent()

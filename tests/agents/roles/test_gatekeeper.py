@@ -94,7 +94,7 @@ def test_a_review_can_take_away_and_never_add(tmp_path: Path) -> None:
     review, asked = reviewed(tmp_path, approving)
     assert asked == 1 and verdict(review)[0] == "accept"
     wrong = GOOD.model_copy(update={"trial": FAILED})
-    slow = GOOD.model_copy(update={"trial": trial(speedup=1.0)})
+    slow = GOOD.model_copy(update={"trial": trial(speedup=0.98)})
     screened = GOOD.model_copy(update={"screen": ("line 1: `system` is refused",)})
     for evidence, outcome in ((wrong, "reject_correctness"), (slow, "reject_perf"), (screened, "reject_policy")):
         assert verdict(review, evidence) == verdict(Review(), evidence) and verdict(review, evidence)[0] == outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from agents.models.ledger import Ledger
+from agents.models.ledger import Ledger, Spent, unpriced, unsaid
 from graph.budget.metering import Metered
 from graph.build import _timed
 from graph.console.dashboard import Dashboard
@@ -36,6 +36,23 @@ def test_a_line_a_node_and_candidate_and_quiet_still_says_what_ctrl_c_does() -> 
     assert quiet == lines[2:] and "`python -m graph resume workspaces/softmax`" in quiet[0]
     assert "profile" in lines[0] and "memory-bound" in lines[0] and "0.50 s" in lines[0]
     assert "0123456789ab" in lines[1] and "2.00x" in lines[1]
+
+
+def test_what_is_not_known_of_a_cost_is_not_said_on_every_line() -> None:
+    lines: list[str] = []
+    took = {"exchanges": 1, "input": 1200, "cached": 0, "written": 0, "output": 34, "seconds": 1.0}
+    for usd, unknown, unseen in ((0.0, (unpriced("own"),), 0), (0.5, (unpriced("own"),), 0), (0.0, (unsaid("Command"),), 1), (0.0, (), 0)):
+        counts = {**took, "input": 0, "output": 0} if unseen else took
+        spent = Spent(**counts, usd=usd, unknown=unknown, unseen=unseen)
+        Plain(lines.append)(FINISHED.model_copy(update={"details": {**FINISHED.details, **spent.told()}}))
+    assert [line.partition("memory-bound")[2] for line in lines] == [
+        "  [1,234 tokens]",
+        "  [1,234 tokens, $0.5000 and more]",
+        "",
+        "  [1,234 tokens, $0.0000]",
+    ]
+    Plain(lines.append)(event("exchange", role="coder", state="unusable", why="models.coder: no usable Drafts was given"))
+    assert lines[-1].endswith("models.coder: no usable Drafts was given")
 
 
 def test_what_a_kernel_says_does_not_command_the_terminal() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +14,13 @@ from rich.console import Console, ConsoleDimensions
 
 from graph.__main__ import main
 from graph.budget.metering import Metered
-from graph.console.dashboard import Dashboard, Gap
+from graph.console.dashboard import Dashboard
 from graph.console.lines import line
 from graph.console.live import Live, view
 from graph.report.final import FILES, MARKDOWN
 from graph.workspace.events import Event, read
-from tests.graph.conftest import ROOT, SHORT, configured
-from tests.graph.terminal import Terminal
+from tests.graph.conftest import SHORT, configured
+from tests.graph.terminal import AtTerminal, Terminal
 from tools.artifacts import Bound
 from tools.errors import KernelwrightError
 from tools.executors.base import Job, Limits
@@ -121,7 +119,7 @@ def test_the_best_and_every_outcome_are_shown(replay: Replay) -> None:
     with replay.live.aside():  # draws what is owed, and clears away
         board = replay.live.board
     verdict = RUN[gates[0]].details
-    assert verdict["outcome"] == "accept" and board.best is not None
+    assert verdict["outcome"] == "accept"
     text = "\n".join(map(str, view(board, 200, 40, replay.clock())))
     assert f"best      v1  {float(verdict['speedup']):.3g}× [{float(verdict['low']):.3g}, {float(verdict['high']):.3g}] over v0" in text
     assert f"{verdict['candidate']}  accept" in text and "passed" in text and "champion without " in text
@@ -153,7 +151,9 @@ def test_it_draws_four_times_a_second_at_most_and_once_more_for_a_job(monkeypatc
 @pytest.mark.parametrize("bound", ["", *get_args(Bound)])
 def test_at_80_columns_the_headroom_is_whole(bound: str) -> None:
     board = Dashboard().see_all(RUN[: FIRST + 1])
-    board.gap = Gap(bound=bound, total=1.0, compute=1.0, memory=1.0, latency=1.0)
+    board.see(
+        Event(kind="headroom", seconds=0.0, details={"bound": bound, **dict.fromkeys(("total", "compute", "memory", "latency"), "1")})
+    )
     (told,) = [str(text) for text in view(board, 80, 40, 0.0) if str(text).startswith("headroom")]
     assert told.endswith(", Δl 100.0 %)") and (f"limit {bound}" if bound else "not profiled") in told
 
@@ -233,40 +233,6 @@ def wait_until_alone(folder: Path) -> None:
         time.sleep(0.1)
 
 
-class AtTerminal:
-    """A command at a terminal of its own, as a shell starts it."""
-
-    def __init__(self, *command: str, width: int = 80, environment: dict[str, str] | None = None) -> None:
-        self.terminal = Terminal(width)
-        fd = self.terminal.fd
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "graph", *command],
-            cwd=ROOT,
-            stdin=fd,
-            stdout=fd,
-            stderr=fd,
-            env={**os.environ, "TERM": "tmux-256color", **(environment or {})},
-            preexec_fn=_take_terminal,
-        )
-        os.close(fd)
-
-    def ended(self, seconds: float = 300.0) -> int:
-        self.terminal.until(lambda: not self.terminal.read(0.1), seconds)
-        return self.process.wait(10)
-
-    def press(self) -> None:
-        os.write(self.terminal.own, b"\x03")
-
-
-def _take_terminal() -> None:
-    """In the child: lead a session whose controlling terminal is stdin, so that ^C becomes a signal."""
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 @pytest.mark.slow
 def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_change_by_somebody_else(tmp_path: Path) -> None:
     run = AtTerminal("run", str(configured(tmp_path, **SHORT)))
@@ -302,6 +268,6 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert plain.ended() == 0, plain.terminal.seen
     assert b"\x1b" not in plain.terminal.written and b"finished: " in plain.terminal.written
     assert (root / MARKDOWN).read_text() != midway
-    assert repository.is_clean() and sum("Report" in commit.trailers for commit in repository.log()) == 1
+    assert not repository.drift() and sum("Report" in commit.trailers for commit in repository.log()) == 1
     closed = repository.find_commit("Version", "v1")
-    assert closed and repository.diff(f"{closed}^", closed, FILES) == ""
+    assert closed and closed not in repository.changing("report")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from graph.__main__ import main
+from tests.graph.conftest import TWICE
 from tools.executors.local import Local
 from tools.languages.triton_interpreter import BFLOAT16
 from tools.store.records import Blobs
@@ -29,20 +30,6 @@ def twice(x, out, n, B: tl.constexpr):
 def run_kernel(x, out, N):
     twice[(triton.cdiv(N, 128),)](x, out, N, B=128)
 """
-REFERENCE = """import torch
-
-outputs = ("out",)
-workloads = ({"name": "w", "dims": {"N": 4096}},)
-
-
-def make_inputs(dims, seed):
-    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to(torch.float32)
-    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
-
-
-def reference(x, out, N):
-    return 2 * x
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +40,12 @@ def without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
 
 
-def run(tmp_path: Path, kernel: str = KERNEL, reference: str = REFERENCE, verb: str = "run", **settings: object) -> int:
+def run(tmp_path: Path, kernel: str | None = KERNEL, reference: str = TWICE, verb: str = "run", **settings: object) -> int:
     folder = tmp_path / "twice"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name, text in (("kernel.py", kernel), ("reference.py", reference), ("task.yaml", "language: triton\n")):
-        (folder / name).write_text(text)
+        if text is not None:
+            (folder / name).write_text(text)
     config = {"task": str(folder), "workspaces": str(tmp_path / "workspaces"), **settings}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
     return main([verb, str(tmp_path / "run.yaml"), *(["--json"] if verb == "run" else [])])
@@ -90,7 +78,7 @@ def test_an_unofficial_figure_is_shown_and_no_roof_rests_on_it(tmp_path: Path, c
 
 
 def test_bfloat16_is_compiled_only_and_an_unnamed_product_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, reference=REFERENCE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
+    assert run(tmp_path, reference=TWICE.replace("to(torch.float32)", "to(torch.bfloat16)")) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["interpreted"] == {"status": "unmeasured", "reason": BFLOAT16, "cases": [], "dropped": []}
     assert BFLOAT16 in found["reason"] and found["profiles"] and not found["specs"]
@@ -116,12 +104,21 @@ MADE = 'torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed)).to
 def test_what_is_wrong_is_refused_in_one_sentence_all_the_same(
     part: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernel, reference = (text.replace(part, instead) if part else text for text in (KERNEL, REFERENCE))
+    kernel, reference = (text.replace(part, instead) if part else text for text in (KERNEL, TWICE))
     unknown = {} if part else {"hardware": "H20000", "on_unknown": "stop"}
     assert run(tmp_path, kernel=kernel, reference=reference, **unknown) == 2
     captured = capsys.readouterr()
     assert said in captured.err and (captured.err.count("\n") == 1 or said == "compile"), "only a compiler has more to say"
     assert json.loads(captured.out.splitlines()[-1])["status"] == "refused"
+
+
+def test_a_check_refuses_what_a_run_refuses_where_there_is_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kernel, unknown, said in (
+        (None, {}, "no kernel is given"),
+        (KERNEL, {"hardware": "H20000", "on_unknown": "stop"}, "on_unknown: stop"),
+    ):
+        ended = [(run(tmp_path, kernel=kernel, verb=verb, **unknown), capsys.readouterr().err) for verb in ("check", "run")]
+        assert ended[0] == ended[1] == (2, ended[0][1]) and said in ended[0][1], ended
 
 
 def test_a_kernel_that_asks_for_a_gpu_ends_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

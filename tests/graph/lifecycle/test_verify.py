@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from graph.__main__ import main
+from graph.__main__ import _verified, main
 from graph.lifecycle.verify import BUSY, LOOKS, Claim, Look, Verification, accepted, compare, read, verify
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
@@ -136,7 +136,7 @@ def test_it_agrees_with_what_was_accepted(finished: FinishedRun, capsys: pytest.
     assert (found.outcome, found.commit, found.candidate) == ("agree", most.id, most.trailers["Candidate"]), found.sentence()
     assert found.claimed is not None and found.measured is not None and found.measured.low > 1.05
     assert found.measured != found.claimed, "it measured nothing of its own"
-    assert Repository(finished.root).is_clean()
+    assert Repository(finished.root).drift() == ()
 
 
 def children(process: int) -> list[str]:
@@ -159,7 +159,7 @@ def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: F
     said, errors = asked.communicate(timeout=60)
     assert asked.returncode == 130, errors
     assert errors == "interrupted; nothing was changed; run the command again\n"
-    assert json.loads(said)["status"] == "interrupted" and Repository(finished.root).is_clean()
+    assert json.loads(said)["status"] == "interrupted" and not Repository(finished.root).drift()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,9 @@ def test_ctrl_c_while_it_measures_leads_back_to_it_and_not_to_resume(finished: F
         (edited("settings.yaml", "min_effect: 0.02", "min_effect: 0.0"), None, "not those of v0", 1),
         (nothing, says("Task"), "frozen task", 1),
         (nothing, says("Candidate"), "kernel's content", 1),
-        (nothing, says("Protocol", "0.9"), ": inconclusive: measured under protocol 0.9", 5),
+        (nothing, says("Protocol", "0.9"), ": inconclusive: made under protocol 0.9", 5),
+        # An old commit keeps its own rule and cannot be passed off as one of the new.
+        (nothing, says("Protocol", "3"), "protocol in the commit message", 1),
     ],
 )
 def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
@@ -296,8 +298,6 @@ def passed(low: float, high: float) -> Passed:
 def test_outcomes_and_their_exit_codes(
     claim: tuple[Commit, Claim], trial: Passed | Failed | Unmeasured, verdict: Outcome, outcome: str, code: int
 ) -> None:
-    from graph.__main__ import _verified
-
     look = Look(trial, Verdict(outcome=verdict, reasons=("Why.",), candidate="c", incumbent="i"), others=0.0)
     found = compare(*claim, [look])
     assert found.outcome == outcome

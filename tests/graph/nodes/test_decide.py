@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
+from agents.artifacts import Plan
+from graph.artifacts import Attribution
 from graph.nodes import decide
 from graph.nodes.decide import _weighed
-from tools.artifacts import Interval, Measurement, Passed
+from tools.artifacts import Candidate, Interval, Measurement, Passed
+from tools.errors import HarnessError, InfrastructureError
 from tools.gate.policy import Policy
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "visible", "status", "note"),
+    ("low", "high", "noise", "visible", "status", "note"),
     [
-        (1.08, 1.40, True, "effective", ""),
-        (1.08, 1.40, None, "effective", ""),
-        (0.95, 1.03, True, "ineffective", ""),
-        (0.70, 2.09, True, "unattributed", "noise hides"),
-        (1.02, 1.30, None, "unattributed", "noise hides"),
-        (1.08, 1.40, False, "implementation_failed", ""),
-        (0.70, 2.09, False, "implementation_failed", ""),
+        (1.08, 1.40, 0.05, True, "effective", ""),
+        (1.08, 1.40, 0.05, None, "not_checked", ""),
+        (0.95, 1.01, 0.05, True, "ineffective", ""),
+        (0.70, 2.09, 0.05, True, "unattributed", "noise hides"),
+        (0.71, 1.21, 0.30, True, "unattributed", "noise hides"),
+        (1.02, 1.30, 0.05, None, "unattributed", "noise hides"),
+        (1.08, 1.40, 0.05, False, "implementation_failed", ""),
+        (0.70, 2.09, 0.05, False, "implementation_failed", ""),
     ],
 )
-def test_noise_is_not_a_verdict_on_a_method(low: float, high: float, visible: bool | None, status: str, note: str) -> None:
-    outcome = _weighed("m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=0.05)
+def test_noise_is_not_a_verdict_on_a_method(low: float, high: float, noise: float, visible: bool | None, status: str, note: str) -> None:
+    outcome = _weighed("m", visible, Interval(estimate=(low * high) ** 0.5, low=low, high=high), 1e-3, "c", noise=noise)
     assert outcome.status == status
     assert note in outcome.note and bool(note) == bool(outcome.note)
 
@@ -38,6 +44,52 @@ def trial(name: str, overall: Interval, small: Interval) -> Passed:
     times = {"weight": 1.0, "incumbent_s": 1e-4, "candidate_s": 1e-4, "pairs": 12}
     seen = tuple(Measurement(workload=w, speedup=s, **times) for w, s in (("small", small), ("large", overall)))
     return Passed(candidate=name, measurements=seen, speedup=overall, records=())
+
+
+LISTINGS = Path(__file__).parents[2] / "tools" / "fixtures" / "static"
+NAIVE, FAST = ((LISTINGS / kernel / "gcc.assembly.txt").read_text() for kernel in ("softmax", "fast"))
+
+
+@pytest.mark.parametrize(
+    ("methods", "code", "statuses"),
+    [
+        (("simd",), {"parent": NAIVE}, ["effective"]),
+        # Faster, but the untouched parent holds the same instructions.
+        (("simd",), {"parent": FAST}, ["implementation_failed"]),
+        (("tiles",), {"parent": NAIVE}, ["not_checked"]),
+        # Held against the kernel without the one method where there is one, else against the parent.
+        (("simd", "parallel"), {"parent": NAIVE, "no-simd": FAST}, ["implementation_failed", "unattributed"]),
+    ],
+)
+def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], code: dict[str, str], statuses: list[str]
+) -> None:
+    known = {"champion": SimpleNamespace(id="champion", methods=methods)} | {name: SimpleNamespace(id=name) for name in code}
+    gain, loss = interval(2.0, 1.9, 2.1), interval(0.5, 0.4, 0.6)
+    ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
+    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=trial("champion", gain, gain))])
+    monkeypatch.setattr(decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None)
+    signatures = {"simd": {"x86_64": "@packed_float"}, "parallel": {"x86_64": "@parallel_region"}, "tiles": {"sm_90": "x"}}
+    kept: list[Attribution] = []
+    services = SimpleNamespace(
+        architecture="x86_64",
+        candidate=lambda name, iteration=None: known[name],
+        assembly=lambda candidate: (code | {"champion": FAST})[candidate.id],
+        guide=SimpleNamespace(page=lambda name: SimpleNamespace(head=SimpleNamespace(signature=signatures[name]))),
+        records=SimpleNamespace(get=lambda _: SimpleNamespace(payload=Plan(methods=(), candidates=1).model_dump())),
+        keep=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
+    )
+    state = {"champion": "champion", "incumbent": "parent", "iteration": 1, "plan": "p", "noise_floor": 0.05}
+    assert decide.attribute(state, services)["attribution"] == "r"  # type: ignore[arg-type]
+    assert [outcome.status for outcome in kept[0].methods] == statuses
+    for outcome in kept[0].methods:
+        seen = outcome.mechanism
+        assert seen is not None and (seen.shown, seen.against) == (
+            outcome.visible,
+            f"no-{outcome.method}" if len(code) > 1 and outcome.ratio else "parent",
+        )
+        if seen.shown is not None:
+            assert seen.there.pattern and seen.there.count and seen.there.examples and seen.without is not None
 
 
 @pytest.mark.parametrize(
@@ -60,3 +112,77 @@ def test_a_gain_that_costs_a_workload_its_margin_comes_behind_one_that_does_not(
     monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in judged])
     services = SimpleNamespace(settings=SimpleNamespace(judge=Policy()), task=SimpleNamespace(margins={}))
     assert decide.select({"noise_floor": 0.01}, services)["champion"] == champion  # type: ignore[arg-type, typeddict-item]
+
+
+@pytest.mark.parametrize(("again", "champion"), [(0.05, "late"), (0.9, None)])
+def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.MonkeyPatch, again: float, champion: str | None) -> None:
+    hidden, seen = interval(1.4, 1.1, 1.8), interval(1.4, 1.3, 1.5)
+    records = {"first": trial("late", hidden, hidden), "second": trial("late", seen, seen)}
+    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=records[r]) for r in state["trials"].values()])
+    monkeypatch.setattr(
+        decide, "_measured", lambda candidate, branch, services: records["second" if branch["noise_floor"] < 0.7 else "first"]
+    )
+    monkeypatch.setattr(decide.evidence, "noise_floor", lambda calibration, objective: again)
+    asked = []
+
+    def calibrate(incumbent: object, attempt: int) -> SimpleNamespace:
+        asked.append(attempt)
+        return SimpleNamespace(id="calm")
+
+    services = SimpleNamespace(
+        settings=SimpleNamespace(judge=Policy()),
+        task=SimpleNamespace(margins={}),
+        capped_judge=SimpleNamespace(calibrate=calibrate),
+        candidate=lambda name, iteration=0: SimpleNamespace(id=name),
+        keep=lambda kind, judged, **asked: SimpleNamespace(id="second"),
+    )
+    state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
+    update = decide.select(state, services)  # type: ignore[arg-type]
+    assert (update["champion"], asked) == (champion, [3])
+    assert (update.get("noise_floor"), update.get("calibration")) == ((again, "calm") if champion else (None, None))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken"),
+    [
+        ("reject_policy", "accept", "careful"),
+        ("reject_perf", "accept", "careful"),
+        ("reject_perf", "inconclusive", None),
+        ("accept", "accept", None),
+        ("inconclusive", "accept", None),
+    ],
+)
+def test_the_runner_up_is_tried_where_the_champion_is_refused(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str, taken: str | None
+) -> None:
+    fine, kept = interval(1.5, 1.2, 1.8), []
+    judged = [trial("fastest", interval(2.9, 2.5, 3.1), fine), trial("lucky", interval(9.0, 0.9, 20.0), fine), trial("careful", fine, fine)]
+    outcomes = {"fastest": first, "careful": second}
+    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in judged])
+    monkeypatch.setattr(decide, "asked", lambda state, services: SimpleNamespace(outcome=outcomes[state["champion"]]))
+    monkeypatch.setattr(decide, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
+    services = SimpleNamespace(
+        settings=SimpleNamespace(judge=Policy()), task=SimpleNamespace(margins={}), keep=lambda kind, verdict, **asked: kept.append(verdict)
+    )
+    state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
+    found = decide._second(state, services)  # type: ignore[arg-type]
+    assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
+    assert [verdict.outcome for verdict in kept] == ([first] if taken else [])
+
+
+def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> None:
+    class Dying:
+        unanswered: ClassVar[dict[str, str]] = {}
+        asked = 0
+
+        def judge(self, *args: object, **more: object) -> None:
+            self.asked += 1
+            raise HarnessError("the oracle died")
+
+    judge, candidate = Dying(), Candidate(language="cpp", files={"kernel.cpp": "text"})
+    services = SimpleNamespace(judge=judge, capped_judge=judge, candidate=lambda identity: candidate)
+    branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "iteration": 1, "noise_floor": 0.0}
+    assert decide._measured(candidate, branch, services).kind == "unmeasured"  # type: ignore[arg-type]
+    with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
+        decide._measured(candidate, branch, services)  # type: ignore[arg-type]
+    assert judge.asked == 2

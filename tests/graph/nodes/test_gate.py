@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod
 from graph.lifecycle import run as runs
-from graph.nodes.gate import _attempts
+from graph.lifecycle.verify import accepted
+from graph.nodes import gate as gate_node
+from graph.nodes.gate import _attempts, _scored
 from graph.nodes.propose import trials
 from graph.report.content.summary import stored_state, versions
 from graph.state import State
+from graph.workspace.folder import peek
 from knowledge_base.artifacts import mark
-from tools.artifacts import Outcome, Verdict
+from tests.graph.conftest import FinishedRun, gain_of
+from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
+from tools.gate.confirmation import claim
+from tools.store.records import Records
+from tools.store.repository import Repository
 
 
 @pytest.mark.parametrize(
     ("outcome", "kept"),
     [
         ("accept", ["success"]),
-        ("reject_perf", ["failure"]),
         ("inconclusive", ["neutral"]),
+        # What it gained is shown here: a workload's margin may have cost it the place, and that is no failure of its methods.
+        ("reject_perf", ["neutral"]),
         ("reject_correctness", ["crash"]),
-        ("reject_policy", []),
+        ("reject_policy", ["crash"]),
         ("infra_error", []),
     ],
 )
@@ -44,3 +55,76 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(copied: Path, 
         assert {attempt.before for attempt in found} == {mark(incumbent)}
         assert len({attempt.evidence for attempt in found}) == len(found)
         assert all(attempt.result in ("neutral", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"
+
+
+SEEN = Hypothesis(
+    change="c", rationale="r", citations=(), expected=(Movement(metric="time", direction="down", factor=0.5, confidence=0.5),)
+)
+
+
+@pytest.mark.parametrize(
+    ("gain", "hit"),
+    [((2.1, 1.9, 2.3), True), ((1.0, 0.97, 1.01), False), ((9.0, 8.0, 9.9), False), ((1.44, 0.26, 6.56), None), ((1.3, 0.9, 2.5), None)],
+)
+def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(gain: tuple[float, float, float], hit: bool | None) -> None:
+    made = Plan(methods=(PlannedMethod(method="m", axis="compute", hypothesis=SEEN),), candidates=1)
+    estimate, low, high = gain
+    measured = Claim(speedup=Interval(estimate=estimate, low=low, high=high), clock="wall")
+    verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", claim=measured)
+    champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m",))
+    assert _scored(made, verdict, champion, None, 0.02)[0].hit is hit
+
+
+@pytest.mark.slow
+def test_a_version_claims_what_its_confirmation_says_and_holds_its_own_profile(finished: FinishedRun) -> None:
+    root, records = finished.root, Records(finished.root)
+    policy = peek(root).settings().judge
+    memories = versions(root)
+    for commit in accepted(Repository(root)):
+        verdict = Verdict.model_validate(records.get(commit.trailers["Evidence"]).payload)
+        contests = [record for record in map(records.get, verdict.records) if record.kind == "confirmation"]
+        said = claim(contests, policy.objective, policy.confidence, policy.min_effect)
+        assert verdict.claim == said and commit.trailers["Clock"] == said.clock
+        assert gain_of(commit) == float(f"{said.speedup.estimate:.4g}")
+        number = commit.trailers["Version"]
+        assert json.loads((root / "versions" / number / "roofline.json").read_text())["candidate"] == commit.trailers["Candidate"]
+        memory = memories[int(number[1:])]
+        assert memory.speedup == said.speedup and {a.effect for a in memory.attempts if a.verdict == "accept"} <= {said.speedup}
+    for memory in memories[1:]:
+        if memory.verdict != "accept":
+            assert "refused before profiling" in (root / "versions" / f"v{memory.iteration}" / "analysis.md").read_text()
+
+
+@pytest.mark.parametrize(("outcome", "kept"), [("reject_correctness", ["crash"]), ("reject_policy", ["crash"])])
+def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(copied: Path, outcome: Outcome, kept: list[str]) -> None:
+    memory = versions(copied)[1]
+    with runs.opened(copied) as services:
+        state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
+        record = services.records.get(memory.records[0])
+        verdict, champion = Verdict.model_validate(record.payload), services.candidate(memory.candidate or "", 1)
+        first = next(j.trial.candidate for j in trials(state, services) if j.trial.candidate != champion.id)
+        said = {"candidate": first, "outcome": outcome, "reasons": ("The gain is not there again.",)}
+        services.keep("refused", verdict.model_copy(update=said), iteration=1)
+        found = _attempts(state, services, verdict, record, champion)
+        after = mark(services.candidate(first).source)
+    assert [(a.result, a.note) for a in found if a.after == after] == [(result, "The gain is not there again.") for result in kept]
+
+
+@pytest.mark.parametrize(
+    ("visible", "low", "kept"),
+    [
+        # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is unexplained.
+        ((True, False), 0.8, {"m0": True}),
+        ((True, False), 1.2, {"m0": True, "m1": False}),
+        ((False, False), 0.8, {"m0": False, "m1": False}),
+        ((None, False), 0.8, {"m0": None, "m1": False}),
+    ],
+)
+def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
+    monkeypatch: pytest.MonkeyPatch, visible: tuple[bool | None, ...], low: float, kept: dict[str, bool | None]
+) -> None:
+    methods = [
+        SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0)) for at, seen in enumerate(visible)
+    ]
+    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
+    assert gate_node._mechanisms(None, None) == kept  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
 from graph.report.content.summary import stored_state
-from graph.routing import Routes
 from graph.services import Services
 from graph.state import State
 from tools.errors import BudgetError, HarnessError
@@ -86,7 +85,6 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt(doubt: str, stop: str | None
         services.keep("inspection", there, candidate=other.id)
         update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
     assert update.get("stop") == stop and (doubt in update["summary"])
-    assert Routes(services.settings).after_profile(update) == ("finalise" if stop else "retrieve_evidence")
 
 
 def roof(bandwidth: float, others: float | None) -> Roof:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,17 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from agents.artifacts import GatekeeperBrief, Movement, Review
+from agents.models.base import Unfit
 from graph.__main__ import main
 from graph.artifacts import FinalBenchmark, Inspection
 from graph.lifecycle import run as runs
-from graph.report import final, html
+from graph.report import final, html, prompts
 from graph.report.charts.links import Links
-from graph.report.content.render import ratio
-from graph.report.content.summary import stored_state, summarise
+from graph.report.content.render import seconds
+from graph.report.content.summary import stored_state, versions
+from graph.report.content.tables import counter_rows, proposed
 from graph.report.content.view import View, retrospective_of, view
+from graph.workspace.drift import drifted
 from graph.workspace.folder import peek
-from tools.artifacts import UNBOUNDED, Interval
+from tests.agents.scripted import agent
+from tests.contracts.conftest import task
+from tests.graph.conftest import git
+from tools.artifacts import UNBOUNDED, Interval, Quantity
+from tools.languages.cpp import Cpp
 from tools.roofline.hardware import Headroom, Roof
+from tools.store.repository import Repository
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 HOSTILE = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>&lt;{{ 7 * 7 }}]]>"""
@@ -101,20 +109,7 @@ def figures(text: str) -> list[str]:
     return re.findall(r"<svg.*?</svg>", text, re.DOTALL)
 
 
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True, text=True).stdout
-
-
 # ---------------------------------------------------------------- as a run leaves it
-
-
-def test_it_comes_out_the_same_again(copied: Path) -> None:
-    texts = []
-    for _ in range(2):
-        assert main(["report", str(copied)]) == 0
-        texts.append((copied / "report.html").read_text(encoding="utf-8"))
-        (copied / "report.html").unlink()
-    assert texts[0] == texts[1]
 
 
 def test_it_is_well_formed_self_contained_and_all_its_links_lead_somewhere(seen: View, copied: Path) -> None:
@@ -143,6 +138,40 @@ def test_both_renderings_tell_the_same_figures(seen: View) -> None:
         assert cell in told, cell
 
 
+def test_what_plans_were_made_from_and_warm_times_are_shown_where_the_record_of_the_end_names_them(copied: Path) -> None:
+    with runs.opened(copied, reading=True) as services:
+        state = stored_state(services.workspace)
+        old = services.records.get(state["report"])
+        ids = proposed(versions(copied), services.records)
+        new = services.records.add(old.model_copy(update={"key": "new", "payload": {**old.payload, "proposals": ids}}))
+        texts = [final.reports({**state, "report": record.id}, services) for record in (old, new)]
+    for name in (final.MARKDOWN, final.HTML):
+        assert not any(title in texts[0][name] for title in ("Cold and warm", "Evidence used"))
+        said = Page(texts[1][name]).said if name == final.HTML else texts[1][name]
+        for iteration, identities in ids.items():
+            kept = {record.kind: record.payload for record in map(services.records.get, identities)}
+            assert all(query["text"] in said for query in kept["dossier"]["queries"]) and f"v{iteration}" in said
+            assert all(f"{one['citation']['path']}:{one['citation']['line']}" in said for one in kept["dossier"]["passages"])
+            assert all(cited in said for item in kept["plan"]["methods"] for cited in item["hypothesis"]["citations"])
+            for m in kept["trial"]["trial"]["measurements"]:
+                assert f"{seconds(m['warm_incumbent_s'])} → {seconds(m['warm_candidate_s'])}" in said
+
+
+def test_prompts_and_replies_lie_in_files_for_review_without_secrets(copied: Path) -> None:
+    key = "AKIA" + "Q7" * 8
+    unfit = Unfit(faults=("veto: is missing",), said="I like it.")
+    asked, _ = agent("gatekeeper", copied, [unfit, Review(veto=True, reason=f"See\n{key}.")])
+    asked.ask(GatekeeperBrief(task=task(Cpp()), diff=f"+ {key} of /home/somebody"), Review)
+    workspace = peek(copied)
+    for _ in range(2):
+        for record in workspace.records:
+            prompts.keep(workspace, record)
+    first, second = (path.read_text() for path in sorted((copied / "prompts").iterdir()))
+    assert "You are the reviewer" in first and "<secret> of ~" in first and "I like it." in first
+    assert "refused: veto: is missing" in second and "    See\n    <secret>." in second and key not in first + second
+    assert [name for name in git(copied, "ls-files", "-o").split() if name.endswith("-gatekeeper.md")] and not drifted(Repository(copied))
+
+
 def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_said(seen: View) -> None:
     lost = {n: (record, verdict.model_copy(update={"outcome": "inconclusive"})) for n, (record, verdict) in seen.verdicts.items()}
     assert seen.retrospective == retrospective_of(seen.attributions, seen.verdicts)
@@ -152,35 +181,31 @@ def test_a_method_that_was_not_accepted_is_marked_and_what_borne_out_means_is_sa
         assert "within a factor of 2 of the predicted one" in text and "borne out" in text.partition("observed")[2]
 
 
-def test_the_workloads_share_the_objective(seen: View) -> None:
-    assert seen.final is not None
-    shares = [row.share for row in seen.workloads]
-    assert sum(share for share in shares if share is not None) == pytest.approx(1.0)
-    weighed = sum(row.weight * (row.baseline_s or 0.0) for row in seen.workloads)
-    assert weighed == pytest.approx(seen.final.objective_s["baseline"])
-    for row in seen.workloads:
-        assert row.speedup is not None and row.baseline_s is not None and row.best_s is not None
-        assert row.speedup.estimate == pytest.approx(row.baseline_s / row.best_s)
-        record = seen.records.get(row.inspection or "")
-        assert record.kind == "inspection"
-        (profiled,) = [r for r in Inspection.model_validate(record.payload).rooflines if r.workload == row.name]
-        # The share is that of the time beside it, not of the one that was profiled.
-        roof_s = profiled.seconds * (1 - (profiled.headroom.total or 0.0))
-        assert row.of_roof == pytest.approx(min(roof_s / row.best_s, 1.0)) or profiled.headroom.total == 0
-        assert row.margin == seen.settings.judge.workload_margin and not row.own_margin
-        assert {name for name, ratio in row.against.items() if ratio} == {"eager", "compile"}
-
-
-def test_the_last_line_says_how_the_best_kernel_stands_to_torch(seen: View, copied: Path) -> None:
-    """A loss is no secret of the report."""
-    assert seen.final is not None
-    told = summarise(copied, stored_state(peek(copied)))
-    assert set(told.against) == set(seen.final.overall) - {"baseline"} == {"eager", "compile"}
-    assert f"; against torch eager {ratio(seen.final.overall['eager'])}" in told.sentence()
-    lost = told.model_copy(update={"against": {"eager": (0.154, 0.14, 0.17), "compile": (1.1, 0.9, 1.3)}}).sentence()
-    assert (
-        "; against torch eager 0.154× [0.14, 0.17] (a loss); against torch compile 1.1× [0.9, 1.3] (no difference shown); stopped: " in lost
-    )
+def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_version(seen: View) -> None:
+    memory = next(m for m in seen.memories if m.predictions and m.candidate and m.predictions[0].planned.method in m.methods)
+    inspection, (scored, *_), rows = seen.inspections[memory.parent], memory.predictions, []
+    for direction, factor, before, after, hit in (
+        ("down", 0.5, 8.0, 5.0, True),
+        ("down", 0.5, 8.0, 9.0, False),
+        ("down", 0.1, 8.0, 5.0, False),
+        ("down", 0.1, 8.0, 0.0, True),
+        ("up", 2.0, 0.0, 3.0, True),
+        ("up", 2.0, 3.0, None, None),
+    ):
+        said = Movement(metric="ncu.spills", direction=direction, factor=factor, confidence=0.7)  # type: ignore[arg-type]
+        hypothesis = scored.planned.hypothesis.model_copy(update={"expected": (*scored.planned.hypothesis.expected, said)})
+        planned = scored.planned.model_copy(update={"hypothesis": hypothesis})
+        told = memory.model_copy(update={"predictions": (scored.model_copy(update={"planned": planned}),)})
+        counted = {
+            kernel: inspection.model_copy(update={"facts": {"ncu.spills": Quantity(value=value)}})
+            for kernel, value in ((memory.parent, before), (memory.candidate, after))
+            if value is not None
+        }
+        rows += counter_rows([told], counted)
+        assert rows[-1].hit is hit, (direction, factor, before, after)
+    for text in (final.markdown(replace(seen, counters=tuple(rows))), html.html(replace(seen, counters=tuple(rows)))):
+        assert text.count("ncu.spills") == 6 and "confidence 0.7" in text
+    assert not seen.counters and "ncu.spills" not in html.html(seen)
 
 
 def test_versions_can_be_masked_after_the_report_was_rendered_again(copied: Path) -> None:
@@ -315,3 +340,5 @@ def test_a_loss_is_called_one_and_a_margin_of_its_own_and_a_published_roof_are_l
     assert re.search(r"0\.8× \[0\.7, 0\.9\] over the baseline: .{1,40} \(a loss\)", found.said)
     assert "1.1× [N/A] (no difference shown)" in found.said and "0.0 % (its own)" in found.said
     assert "(a loss)" in final.markdown(lost) and "50 GB/s, cited" in figures(html.html(lost))[1]
+    assert "**Less than the verdicts say**" in final.markdown(lost) and "Less than the verdicts say" in found.said
+    assert "Less than the verdicts say" not in final.markdown(seen)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from graph.__main__ import main
 from graph.artifacts import Placeholder
-from graph.specs.unknown import ATTEMPTS
-from graph.specs.unknown import settle as settled
-from knowledge_base.pages.terminology import metrics
-from knowledge_base.pages.wiki import Wiki
-from tests.graph.conftest import ROOT, SHORT, configured
+from graph.specs.unknown import ATTEMPTS, settle
+from tests.graph.conftest import SHORT, configured
+from tests.graph.terminal import AtTerminal
 from tools.errors import SettingsError
 from tools.roofline.hardware import UnknownSpec
 
 pytestmark = pytest.mark.slow
 
 GAPS = tuple(UnknownSpec(metric=metric, reason="nobody says") for metric in ("memory_bandwidth", "fp32"))
-
-
-KNOWN = metrics(Wiki.open())
-
-
-def settle(
-    gaps: Sequence[UnknownSpec], product: str, policy: Literal["continue", "ask", "stop"], ask: Callable[[str], str | None] | None
-) -> tuple[Placeholder, ...]:
-    return settled(gaps, product, policy, ask, KNOWN)
 
 
 class Person:
@@ -69,25 +53,11 @@ def test_to_stop_the_end_of_the_input_and_answers_that_cannot_be_read_stop(lines
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_read_is_asked_again_with_an_example() -> None:
-    person = Person(*["1,979 TFLOPS"] * (ATTEMPTS - 1), "1979 TFLOPS")
+@pytest.mark.parametrize("typed", ["1,979 TFLOPS", "51.2", "-5 GB", "1e999 GB"])
+def test_what_is_no_positive_number_with_a_unit_is_asked_again_with_an_example(typed: str) -> None:
+    person = Person(*[typed] * (ATTEMPTS - 1), "1979 TFLOPS")
     assert settle(GAPS[1:], "P", "ask", person)[0].value == 1979
-    assert "'1,979 TFLOPS' is none of c, s and a number with its unit" in person.questions[1]
-
-
-@pytest.mark.parametrize(
-    ("metric", "typed", "says"),
-    [
-        ("memory_bandwidth", "5 furlongs", "is in no unit of memory_bandwidth; write GB/s or TB/s"),
-        ("peak_fp32", "5 GB/s", "is in no unit of peak_fp32; write GFLOPS or PFLOPS or TFLOPS"),
-        ("memory_capacity", "-5 GB", "is no positive number"),
-        ("memory_capacity", "1e999 GB", "is no positive number"),
-    ],
-)
-def test_a_placeholder_is_positive_and_in_a_unit_of_its_metric(metric: str, typed: str, says: str) -> None:
-    person = Person(typed, "c")
-    assert settle((UnknownSpec(metric=metric, reason="nobody says"),), "P", "ask", person) == ()
-    assert f"{typed!r} {says}" in person.questions[1]
+    assert f"{typed!r} is none of c, s and a positive number with its unit" in person.questions[1]
 
 
 @pytest.fixture
@@ -111,19 +81,9 @@ def test_without_a_terminal_ask_stops_and_says_how_to_answer(asking: Path, tmp_p
 
 def on_terminal(config: Path, *lines: str) -> tuple[int, str]:
     """The run as on a terminal of its own, where `lines` are typed; its exit code and all that was shown."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "graph", "run", str(config)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs) as run:
-        os.close(theirs)
-        os.write(ours, "".join(f"{line}\n" for line in lines).encode())
-        shown = b""
-        try:
-            while piece := os.read(ours, 65536):
-                shown += piece
-        except OSError:
-            pass  # Linux reports the end of a terminal as an input/output error
-    os.close(ours)
-    return run.returncode, shown.decode(errors="replace")
+    run = AtTerminal("run", str(config))
+    run.press("".join(f"{line}\n" for line in lines).encode())
+    return run.ended(), run.terminal.written.decode(errors="replace")
 
 
 @pytest.mark.slow
@@ -139,9 +99,3 @@ def test_on_a_terminal_a_placeholder_is_labelled_and_rests_nothing(asking: Path,
             "- memory_bandwidth: 51.2 GB/s PLACEHOLDER (said by a person, not from the gpu-wiki); neither roof nor target rests on it"
         )
         assert "- memory_bandwidth: UNKNOWN (gpu-wiki not found)" in text, "it stays a gap"
-
-
-def test_on_a_terminal_stop_leaves_nothing_behind(asking: Path, tmp_path: Path) -> None:
-    code, shown = on_terminal(asking, "s")
-    assert code == 2 and "on_unknown: ask, and the answer about memory_bandwidth" in shown
-    assert not (tmp_path / "workspaces").exists()

@@ -1,51 +1,118 @@
-"""The audit of a version's artifacts."""
+"""The audit of a version's artifacts, and what in a workspace is not the run's own."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+import subprocess
 from pathlib import Path
+from typing import Any
 
-from graph.workspace.completeness import ARTIFACTS, BASELINE_ARTIFACTS, POINTER, audit
+import pytest
 
-
-def complete(root: Path, iteration: int, verdict: bool = True) -> None:
-    version = root / "versions" / f"v{iteration}"
-    for name in ARTIFACTS if iteration else BASELINE_ARTIFACTS:
-        path = version / name / "a.md" if name.endswith("/") else version / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x\n")
-    if verdict:
-        (version / "verdict.json").write_text("{}\n")
-        (root / POINTER).write_text(f"{iteration}\n")
+from graph.__main__ import main
+from graph.lifecycle.verify import _intruders
+from graph.workspace import drift
+from graph.workspace import folder as workspaces
+from graph.workspace.completeness import POINTER, audit, audit_closed
+from tools.errors import WorkspaceError
+from tools.store.repository import Repository
 
 
-def test_audit_of_a_complete_workspace_is_empty(tmp_path: Path):
-    complete(tmp_path, 0, verdict=False)
-    assert audit(tmp_path, 0) == ()
-    complete(tmp_path, 0)
-    complete(tmp_path, 1, verdict=False)
-    assert audit(tmp_path, 1) == ()
-    complete(tmp_path, 1)
-    complete(tmp_path, 2)
-    assert [audit(tmp_path, n, closed=True) for n in range(3)] == [(), (), ()]
+def test_audit_of_a_complete_workspace_is_empty(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit_closed(copied) == () and main(["audit", str(copied)]) == 0
+    assert capsys.readouterr().out == "every closed version is whole and in order\n"
 
 
-def test_audit_names_what_is_missing_and_empty(tmp_path: Path):
-    complete(tmp_path, 0)
-    complete(tmp_path, 1, verdict=False)
-    version = tmp_path / "versions" / "v1"
-    (version / "hypothesis.md").unlink()
-    (version / "bench.json").write_text(" \n")
-    (version / "ablations" / "a.md").unlink()
-    found = audit(tmp_path, 1)
-    assert [sentence.split(" is ")[0] for sentence in found] == [f"versions/v1/{n}" for n in ("hypothesis.md", "bench.json", "ablations/")]
-    assert "verdict.json is missing" in "".join(audit(tmp_path, 1, closed=True))
+FAULTS: list[tuple[str, Any, str]] = [
+    ("versions/v1/hypothesis.md", None, "versions/v1/hypothesis.md is missing"),
+    ("versions/v1/bench.json", " \n", "versions/v1/bench.json is empty"),
+    ("versions/v1/branches/", None, "versions/v1/branches/ is missing"),
+    ("versions/v0/roofline.json", {"target": {}}, "versions/v0/roofline.json: KernelRoofline.record"),
+    ("versions/v1/bench.json", {"any": 1}, "versions/v1/bench.json: tuple"),
+    ("versions/v1/methods.json", [{"method": "x"}], "versions/v1/methods.json: 0.axis is not as its schema says"),
+    ("versions/v1/attribution.json", {"not_available": "no time"}, "versions/v1/attribution.json: "),
+    ("versions/v1/ablations/openmp-parallel-outer.json", {}, "versions/v1/ablations/openmp-parallel-outer.json: iteration"),
+    ("versions/v3/ablations/none.md", "Not done.\n", "gives no known reason for what it lacks: 'Not done.'"),
+    ("versions/v1/correctness.md", "# Correctness\n\nN/A: no time.\n", "gives no known reason for what it lacks: 'N/A: no time.'"),
+    ("versions/v1/evidence.md", "# Evidence for v1\n\n## Queries\n\n- (kernel) exp\n", "no line that begins with '- (bottleneck) '"),
+    ("versions/v1/hypothesis.md", "# v0 → v1\n\nFrom kernel `x`.\n\n## vector-exp (compute)\n", "no line that begins with '- change: '"),
+    ("versions/v1/analysis.md", "It is fast.\n", "versions/v1/analysis.md has no line that begins with '# Analysis of '"),
+    ("memory/v2.json", None, "memory/v2.json is missing"),
+    ("memory/v2.json", {"schema_version": 2}, "memory/v2.json: schema_version"),
+    ("versions/v1/verdict.json", None, "versions/v1/verdict.json is missing: v2 is out of order"),
+    ("versions/v5/a.md", "x", "versions/v5 is out of order"),
+    (POINTER, "1\n", "versions/v3 is out of order"),
+]
+"""File -> what is put in its place (None: it is taken away) -> what is said."""
 
 
-def test_audit_sees_what_is_out_of_order(tmp_path: Path):
-    complete(tmp_path, 0)
-    complete(tmp_path, 1, verdict=False)
-    complete(tmp_path, 2, verdict=False)
-    assert any("versions/v2 is out of order" in sentence for sentence in audit(tmp_path, 1))
-    found = audit(tmp_path, 2)
-    assert any("v1 never passed its gate" in sentence for sentence in found)
-    assert any(f"{POINTER} says 0" in sentence for sentence in found)
+def test_audit_names_what_is_missing_empty_hollow_or_out_of_order(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until now any text would do: `x` in each file was complete."""
+    for name, content, told in FAULTS:
+        path = copied / name
+        path.parent.mkdir(exist_ok=True)
+        if content is None:
+            subprocess.run(["rm", "-r", str(path)], check=True)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        assert any(told in fault for fault in audit_closed(copied)), (told, audit_closed(copied))
+        assert main(["audit", str(copied), "--json"]) == 1 and name.rstrip("/") in capsys.readouterr().out
+        subprocess.run("git checkout -q . && git clean -fdq", shell=True, cwd=copied, check=True)
+
+
+def test_what_is_not_there_needs_one_of_the_reasons(copied: Path) -> None:
+    version = copied / "versions" / "v1"
+    (version / "correctness.md").write_text("# Correctness\n\nN/A: no candidate came as far as this check.\n")
+    (version / "attribution.json").write_text('{"not_available": "no candidate became champion"}')
+    (version / "methods.json").write_text("[]")
+    (version / "hypothesis.md").write_text("# v0 → v1\n\nFrom kernel `x`.\n")
+    assert audit(copied, 1, closed=True) == ()
+
+
+# ---------------------------------------------------------------- drift
+
+
+@pytest.mark.parametrize("name", ["kernel.cpp", POINTER, "versions/v4/a stray.md", "records/a note.md", "versions/v2/staged.md"])
+def test_what_others_changed_stops_the_run_is_named_by_every_verb_and_ended_by_the_advice(
+    copied: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pointer and whatever lay below the next version passed, and were committed."""
+    path = copied / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("7\n")
+    if "staged" in name:
+        subprocess.run(["git", "add", name], cwd=copied, check=True)
+    head = Repository(copied).head()
+    for verb, code in (["resume", 2], ["report", 2], ["mask", 2], ["restart", 2], ["audit", 1], ["show", 0]):
+        assert main([verb, str(copied), *(["v1"] if verb in ("mask", "restart") else [])]) == code
+        said = "".join(capsys.readouterr())
+        assert f"{name} changed outside the run; `" in said, verb
+    assert main(["show", str(copied), "--json"]) == 0 and json.loads(capsys.readouterr().out)["drift"] == [name]
+    (found,) = _intruders(Repository(copied))
+    assert found.outcome == "disagree" and name in found.reason
+    assert Repository(copied).head() == head and path.read_text() == "7\n", "nothing is lost without being asked"
+    for command in re.findall(r"`((?:git|rm) .+?)`", said):
+        subprocess.run(shlex.split(command), cwd=copied, check=True)
+    assert main(["resume", str(copied), "--quiet"]) == 0 and drift.drifted(Repository(copied)) == ()
+
+
+def test_what_a_killed_gate_left_is_the_runs_own_and_nothing_else_goes_with_its_commit(copied: Path) -> None:
+    workspace = workspaces.reopen(copied)
+    repository, head = workspace.repository, workspace.repository.head()
+    written = {POINTER: "4\n", "versions/v4/analysis.md": "x\n"}
+    workspace.write(written)
+    assert repository.drift() == tuple(written) and drift.drifted(repository) == ()
+    stray = copied / "versions" / "v4" / "fake.md"
+    stray.write_text("x\n")
+    with pytest.raises(WorkspaceError, match=r"versions/v4/fake\.md changed outside"):
+        workspace.commit(tuple(written), "close v4", {"Version": "v4"}, head)
+    with pytest.raises(WorkspaceError, match=r"versions/v4/fake\.md changed outside"):
+        workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
+    stray.unlink()
+    made = workspace.commit(["versions/v4", POINTER], "close v4", {"Version": "v4"}, head)
+    assert repository.changed(str(head), made) == tuple(written)
+    (copied / POINTER).write_text("3\n")
+    assert drift.drifted(repository) == (POINTER,), "what the run wrote before its last commit is no excuse"
+    workspace.close()

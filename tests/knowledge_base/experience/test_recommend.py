@@ -1,6 +1,7 @@
 """What is recommended, on which evidence, and what is said about it."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.recommend import Recommendation, conditions, pooled, recommend, targets
 from knowledge_base.experience.similarity import Conditions, family, likeness
-from knowledge_base.experience.status import RESULTS, compacted
-from knowledge_base.pages.wiki import Wiki
+from knowledge_base.experience.status import RESULTS, compacted, status
+from knowledge_base.pages.wiki import Wiki, section
 from tests.knowledge_base.experience.test_log import attempt
+from tools.analysis import rules
 from tools.artifacts import UNBOUNDED, Interval
 
 WIKI = Wiki.open()
@@ -54,12 +56,35 @@ def test_a_finding_gets_the_pages_that_name_it_first_and_its_skill():
     assert any("scalar-math-in-loop" in page for page in found.read)
 
 
+def collected(rule: rules.Rule) -> tuple[str, ...]:
+    """The languages in which what a rule reads is collected: from a CPU's machine code, by a GPU's profilers, or of any kernel."""
+    metrics = [condition.metric for condition in rule.when]
+    if any(metric.startswith(("objdump.", "compiler.")) for metric in metrics):
+        return ("cpp",)
+    everywhere = all(metric.startswith(("roofline.", "device.", "workload.")) for metric in metrics)
+    return ("cpp", "cuda", "triton") if everywhere else ("cuda", "triton")
+
+
+CAN_FIRE = sorted({(language, rule.id) for rule in rules.load() for language in collected(rule)})
+
+
+@pytest.mark.parametrize(("language", "rule"), CAN_FIRE)
+def test_each_finding_leads_to_what_its_skill_page_names_and_else_to_that_page(language: str, rule: str):
+    found = asked(conditions=conditions(WIKI, language=language, bottleneck=rule), k=50)
+    pages = [page for page in WIKI.skills(language, [rule]) if f"<gpu-wiki>/{page.path}:{page.body_line}" in found.read]
+    assert pages and all(section(page.body, "Fixes") for page in pages)
+    linked = {name for page in pages for name in re.findall(r"methods/([\w-]+)\.md", section(page.body, "Fixes"))}
+    wanted = {page.head.id for name in linked if (page := WIKI.page(name)) and language in page.head.languages}
+    first = [one for one in found.proposed if "but acts on the same axis" not in one.reason]
+    assert wanted <= {one.methods[0] for one in first} and found.proposed[: len(first)] == tuple(first)
+
+
 def test_one_measurement_is_called_one_and_keeps_its_own_interval():
     found = asked(outcome("a", "accept", "vector-exp", estimate=2.0, commit="c0ffee", knobs={"DEGREE": "5"}))
     first = found.proposed[0]
     assert (first.methods, first.basis, first.n, first.effect) == (("vector-exp",), "experience", 1, gain(2.0))
     assert all(part in first.reason for part in ("n=1 on x86_64", "one measurement", "1 in the same conditions"))
-    assert first.score == pytest.approx(math.sqrt(2.0)), "one imagined outcome without gain stands beside it"
+    assert first.score == pytest.approx(math.sqrt(2.0), rel=1e-3), "one imagined outcome without gain stands beside it"
     assert (first.evidence[0].record, first.evidence[0].commit, first.evidence[0].knobs) == ("a", "c0ffee", {"DEGREE": "5"})
 
 
@@ -70,10 +95,23 @@ def test_many_small_gains_here_beat_one_large_one_far_away():
 
 
 def test_what_failed_in_the_same_conditions_is_not_proposed():
-    found = asked(outcome("a", "reject_perf", "vector-exp", estimate=0.9, note="slower"), outcome("b", "reject_correctness", "simd-loop"))
+    failed = ("vector-exp", "simd-loop")
+    found = asked(*(outcome(name, "reject_perf", name, estimate=0.9, note="slower") for name in failed))
     assert not tried(found) and {one.methods for one in found.avoid} == {("vector-exp",), ("simd-loop",)}
     assert not {"vector-exp", "simd-loop"} & {method for one in found.proposed for method in one.methods}
     assert all(one.warning.startswith("failed in the same conditions") for one in found.avoid)
+
+
+def test_what_noise_hid_and_a_draft_that_was_wrong_are_no_advice_against_a_method():
+    hidden = outcome("a", "reject_perf", "vector-exp").model_copy(update={"effect": Interval(estimate=1.0, low=0.83, high=1.24)})
+    found = asked(hidden, outcome("b", "reject_correctness", "simd-loop"))
+    assert not found.avoid and not any(one.warning for one in found.proposed)
+
+
+def test_a_wide_interval_counts_for_less():
+    sure, lucky = outcome("a", "accept", "vector-exp", estimate=1.8), outcome("b", "accept", "simd-loop", estimate=2.2)
+    lucky = lucky.model_copy(update={"effect": Interval(estimate=2.2, low=0.5, high=9.7)})
+    assert tried(asked(sure, lucky))[0] == ("vector-exp",)
 
 
 def test_what_failed_too_is_proposed_with_a_warning_if_the_conditions_were_the_same():
@@ -159,7 +197,7 @@ LOGS = st.lists(
 @given(LOGS)
 def test_nothing_that_failed_in_the_same_conditions_is_proposed_without_a_word(log: list[Attempt]):
     found = asked(*log, k=50)
-    failed = [one for one in log if likeness(HERE, one).same and RESULTS[one.verdict] in ("failure", "crash")]
+    failed = [one for one in log if likeness(HERE, one).same and status(one.verdict, one.effect) == "avoid"]
     for one in found.proposed:
         bad = [lost for lost in failed if set(lost.methods) == set(one.methods) or (one.basis == "wiki" and one.methods[0] in lost.methods)]
         assert bool(one.warning) == bool(bad)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_base.layouts.reader import read
-from tests.knowledge_base.layouts.told import told
+from knowledge_base.pages.figures import Figures
 from tools.artifacts import digest
 
 VALUE = "| Parameter | Value |\n|---|---|\n"
@@ -23,6 +23,16 @@ def forms() -> Iterator[tuple[str, str, list[str]]]:
 
 
 FORMS = {name: (page, expected) for name, page, expected in forms()}
+
+
+def told(figures: Figures | None) -> list[str]:
+    """One line a figure: product and variant, metric, value and unit, then qualifier and evidence where they say something."""
+    lines = []
+    for f in figures.figures if figures else ():
+        evidence = "" if f.evidence == "vendor" else f.evidence
+        line = f"{f.product} {f.variant}".strip() + f"|{f.metric}|{f.value:.10g} {f.unit}|{f.qualifier}|{evidence}"
+        lines.append(line.rstrip("|"))
+    return sorted(lines)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,7 +8,7 @@ import pytest
 
 from knowledge_base.layouts.reader import read
 from knowledge_base.pages.wiki import BUNDLED
-from tests.knowledge_base.layouts.told import told
+from tests.knowledge_base.layouts.test_forms import told
 
 TABLE = "| Parameter | Value |\n|---|---|\n"
 RECORDS = "hardware_wiki/records/spec-sheet/nvidia/"

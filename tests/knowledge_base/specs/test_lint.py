@@ -79,7 +79,7 @@ def test_a_product_neither_repeats_nor_contradicts_a_limit_of_its_capability(tmp
     written(tmp_path, "limits", limits, **HARDWARE)
     own = TABLE + "| compute_capability | 9.0 | CC |  | key |\n| warp_size | {} | threads |  | key |\n"
     (repeats,), (contradicts,) = (problems(tmp_path, own.format(size), **HARDWARE, applies_to="[X1, A]") for size in ("32", "64"))
-    assert "repeats <gpu-wiki>/limits.md:10" in repeats and "contradicts" in contradicts
+    assert "repeats 32 threads <- <gpu-wiki>/limits.md:10" in repeats and "contradicts" in contradicts
 
 
 def test_an_id_that_two_pages_bear_is_named(tmp_path: Path):

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.rules import bottleneck, evaluate, load
+from tools.analysis.rules import bottleneck, evaluate
 from tools.artifacts import Profile, Quantity, Remark
-from tools.errors import SettingsError
 from tools.profilers.static import examine
 from tools.roofline.hardware import Headroom
 
@@ -78,20 +77,3 @@ def test_bottleneck():
     assert bottleneck((), FAR) == "memory"
     assert bottleneck(findings, FAR.model_copy(update={"memory": 0.1})) == "memory"
     assert bottleneck(findings[1:2], FAR) == findings[1].axis
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("rules: [", "not valid YAML"),
-        ("other: []", "rules"),
-        ("rules: [{id: a, severity: dire, axis: compute, when: [], text: b}]", "severity"),
-        ("rules: [{id: a, severity: low, axis: compute, remark: '(', when: [{metric: m, op: '<', value: 1}], text: b}]", "remark"),
-    ],
-)
-def test_bad_rules_file_names_file_and_key(tmp_path, text, said):
-    path = tmp_path / "rules.yaml"
-    path.write_text(text)
-    with pytest.raises(SettingsError, match=said) as raised:
-        load(path)
-    assert str(path) in str(raised.value)

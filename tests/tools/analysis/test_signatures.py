@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.signatures import SIGNATURES, check
+from tools.analysis.signatures import SIGNATURES, check, compare
 from tools.errors import SettingsError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
@@ -22,6 +22,50 @@ def test_only_what_solve_reaches_is_searched():
     assert check(NAIVE + stray, "x86_64", {"x86_64": "@streaming_store"}).present is False
     reached = (NAIVE + stray).replace("call   1040 <fmaxf@plt>", "call   9000 <helper>")
     assert check(reached, "x86_64", {"x86_64": "@streaming_store"}).examples == ("helper: vmovntps %zmm0,(%rdi)",)
+
+
+SASS = """0000000000000000 <run_kernel>:
+   0:	launch	kernel <k>
+
+0000000000000000 <k>:
+   0000:	S2R	R0, SR_TID.X
+   0010:	HMMA.16816.F32	R4, R8, R12, R4
+   0020:	LDG.E	R4, desc[UR4][R2.64]
+   0030:	FFMA	R0, R4, R4, R0
+   0040:	BRA	0x20 @P0
+   0050:	EXIT
+   0060:	BRA	0x60
+"""
+"""A loop of three instructions behind one of the matrix unit."""
+LOOPED = SASS.replace("0x20 @P0", "0x10 @P0")
+LAYERNORM = (FIXTURES / "layernorm" / "gcc.assembly.txt").read_text()
+X86, PARALLEL, HOPPER = ({"x86_64": "@packed_float"}, {"x86_64": "@parallel_region"}, {"sm_90": "@matrix_unit"})
+
+
+@pytest.mark.parametrize(
+    ("there", "without", "signature", "shown", "said"),
+    [
+        (FAST, NAIVE, X86, True, "yes: "),
+        # The untouched kernel has it: nothing was changed, or other things.
+        (LAYERNORM, LAYERNORM, X86, False, "no: "),
+        (FAST, FAST, X86, False, "no: "),
+        (FAST, LAYERNORM, X86, True, "yes: "),
+        (NAIVE, LAYERNORM, X86, False, "no: 0 (0%"),
+        (FAST, NAIVE, PARALLEL, True, "yes: 1 (0% of the hot code), without it 0 (0%"),
+        (FAST, FAST, PARALLEL, False, "no: "),
+        (LOOPED, SASS, HOPPER, True, "yes: 1 (25% of the hot code), without it 1 (0%"),
+        (SASS, LOOPED, HOPPER, False, "no: "),
+        (FAST, NAIVE, HOPPER, None, "not checked: no signature for x86_64"),
+        ("", NAIVE, X86, None, "not checked: no code of this kernel"),
+        (FAST, "", X86, None, "not checked: nothing to compare with"),
+    ],
+)
+def test_a_mechanism_is_a_difference(there, without, signature, shown, said):
+    architecture = "sm_90" if "HMMA" in there else "x86_64"
+    found = compare(*(check(code, architecture, signature) for code in (there, without)), "c")
+    assert found.shown is shown and str(found).startswith(said)
+    if shown is not None:
+        assert found.there.pattern and (not found.there.count or found.there.examples)
 
 
 def test_no_pattern_for_the_architecture_is_no_answer():

@@ -14,7 +14,8 @@ from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
 from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.cpu import describe_cpu
 from tools.executors.local import Local
-from tools.executors.nvidia import Driver, descends_from, visible
+from tools.executors.nvidia import Driver, visible
+from tools.harness.device.nvml import descends
 from tools.store.records import Blobs
 
 Libraries = tuple[str, str]
@@ -82,7 +83,7 @@ def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
         with local(libraries, tmp_path, gpu=0) as executor:
             assert executor.run(TIMED).exit_code == 0
-        assert descends_from(child.pid, os.getpid()) and not descends_from(os.getpid(), child.pid)
+        assert descends(child.pid, os.getpid()) and not descends(os.getpid(), child.pid)
         child.communicate(b"\n")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
-from tools.artifacts import Failed, Interval, Measurement, Outcome, Passed, Unmeasured
-from tools.executors.protocol import Case, CaseResult
+from tools.artifacts import Claim, Clock, Failed, Interval, Measurement, Outcome, Passed, Record, Unmeasured
+from tools.executors.protocol import Case, CaseResult, NeededResult
 from tools.gate.gate import Evidence, Veto, decide
 from tools.gate.policy import Policy
 from tools.gate.statistics import corrected
@@ -75,8 +77,14 @@ def test_accept_says_why_with_numbers_and_records():
     for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
         assert piece in text
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
+    assert "Candidate x was refused." in verdict(refused="Candidate x was refused.").reasons
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
+    unchecked = verdict(mechanisms={"simd": True, "tiles": None})
+    assert unchecked.explained and ["tiles" in reason for reason in unchecked.reasons[-2:]] == [True, False]
+    assert unchecked.reasons[-2] == "Not checked in the machine code: tiles." and not any(
+        "visible" in r for r in verdict(mechanisms={"a": None}).reasons
+    )
     assert verdict(**DILUTED).outcome == "accept"
     cached = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
     physics = GOOD.physics.model_copy(update={"floors": cached})
@@ -98,12 +106,14 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"veto": Veto(quote="out[i] = cache[i];", reason="replays")}, "reject_policy", "out[i] = cache[i];"),
         ({"trial": None}, "inconclusive", "No candidate"),
         ({"trial": Unmeasured(candidate="cand", reason="no device")}, "infra_error", "no device"),
+        ({"trial": Unmeasured(candidate="cand", reason="budget.wall_s: no time", capped=True)}, "inconclusive", "budget.wall_s"),
         ({"trial": FORGED}, "infra_error", "does not follow from its records"),
         ({"trial": FAILED}, "reject_correctness", "correctness"),
         ({"cases": (case("small"),)}, "reject_correctness", "large was never checked"),
         ({"trial": trial(candidate_s=8e-4)}, "reject_policy", "8.000e-04 s where the memory roof allows no less than 8.550e-04 s"),
         ({"noise_floor": None}, "inconclusive", "noise floor"),
-        ({"trial": trial(1.02, half=0.01)}, "reject_perf", "1.030x"),
+        ({"trial": trial(1.005, half=0.01)}, "reject_perf", "1.030x"),
+        ({"trial": trial(1.02, half=0.2), "noise_floor": 0.7}, "inconclusive", "noise floor is too high to see such a gain"),
         ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
@@ -121,6 +131,15 @@ def test_each_check_has_its_outcome(changes: dict[str, object], outcome: Outcome
     assert answer.outcome == outcome
     assert len(answer.reasons) == 1
     assert piece in answer.reasons[0]
+
+
+@pytest.mark.parametrize("clock", ["wall", "launch-included", "device-only"])
+def test_a_version_is_worth_what_was_confirmed_and_not_what_chose_it(clock: Clock):
+    claim = Claim(speedup=interval(1.9, 0.2, 0.95), clock=clock, other=None if clock == "wall" else interval(1.2))
+    answer = verdict(claim=claim)
+    assert answer.speedup == interval(2.0) and answer.worth == claim.speedup
+    assert claim.by("device-only" if clock == "launch-included" else "launch-included") == (claim.other or claim.speedup)
+    assert verdict().worth == interval(2.0), "of a commit before the claim had a field of its own"
 
 
 def test_earlier_checks_decide_before_later_ones():
@@ -144,6 +163,30 @@ def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
     return Roof(metric="memory_bandwidth", value=bandwidth, unit="B/s", origin="measured", source=source, others=others)
 
 
+def counting(size: int) -> Callable[[Passed, Sequence[str]], Record]:
+    """What a count of the bytes that the inputs timed need comes to."""
+    payload = NeededResult(unique_bytes={"large": size}).model_dump(mode="json")
+    return lambda trial, names: Record(kind="needed", key="n", environment="e", payload=payload)
+
+
+@pytest.mark.parametrize(
+    ("needed", "outcome", "said"),
+    [
+        # 256 MiB in 8e-4 s where 1e11 B/s are possible: explained by what is read, or by its fitting the cache; else refused.
+        (70 << 20, "accept", "large needs 73400320 bytes"),
+        (1 << 20, "accept", "large needs 1048576 bytes"),
+        (100 << 20, "reject_policy", "cannot have been done"),
+        (1 << 28, "reject_policy", "cannot have been done"),
+    ],
+)
+def test_a_time_below_the_roof_is_explained_before_it_is_refused(needed: int, outcome: str, said: str):
+    fast, roofs = trial(candidate_s=8e-4), (roof(1e11, "r"),)
+    possible = settled(fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed))
+    answer = verdict(physics=possible, trial=fast)
+    assert answer.outcome == outcome and any(said in reason for reason in answer.reasons)
+    assert counting(needed)(fast, ()).id in answer.records
+
+
 @pytest.mark.parametrize(
     ("found", "asked", "outcome"),
     [
@@ -160,13 +203,14 @@ def roof(bandwidth: float, source: str, others: float | None = None) -> Roof:
 def test_roofs_are_measured_again_before_a_time_is_called_impossible(found: tuple[Roof, ...], asked: int, outcome: str):
     later = iter(found[1:])
     fast = trial(candidate_s=8e-4)
-    possible = settled(fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),))
+    possible = settled(fast, {"large": 1 << 28}, 32 << 20, found[:1], lambda: (next(later),), counting(1 << 28))
     assert len(list(later)) == len(found) - 1 - asked
     answer = verdict(physics=possible, trial=fast)
     binding = max(found[: asked + 1], key=lambda one: one.value).source
-    assert answer.outcome == outcome and possible.records == (binding,) and binding in answer.records
+    counted = (counting(1 << 28)(fast, ()).id,) if asked else ()
+    assert answer.outcome == outcome and possible.records == (binding, *counted) and binding in answer.records
     about = next(reason for reason in answer.reasons if "memory roof" in reason)
-    assert about.endswith(f"{binding}).") and (outcome != "inconclusive" or "others had 45.0 % of the machine" in about)
+    assert about.endswith(f"{', '.join(possible.records)}).") and (outcome != "inconclusive" or "others had 45.0 % of the machine" in about)
     assert not [reason for reason in answer.reasons if reason.startswith("Confirmed") and binding in reason]
 
 

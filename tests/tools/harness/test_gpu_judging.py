@@ -240,11 +240,8 @@ def _watched() -> ModuleType:
 
 CHANGES = {
     "a function": (lambda m: setattr(m, "elapsed", _lie), "replaced ours.elapsed"),
-    "its code": (lambda m: setattr(m.elapsed, "__code__", _lie.__code__), "replaced the code of ours.elapsed"),
-    "its defaults": (lambda m: setattr(m.elapsed, "__defaults__", (5,)), "replaced the code of ours.elapsed"),
     "a method": (lambda m: setattr(m.Watched, "elapsed", _lie), "replaced ours.Watched.elapsed"),
     "a method's code": (lambda m: setattr(m.Watched.elapsed, "__code__", _lie.__code__), "replaced the code of ours.Watched.elapsed"),
-    "a static method's code": (lambda m: setattr(m.Watched.made, "__code__", _lie.__code__), "replaced the code of ours.Watched.made"),
     "a property": (lambda m: setattr(m.Watched, "own", property(_lie)), "replaced ours.Watched.own"),
     "a constant": (lambda m: setattr(m, "LIMIT", 4), "replaced ours.LIMIT"),
     "a name before a builtin": (lambda m: setattr(m, "max", min), "added ours.max"),

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.tools.builders import REFERENCE, softmax
-from tools.artifacts import Dims, Record, Task
+from tools.artifacts import DEFAULT_CAPS, Dims, DType, NumericPolicy, Record, Task
+from tools.errors import HarnessError
 from tools.executors.base import Needs
-from tools.executors.harness_job import Answer, Question, answer, harness_job
+from tools.executors.harness_job import Answer, answer, harness_job
 from tools.executors.local import Local
 from tools.executors.protocol import (
     PROTOCOL,
@@ -26,6 +27,7 @@ from tools.executors.protocol import (
     CorrectnessRequest,
     CorrectnessResult,
     HarnessFailure,
+    Question,
     TimedWorkload,
     TimingOfWorkload,
     TimingRequest,
@@ -230,6 +232,34 @@ def test_optional_cases_that_the_baseline_fails_are_dropped(bench: Bench) -> Non
     assert bench.check(bench.library(HONEST), case({"M": 3, "N": 200}), baseline=unsafe)[0].status == "passed"
 
 
+EVEN = REFERENCE.replace("    return torch.softmax", "    if N % 2:\n        raise ValueError('N must be even')\n    return torch.softmax")
+
+
+def test_a_size_that_the_reference_refuses_is_dropped_and_listed_and_another_asked(bench: Bench) -> None:
+    assert EVEN != REFERENCE
+    task, odd, even = TASK.model_copy(update={"reference": EVEN}), {"M": 41, "N": 53}, {"M": 41, "N": 52}
+    alone = case(odd, required=False)
+    request = CorrectnessRequest(
+        task=task,
+        libraries={"candidate": "candidate.so"},
+        cases=(
+            case(even),
+            case(odd, hidden=True, spares=(odd, even)),
+            case(odd, hidden=True),
+            alone.model_copy(update={"spares": (even,)}),
+            alone,
+        ),
+    )
+    found = bench.ask(request, {"candidate.so": bench.library(HONEST)}, CorrectnessResult).cases
+    assert [one.status for one in found] == ["passed", "passed", "dropped", "passed", "dropped"]
+    assert [one.case for one in found] == list(request.cases)
+    assert found[1].reason == "the reference refuses drawn sizes; others were asked"
+    assert "M=41 N=53 (reference.py: reference(...) raised ValueError: N must be even" in found[4].reason
+    assert found[3].reason == f"{found[4].reason}; asked was M=41 N=52"
+    with pytest.raises(HarnessError, match="N must be even"):
+        bench.ask(request.model_copy(update={"cases": (case(odd),)}), {"candidate.so": bench.library(HONEST)}, CorrectnessResult)
+
+
 def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> None:
     off = bench.library(HONEST + "for (int k = 0; k < M * N; ++k) out[k] *= 1.0003f;")
     assert bench.check(off)[0].status == "failed"
@@ -238,6 +268,28 @@ def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> N
     assert widened.tolerance == pytest.approx(2 * widened.baseline_error)
     far = bench.library(HONEST + "for (int k = 0; k < M * N; ++k) out[k] *= 1.01f;")
     assert bench.check(far, baseline=far)[0].tolerance == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("beside", "atol", "floor", "caps", "status"),
+    [
+        # Outputs are about 1/61 each. Of one element the error is 3e-6, relative to it and its row about 1e-4; or a hundred times that.
+        ("3e-6f", None, 4e-5, DEFAULT_CAPS, "failed"),
+        ("3e-6f", 1e-5, 4e-5, DEFAULT_CAPS, "passed"),
+        ("3e-4f", 1e-3, 4e-5, DEFAULT_CAPS, "failed"),
+        ("3e-4f", 1e-3, 4e-5, {}, "passed"),
+        ("3e-4f", None, 0.5, {}, "passed"),
+    ],
+)
+def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
+    bench: Bench, beside: str, atol: float | None, floor: float, caps: dict[DType, float], status: str
+) -> None:
+    policy = NumericPolicy(atol=atol, floor={"float32": floor}, cap=caps)
+    task = TASK.model_copy(update={"numeric": policy})
+    request = CorrectnessRequest(task=task, libraries={"candidate": "candidate.so"}, cases=(case(),))
+    found = bench.ask(request, {"candidate.so": bench.library(HONEST + f"out[77] += {beside};")}, CorrectnessResult).cases[0]
+    assert found.status == status, found
+    assert ("`tolerance: as_stated` in the config" in found.reason) == (atol == 1e-3 and bool(caps)), found.reason
 
 
 def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:

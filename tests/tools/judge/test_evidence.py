@@ -342,6 +342,14 @@ def test_the_device_confirms_only_what_launches_make_look_small():
     assert on_device is not None and on_device.low == pytest.approx(2.0)
     assert contests.confirmation((hidden,), "total_time", 0.95).estimate == pytest.approx(1.0, abs=0.02)
     assert contests.device_s(hidden) == pytest.approx({"incumbent": 12e-6, "candidate": 6e-6})
+    # Where all launches waited behind a spin, the times without the host's gaps are the device's.
+    gapless = {"kernel_rounds": [{"incumbent": 5e-6, "candidate": 2e-6}] * 20, "host_bound": {"candidate": 3}}
+    result = hidden.payload["result"]
+    found = {**result, "workloads": [w | gapless for w in result["workloads"]]}
+    spun = hidden.model_copy(update={"payload": {**hidden.payload, "result": found}})
+    assert contests.device_s(spun) == pytest.approx({"incumbent": 10e-6, "candidate": 4e-6}) and contests.host_bound(spun) == {
+        "candidate": 3
+    }
     # A long kernel's launches are no excuse for a wall clock that sees no gain.
     seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
     assert contests.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None

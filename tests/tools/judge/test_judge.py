@@ -256,14 +256,14 @@ def test_rounds_that_cannot_bound_an_interval_are_refused():
 
 
 class Busy(Local):
-    """The real executor on a device that is never free to time anything; keeps the pairs a workload that it was asked for."""
+    """The real executor on a device that cannot be had: it builds, and keeps the files of what it was asked to run."""
 
-    asked: tuple[int, ...] = ()
+    asked: tuple[dict[str, str], ...] = ()
 
     def run(self, job: Job) -> Finished:
         if "request.json" not in job.files:
             return super().run(job)
-        self.asked += (min(w["pairs"] for w in json.loads(self.blobs.text(job.files["request.json"]))["workloads"]),)
+        self.asked += (job.files,)
         raise DeviceBusyError("the device is in use")
 
 
@@ -281,7 +281,8 @@ def test_many_workloads_are_asked_the_rounds_that_bound_their_interval(tmp_path:
         for ask, arguments in ((judge.calibrate, confirm[1:]), (judge.confirm, confirm), (judge.benchmark, (contestants,))):
             with pytest.raises(DeviceBusyError):
                 ask(*arguments)
-        assert executor.asked == (least, more, least)
+        asked = [json.loads(records.blobs.text(files["request.json"]))["workloads"] for files in executor.asked]
+        assert [min(w["pairs"] for w in workloads) for workloads in asked] == [least, more, least]
 
 
 def test_the_users_own_kernel_must_compile(judge: Judge):

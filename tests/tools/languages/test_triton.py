@@ -94,12 +94,6 @@ def test_autotuning_is_pinned_to_one_config() -> None:
     module = read(pinned)
     assert module is not None
     assert configs(module, module.kernels["scale"])[0].values == {"B": "1024", "num_warps": "8"}
-    # Whatever the expression begins with, it is the author's.
-    filtered = AUTOTUNED.replace("configs=[\n", "configs=list(filter(keep, [\n").replace("    ],\n    key", "    ])),\n    key")
-    filtered = filtered.replace("# Both", "def keep(conf):\n    return conf.num_warps > 2\n\n\n# Both")
-    once = pin_autotune(filtered)
-    assert autotune_configs(filtered) == {"scale": None} and autotune_configs(once) == {"scale": 1} and pin_autotune(once) == once
-    assert screen(once, "triton") == ()
     named = AUTOTUNED.replace("configs=[\n", "configs=CONFIGS, ignored=[\n")
     named = named.replace("# Both", "CONFIGS = [triton.Config({'B': 64}), triton.Config({'B': 32})]\n\n\n# Both")
     assert "configs=[triton.Config({'B': 64})]" in pin_autotune(named)
@@ -179,6 +173,38 @@ def test_what_does_not_compile_is_said_with_its_line(what: str, beside: tuple[Lo
     log = language.trim(blobs.text(finished.files["stderr.txt"]))
     assert "kernel.py:" in log or "grid" in log or "launch" in log, log
     assert "/tmp" not in log and 0 < len(log.splitlines()) <= 40
+
+
+HELPER = "@triton.jit\ndef helper(v):\n    return v + tl.nothing(v)\n\n\n@triton.jit"
+TUNED = "@triton.autotune(configs=[\n    triton.Config({'BLOCK': 256}),\n    triton.Config({'BLOCK': 512}),\n], key=['n_cols'])\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "quoted"),
+    [
+        ([("largest = float", "tl.static_assert(BLOCK == 3)\n    largest = float")], ["tl.static_assert(BLOCK == 3)"]),
+        ([("BLOCK=256", "BLOCK=250")], ["cols = start + tl.arange(0, BLOCK)"]),
+        (
+            [("@triton.jit", HELPER), ("total += ", "total += helper(total) + ")],
+            ["return v + tl.nothing(v)", "total += helper(total) + tl.sum(tl.exp(x - largest), axis=0)"],
+        ),
+        (
+            [("@triton.jit", f"{TUNED}@triton.jit"), (", BLOCK=256", ""), ("total += ", "total += nowhere + ")],
+            ["total += nowhere + tl.sum(tl.exp(x - largest), axis=0)"],
+        ),
+    ],
+    ids=["an assertion", "a value", "a function that is called", "a pinned kernel"],
+)
+def test_a_complaint_of_the_compiler_quotes_the_lines_of_the_users_own_file(
+    edits: list[tuple[str, str]], quoted: list[str], beside: tuple[Local, Blobs]
+) -> None:
+    source = KERNEL
+    for old, new in edits:
+        source = source.replace(old, new, 1)
+    log = outcome(pin_autotune(source), SOFTMAX, *beside)[2]
+    named = [(int(number), line) for number, line in re.findall(r"kernel\.py:(\d+): (?:error|called here).*\n *(.*)\n *\^", log)]
+    assert [line for _, line in named] == quoted, log
+    assert [source.splitlines()[number - 1].strip() for number, _ in named] == quoted, log
 
 
 def test_a_kernel_that_ends_the_process_is_only_a_failed_build(beside: tuple[Local, Blobs]) -> None:

@@ -46,6 +46,14 @@ def test_remainders_do_not_count_as_loops_of_their_own():
     assert read("layernorm", "clang")[0]["objdump.loops"] == 3
 
 
+def test_the_cycle_for_empty_rows_is_no_inner_loop():
+    # Where a row has no elements gcc goes round the rows in a cycle of its own, which holds the square root and the division of a row.
+    metrics, found = read("tanh", "gcc")
+    assert metrics["objdump.loops"] == 3 and metrics["objdump.divide"] == 0
+    assert [name for name in metrics if name.startswith("objdump.calls.")] == ["objdump.calls.tanhf"]
+    assert ("objdump", 14, "note", "loop calls tanhf for each element") in found
+
+
 @pytest.mark.parametrize("family", ["gcc", "clang"])
 def test_matmul_strides_and_reduces_serially(family):
     metrics, _ = read("matmul", family)

@@ -19,12 +19,9 @@ def inside(body: str) -> str:
 
 REFUSED = {
     "fast-math pragma": ('#pragma GCC optimize("fast-math")\n' + SOLVE, 1, "#pragma GCC optimize"),
-    "target pragma": ('#pragma GCC target("avx2")\n' + SOLVE, 1, "flags"),
-    "push_options": ("#pragma GCC push_options\n" + SOLVE, 1, "push_options"),
     "continued pragma": ('#pragma GCC \\\n  optimize("fast-math")\n' + SOLVE, 1, "optimize"),
     "commented pragma": ('#/**/pragma GCC optimize("fast-math")\n' + SOLVE, 1, "optimize"),
     "clang fp": (inside("#pragma clang fp reassociate(on)\n  out[0] = x[0];"), 3, "clang fp"),
-    "float_control": ("#pragma float_control(precise, off)\n" + SOLVE, 1, "float_control"),
     "fenv access": ("#pragma STDC FENV_ACCESS ON\n" + SOLVE, 1, "FENV_ACCESS"),
     "_Pragma": ('_Pragma("GCC optimize(\\"fast-math\\")")\n' + SOLVE, 1, "_Pragma"),
     "_Pragma behind a macro": ("#define P(x) _Pragma(#x)\nP(GCC optimize 3)\n" + SOLVE, 1, "_Pragma"),
@@ -36,27 +33,20 @@ REFUSED = {
     ),
     "C++11 target attribute": ('[[gnu::target("avx2")]] static float f(float v) { return v; }\n' + SOLVE, 1, "target"),
     "constructor": ("__attribute__((constructor)) static void init() {}\n" + SOLVE, 1, "constructor"),
-    "destructor": ("static void __attribute__((destructor)) done() {}\n" + SOLVE, 1, "destructor"),
     "attribute in a macro": ("#define HOT __attribute__((constructor))\nHOT static void init() {}\n" + SOLVE, 1, "constructor"),
     "mxcsr by assembly": (inside('unsigned m = 0x9fc0; asm volatile("ldmxcsr %0" : : "m"(m));'), 3, "assembly"),
-    "syscall by assembly": (inside('__asm__("syscall");'), 3, "assembly"),
     "assembly label": ('extern "C" int f(const char*) __asm__("system");\n' + SOLVE, 1, "asm"),
     "system by address": ("#include <cstdlib>\n" + inside('auto f = &std::system; f("true");'), 4, "system"),
     "global open": ("static int open(int v) { return v; }\n" + inside('int f = ::open("/x", 0);'), 4, "open"),
     "std::thread": (inside("std::thread t([] {}); t.detach();"), 3, "std::thread"),
-    "std::async": (inside("auto f = std::async([] {});"), 3, "std::async"),
     "chrono": (inside("auto t = std::chrono::steady_clock::now();"), 3, "std::chrono"),
     "chrono under using": (inside("using namespace std; auto t = chrono::steady_clock::now();"), 3, "std::chrono"),
     "unistd": ("#include <unistd.h>\n" + SOLVE, 1, "unistd.h"),
-    "sys header": ("#include <sys/mman.h>\n" + SOLVE, 1, "sys/mman.h"),
     "fstream": ("# include <fstream>\n" + SOLVE, 1, "fstream"),
-    "torch": ("#include <torch/extension.h>\n" + SOLVE, 1, "torch"),
-    "absolute include": ('#include "/etc/hostname"\n' + SOLVE, 1, "/etc/hostname"),
     "quoted system header": ('#include "unistd.h"\n' + SOLVE, 1, "unistd.h"),
     "computed include": ("#define H <unistd.h>\n#include H\n" + SOLVE, 2, "plain name"),
     "global counter": ("int calls = 0;\n" + SOLVE, 1, "across calls"),
     "static counter": (inside("static int calls; if (calls++) return;"), 3, "static int calls"),
-    "static buffer": ("static float cache[1 << 20];\n" + SOLVE, 1, "across calls"),
     "static pointer to const": ("static const float* last = nullptr;\n" + SOLVE, 1, "across calls"),
     "anonymous namespace": ("namespace {\nfloat memo[8];\n}\n" + SOLVE, 2, "across calls"),
     "thread_local": (inside("thread_local float scratch[64]; out[0] = scratch[0];"), 3, "across calls"),
@@ -67,19 +57,16 @@ REFUSED = {
     "static in a function macro": ("#define KEEP(t, n) static t n\n" + inside("KEEP(int, calls); calls++;"), 1, "inside a macro"),
     "static anonymous struct": (inside("static struct { int n; } state; state.n++;"), 3, "across calls"),
     "global struct": ("struct State { float* p; } state;\n" + SOLVE, 1, "across calls"),
-    "global union": ("union { int i; float f; } u;\n" + SOLVE, 1, "across calls"),
     "global function pointer": ("float (*f)(float) = nullptr;\n" + SOLVE, 1, "across calls"),
     "one of two globals": ("int *const a = nullptr, *b = nullptr;\n" + SOLVE, 1, "across calls"),
     "mutable member": ("struct S { mutable int n; };\nstatic constexpr S s{0};\n" + SOLVE, 1, "mutable"),
     "static lambda": (inside("static auto f = [k = 0]() mutable { return k++; }; out[0] = f();"), 3, "across calls"),
     "const pointer to new": ("static float* const memo = new float[16];\n" + SOLVE, 1, "initialised by code"),
-    "reference to the heap": ("static float& memo = *new float(0);\n" + SOLVE, 1, "memo"),
-    "static array of pointers": (inside("static const float* seen[4]; out[0] = seen[0] == x;"), 3, "across calls"),
-    "alignas static": (inside("alignas(64) static float tile[64]; out[0] = tile[0];"), 3, "across calls"),
     "global vector": ("#include <vector>\nstatic const std::vector<float> table(16, 1.0f);\n" + SOLVE, 2, "initialised by code"),
     "constructor of an own class": ("struct S { S() {} };\nstatic const S once;\n" + SOLVE, 2, "initialised by code"),
-    "table by a call": ("static float f() { return 1; }\nstatic const float table[1] = {f()};\n" + SOLVE, 2, "initialised by code"),
     "global from elsewhere": ("extern char** environ;\n" + SOLVE, 1, "environ"),
+    "table by a call": ("static float f() { return 1; }\nstatic const float table[1] = {f()};\n" + SOLVE, 2, "initialised by code"),
+    "static array of pointers": (inside("static const float* seen[4]; out[0] = seen[0] == x;"), 3, "across calls"),
     "function from elsewhere": ('extern "C" int secret(int);\n' + inside("out[0] = secret(1);"), 1, "not defined here"),
     "token pasting": ("#define CALL(a, b) a##b\n" + inside('CALL(sys, tem)("true");'), 1, "pastes"),
     "keyword macro": ("#define double float\n" + SOLVE, 1, "another meaning"),
@@ -115,9 +102,6 @@ ALLOWED = {
     "openmp simd reduction": inside(
         "float s = 0;\n#pragma omp simd reduction(+ : s) \\\n    aligned(x : 64)\n  for (int i = 0; i < n; ++i) s += x[i];"
     ),
-    "declare simd": "#pragma omp declare simd notinbranch\nstatic inline float f(float v) { return v * v; }\n" + SOLVE,
-    "omp queries and locks": "#include <omp.h>\n"
-    + inside("int t = omp_get_max_threads(); omp_lock_t l; omp_init_lock(&l); omp_set_lock(&l);"),
     "_Pragma omp": inside('_Pragma("omp simd") for (int i = 0; i < n; ++i) out[i] = x[i];'),
     "ivdep and unroll": inside(
         "#pragma GCC ivdep\n  for (int i = 0; i < n; ++i)\n#pragma GCC unroll 4\n    for (int j = 0; j < 4; ++j) out[i] = j;"
@@ -142,8 +126,6 @@ ALLOWED = {
     "lambda": inside("auto f = [&](int i) mutable { return x[i] * 2; }; out[0] = f(0);"),
     "scratch on the heap": "#include <vector>\n#include <memory>\n"
     + inside("std::vector<float> s(n); auto p = std::make_unique<float[]>(n); out[0] = s[0];"),
-    "aligned_alloc": "#include <cstdlib>\n" + inside("float* s = (float*)aligned_alloc(64, 64); out[0] = s[0]; free(s);"),
-    "scratch on the stack": inside("alignas(64) float tile[64 * 64] = {}; float* rows[2] = {tile, tile + 64}; out[0] = rows[0][0];"),
     "bit tricks": "#include <cstring>\n#include <cstdint>\n"
     + inside("int32_t b; std::memcpy(&b, x, 4); b += 127 << 23; std::memcpy(out, &b, 4); out[0] *= __builtin_expect(n > 0, 1);"),
     "words in comments and strings": '// fork(), system("rm"), #pragma GCC optimize, static int x; what?!\n'
@@ -164,11 +146,7 @@ ALLOWED = {
     + "static float twice(float v) { return v + v; }\n",
     "cplusplus bracket": "#ifdef __cplusplus\n"
     'extern "C" {\n#endif\nvoid solve(float* x, int n) { x[0] = n; }\n#ifdef __cplusplus\n}\n#endif\n',
-    "typedefs and structs": "typedef float real;\nusing index_t = long;\nstruct Pair { float largest, sum; };\nenum { kRows = 4 };\n"
-    + inside("Pair p{}; out[0] = p.sum;"),
     "numbers": inside("unsigned long k = 0xFFu + 1'000'000ul; float f = 0x1.8p+1f + 1.e-5f; out[0] = f * (k > 0 ? 1 : 2);"),
-    "long lambda reduction": "#include <algorithm>\n#include <numeric>\n"
-    + inside("out[0] = std::accumulate(x, x + n, 0.0f, [](float a, float b) { return std::max(a, b); });"),
     "isa atomics": "#include <atomic>\n" + inside("std::atomic<int> k{0}; k.fetch_add(1, std::memory_order_relaxed); out[0] = k.load();"),
     "headers left behind": "#include <cstdio>\n#include <iostream>\n#include <string>\n" + SOLVE,
     "global scope type": "namespace a { struct b {}; }\ntemplate <class T> struct W { T v; };\n"

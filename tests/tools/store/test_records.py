@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tools.artifacts import Record
 from tools.errors import DiskFullError, StorageError, WorkspaceError
@@ -18,7 +16,7 @@ def record(question: str, answer: object = 1) -> Record:
 
 
 def test_a_record_is_found_by_its_question_also_by_another_process(tmp_path: Path) -> None:
-    made = Records(tmp_path).add(record("how fast?"))
+    made = Records(tmp_path).add(record("how fast?", {"ünïcode": [1e-300, 0.1 + 0.2, 2**70, None]}))
     again = Records(tmp_path)
     assert again.find(key("test", question="how fast?")) == again.get(made.id) == made and list(again) == [made]
     assert again.find(key("test", question="how slow?")) is None
@@ -79,14 +77,6 @@ def test_writing_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: 
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@given(
-    st.dictionaries(st.text(max_size=8), st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8)))
-)
-def test_an_id_survives_the_way_to_disk_and_back(payload: dict[str, object]) -> None:
-    made = Record(kind="k", key="q", payload=payload)
-    assert Record.model_validate_json(made.model_dump_json(indent=1)).id == made.id
 
 
 def test_keys_do_not_depend_on_order() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.artifacts import Argument, Candidate, Task, Workload
+from tests.contracts.conftest import task
+from tools.artifacts import Candidate, Workload
 from tools.executors.local import Local
 from tools.executors.protocol import ContestOfWorkload, ContestResult, SeenWorkload, Telemetry
 from tools.gate import confirmation
@@ -20,44 +21,24 @@ from tools.tasks.loader import Loaded
 
 pytestmark = pytest.mark.slow
 
-REFERENCE = """
-import torch
-
-outputs = ("out",)
-
-
-def make_inputs(dims, seed):
-    x = torch.randn(dims["N"], generator=torch.Generator().manual_seed(seed))
-    return {"x": x, "out": torch.empty_like(x), "N": dims["N"]}
-
-
-def reference(x, out, N):
-    return 2 * x
-"""
-KERNEL = """extern "C" void solve(const float* x, float* out, int N) {
-  for (int i = 0; i < N; ++i) {
+KERNEL = """#include <cmath>
+extern "C" void solve(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) {
     volatile float two = 0.0f;
     for (int k = 0; k < ROUNDS; ++k) two = 2.0f;
-    out[i] = two * x[i];
+    y[i] = two * x[i] + std::exp(x[i]);
   }
 }
 """
 SLOW, FAST = KERNEL.replace("ROUNDS", "400"), KERNEL.replace("ROUNDS", "1")
-WRONG, BROKEN = FAST.replace("* x[i]", "+ x[i]"), FAST.replace("two *", "nothing *")
-TASK = Task(
-    name="twice",
-    language="cpp",
-    arguments=(
-        Argument(name="x", role="input", dtype="float32", shape=("N",)),
-        Argument(name="out", role="output", dtype="float32", shape=("N",)),
-        Argument(name="N", role="scalar", dtype="int32"),
-    ),
-    reference=REFERENCE,
-    baseline=SLOW,
-    workloads=(Workload(name="w", dims={"N": 20000}),),
-    inferred=(f"`solve` is pinned to the first {UNTUNED}.", "Something else was inferred."),
-)
-SEEN = SeenWorkload(name="w", dims={"N": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
+WRONG, BROKEN = FAST.replace("two * x[i]", "two - x[i]"), FAST.replace("two *", "nothing *")
+CHANGES = {
+    "baseline": SLOW,
+    "workloads": (Workload(name="w", dims={"n": 20000}),),
+    "inferred": (f"`solve` is pinned to the first {UNTUNED}.", "Something else was inferred."),
+}
+TASK = task(Cpp()).model_copy(update=CHANGES)
+SEEN = SeenWorkload(name="w", dims={"n": 20000}, weight=1.0, arguments=(), flops=None, unique_bytes=160000)
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,17 @@
 """Answers a kernel's questions about the GPU in a process that sees none: while it is compiled, and in Triton's interpreter.
 
-Beside a GPU the compiler's process answers what the driver reports of the first one (`python -I fake_driver.py` prints it). Elsewhere, and
-in the interpreter always, the answers are made up: small, so that a grid of one program per multiprocessor is run in a moment, and no
-figure of any product. They steer how a kernel is launched, never what is said about it.
+Beside a GPU the compiler's process answers what the driver reports of the first one. Elsewhere, and in the interpreter always, the answers
+are made up: small, so that a grid of one program per multiprocessor is run in a moment, and no figure of any product. They steer how a
+kernel is launched, never what is said about it.
 """
 
 import contextlib
-import ctypes
 import functools
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+
+from harness.device import cuda_attributes
 
 MADE_UP = {
     "name": "stand-in for a GPU",
@@ -31,22 +29,6 @@ MADE_UP = {
     "memory_bus_width": 1,
 }
 """By torch's names, without clocks, which no launch depends on; capability and architecture are those of the target."""
-CODES = {
-    "multi_processor_count": 16,
-    "warp_size": 10,
-    "max_threads_per_block": 1,
-    "max_threads_per_multi_processor": 39,
-    "shared_memory_per_block": 8,
-    "shared_memory_per_block_optin": 97,
-    "shared_memory_per_multiprocessor": 81,
-    "regs_per_block": 12,
-    "regs_per_multiprocessor": 82,
-    "L2_cache_size": 38,
-    "memory_bus_width": 37,
-    "major": 75,
-    "minor": 76,
-}
-"""Numbers of the attributes in cuda.h."""
 TRITON = {
     "max_shared_mem": "shared_memory_per_block_optin",
     "max_num_regs": "regs_per_block",
@@ -167,29 +149,8 @@ def asks_for_a_device(error: BaseException, statement: str) -> bool:
 
 
 def reported() -> dict:
-    """What the driver says of the first GPU, asked in a process of its own; empty without one."""
-    seen = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    """What the driver says of the first GPU; empty without one."""
     try:
-        done = subprocess.run([sys.executable, "-I", "-S", __file__], capture_output=True, text=True, timeout=60, check=False, env=seen)
-    except (OSError, subprocess.TimeoutExpired):
+        return next(iter(cuda_attributes.reported()), {})
+    except OSError:
         return {}
-    return json.loads(done.stdout) if done.returncode == 0 else {}
-
-
-def main() -> None:
-    cuda = ctypes.CDLL("libcuda.so.1")
-    device, value, total, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(96)
-    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0):
-        sys.exit("the CUDA driver lists no GPU")
-    facts: dict[str, object] = {}
-    for key, code in CODES.items():
-        if cuda.cuDeviceGetAttribute(ctypes.byref(value), code, device):
-            sys.exit(f"the CUDA driver does not know attribute {code}")
-        facts[key] = value.value
-    cuda.cuDeviceGetName(name, len(name), device)
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), device)
-    sys.stdout.write(json.dumps({**facts, "name": name.value.decode(errors="replace"), "total_memory": total.value}))
-
-
-if __name__ == "__main__":
-    main()

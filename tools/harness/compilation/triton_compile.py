@@ -14,11 +14,9 @@ import importlib.util
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
-import threading
 import traceback
 from pathlib import Path
 
@@ -29,7 +27,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.compilation import cache, fake_driver
 from harness.compilation.triton_launches import BuildError, Launch, Recorder, located
-from harness.isolation import confinement, sandbox
+from harness.isolation import confinement, ipc, sandbox
 
 KERNEL = "kernel.py"
 DEFAULT = "sm_90"
@@ -168,15 +166,23 @@ def reused(request: dict) -> bool:
 
 
 def told(function, error: BaseException) -> str:
-    """A compiler's complaint with the line of the kernel's file: Triton counts lines from the function's first."""
-    text = str(error) or type(error).__name__
-    inner = error
-    while inner.__cause__ is not None:
+    """A compiler's complaint with the user's own lines, the innermost first: Triton counts from the first line of each function, and its
+    last words may be about one of its own."""
+    source, frames, inner = Path(function.fn.__code__.co_filename).read_text(), [], error
+    while True:
+        text, node = getattr(inner, "src", None) or function.src, getattr(inner, "node", None)
+        if hasattr(node, "lineno") and text in source:
+            line = source.count("\n", 0, source.index(text)) + node.lineno
+            frames.append((line, text.partition("(")[0].removeprefix("def "), node.col_offset))
+        if inner.__cause__ is None:
+            break
         inner = inner.__cause__
-    node = getattr(error, "node", None)
-    line = function.starting_line_number + node.lineno - 1 if hasattr(node, "lineno") else getattr(function, "starting_line_number", 1)
-    said = str(inner).strip().splitlines()
-    return f"{KERNEL}:{line}: error: in {function.__name__}: {said[-1] if said else type(error).__name__}\n{text}"
+    (last, name, _), *_ = reversed(frames := frames or [(function.starting_line_number, function.__name__, 0)])
+    said = str(inner.error_message or "" if hasattr(inner, "error_message") else inner).strip() or type(inner).__name__
+    heads = [f"{KERNEL}:{last}: error: in {name}: {said}", *(f"{KERNEL}:{line}: called here" for line, *_ in reversed(frames[:-1]))]
+    lines = source.split("\n")
+    quoted = [f"    {lines[line - 1]}\n    {' ' * column}^" for line, _, column in reversed(frames)]
+    return "\n".join(f"{head}\n{code}" for head, code in zip(heads, quoted, strict=True))
 
 
 def listing(made: list[dict], folder: Path) -> tuple[str, list[dict]]:
@@ -282,13 +288,6 @@ def ready() -> None:
             build.platform_key()
 
 
-def end_with_stdin() -> None:
-    poll = select.poll()
-    poll.register(0, 0)
-    poll.poll()
-    os._exit(0)
-
-
 def serve() -> None:
     import torch
     import triton.backends.compiler
@@ -299,11 +298,7 @@ def serve() -> None:
     # The first tensor without storage loads most of torch's Python; nothing is computed, so that forks stay safe.
     with FakeTensorMode(allow_non_fake_inputs=True):
         (torch.randn(4, 4, generator=torch.Generator()).to(torch.float16) / 2).contiguous()
-    threading.Thread(target=end_with_stdin, daemon=True).start()
-    for line in sys.stdin:
-        code = forked(Path(json.loads(line)["folder"]))
-        sys.stdout.write(json.dumps({"exit": code}) + "\n")
-        sys.stdout.flush()
+    ipc.serve_jobs(lambda order: forked(Path(order["folder"])))
 
 
 if __name__ == "__main__":

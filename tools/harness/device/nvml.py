@@ -41,13 +41,26 @@ class _Used(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("stamp", ctypes.c_ulonglong)] + [(n, ctypes.c_uint) for n in ("sm", "memory", "encode", "decode")]
 
 
+def count(library: ctypes.CDLL) -> int:
+    """GPUs of this machine."""
+    found = ctypes.c_uint()
+    library.nvmlDeviceGetCount_v2(ctypes.byref(found))
+    return found.value
+
+
+def opened(library: str = LIBRARY) -> ctypes.CDLL:
+    """The library, ready to be asked. OSError when it cannot be had, in words."""
+    found = ctypes.CDLL(library)
+    if status := found.nvmlInit_v2():
+        raise OSError(f"the NVIDIA driver does not answer (NVML error {status})")
+    return found
+
+
 class Nvml:
     """The library with one GPU's handle. OSError when either cannot be had, in words."""
 
-    def __init__(self, name: str, library: str = LIBRARY):
-        self.library = ctypes.CDLL(library)
-        if status := self.library.nvmlInit_v2():
-            raise OSError(f"the NVIDIA driver does not answer (NVML error {status})")
+    def __init__(self, name: str, library: str = LIBRARY) -> None:
+        self.library = opened(library)
         self.handle = ctypes.c_void_p()
         self._find(name)
 
@@ -59,22 +72,32 @@ class Nvml:
                 return
         elif call.nvmlDeviceGetHandleByUUID(name.encode(), handle) == 0:
             return
-        count, text = ctypes.c_uint(), ctypes.create_string_buffer(NAME_BYTES)
-        call.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(0 if name.isdigit() else count.value):
-            if call.nvmlDeviceGetHandleByIndex_v2(index, handle) or call.nvmlDeviceGetUUID(self.handle, text, NAME_BYTES):
-                continue
-            if text.value.startswith(name.encode()):
+        for index in range(0 if name.isdigit() else count(call)):
+            if not call.nvmlDeviceGetHandleByIndex_v2(index, handle) and self.text("nvmlDeviceGetUUID", self.handle).startswith(name):
                 return
         raise OSError(f"NVML does not know the GPU {name!r}")
 
-    def number(self, *functions: str, before: tuple = (), kind=ctypes.c_uint) -> "int | None":
-        """One number, of the first of these functions that the library has; None where it does not tell."""
+    def text(self, function: str, *before: object) -> str:
+        """A name, UUID or version; empty where it is not told."""
+        buffer = ctypes.create_string_buffer(NAME_BYTES)
+        return "" if getattr(self.library, function)(*before, buffer, NAME_BYTES) else buffer.value.decode(errors="replace")
+
+    def number(self, *functions: str, before: "tuple[int, ...]" = (), kind: type = ctypes.c_uint, pending: bool = False) -> "int | None":
+        """One number, of the first of these functions that the library has; None where it does not tell. `pending`: the state to come
+        is told behind it."""
         function, value = next((name for name in functions if hasattr(self.library, name)), functions[0]), kind()
+        behind = (ctypes.byref(kind()),) if pending else ()
         try:
-            return None if getattr(self.library, function)(self.handle, *map(ctypes.c_int, before), ctypes.byref(value)) else value.value
+            refused = getattr(self.library, function)(self.handle, *map(ctypes.c_int, before), ctypes.byref(value), *behind)
         except AttributeError:
             return None
+        return None if refused else value.value
+
+    def memory(self) -> int:
+        """Bytes of device memory in all."""
+        found = (ctypes.c_ulonglong * 3)()
+        self.library.nvmlDeviceGetMemoryInfo(self.handle, found)
+        return found[0]
 
     def running(self) -> "list[int] | None":
         """Processes with a compute context, under the numbers that the library gives them; None where it does not tell."""

@@ -35,7 +35,7 @@ HANDED_BYTES = 64 << 20
 def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     """Wait status of a child that ran `work` and exited with what it returned, 2 when it raised. Whatever it started ends with it."""
     sandbox.become_subreaper()
-    before = children()
+    before = sandbox.children()
     parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 2
@@ -55,21 +55,12 @@ def run(work, wall_s: int, readable, writable: Path | None = None) -> int:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     # A process with a session of its own outlives the group: it would go on writing what is read next, and disturb what is timed next.
-    while strays := children() - before:
+    while strays := sandbox.children() - before:
         for stray in strays:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(stray, signal.SIGKILL)
                 os.waitpid(stray, 0)
     return status
-
-
-def children() -> set[int]:
-    """Processes whose parent this one is, by now; none where the kernel lists none."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
 
 
 def shut_in(wall_s: int, readable, writable: Path | None) -> None:

@@ -1,10 +1,18 @@
-"""Messages between the harness's own processes: length-prefixed JSON over a Unix socket, with descriptors, optionally authenticated."""
+"""Messages between the harness's own processes: length-prefixed JSON over a Unix socket, with descriptors, optionally authenticated.
 
+And how a process that stays takes its jobs: a line of JSON each on standard input.
+"""
+
+import fcntl
 import hmac
 import json
+import os
+import random
 import select
 import socket
 import struct
+import sys
+import threading
 import time
 
 HEADER = struct.Struct(">IB")
@@ -109,3 +117,50 @@ class Channel:
 def pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def taken_over(sock: socket.socket) -> tuple[Channel, dict, list[int]]:
+    """In a kernel's process: its channel, under a number that foreign code would have to guess, with the first message and its descriptors,
+    which brings the key."""
+    hello, fds = Channel(sock).recv()
+    high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
+    sock.close()
+    return Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"])), hello, fds
+
+
+def serve_verbs(channel: Channel, verbs: dict, failed=None) -> None:
+    """Answer each message with what its verb makes of it and of its descriptors, or with `failed(error)`, until the other end is gone."""
+    while True:
+        try:
+            message, fds = channel.recv()
+        except ClosedError:
+            return
+        try:
+            answer = verbs[message["op"]](message, fds)
+        except Exception as error:
+            if failed is None:
+                raise
+            answer = failed(error)
+        carried = answer.pop("fds", [])
+        channel.send(answer, carried)
+        for fd in carried:
+            os.close(fd)
+
+
+def serve_jobs(answer, last=lambda: None) -> None:
+    """To each line {"folder": path, ...} on stdin a line {"exit": answer(line)} on stdout.
+
+    When whoever feeds us is gone, `last` is called and this process ends at once, even in the middle of a job.
+    """
+
+    def end_with_stdin() -> None:
+        poll = select.poll()
+        poll.register(0, 0)
+        poll.poll()
+        last()
+        os._exit(0)
+
+    threading.Thread(target=end_with_stdin, daemon=True).start()
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps({"exit": answer(json.loads(line))}) + "\n")
+        sys.stdout.flush()

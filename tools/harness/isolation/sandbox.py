@@ -3,6 +3,7 @@
 Each step that the kernel refuses is left out and reported. `python -I sandbox.py` prints, as JSON, what works on this machine.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -36,6 +37,15 @@ def die_with_parent(parent: int) -> None:
 def become_subreaper() -> None:
     """Orphans among the descendants become children of this process, which can then end them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children() -> set[int]:
+    """Processes whose parent this one is, by now; none where the kernel lists none."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def environment() -> dict[str, str]:

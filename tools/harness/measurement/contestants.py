@@ -70,6 +70,19 @@ class Library:
             self.device_s += sample.seconds
         return wall
 
+    def behind(self, train: list[int]) -> tuple[float, bool]:
+        """Seconds a call of the device alone, with the launches queued behind a spin, and whether launching outlasted that; outputs are
+        checked."""
+        piece = train[: self.slots]
+        self.ready()
+        self.kernel.spin = True
+        try:
+            sample = self.session.sample(self.name, piece, list(range(len(piece))))
+        finally:
+            self.kernel.spin = False
+        self.verify()
+        return sample.seconds / len(piece), sample.starved
+
     def longest(self) -> int:
         return min(PIECES * self.slots, LONGEST_TRAIN)
 
@@ -161,6 +174,11 @@ class Torch:
         wall = time.perf_counter() - start
         self.device_s = answer.get("seconds", 0.0)
         return max(wall - self.order_s, wall / 2)
+
+    def behind(self, train: list[int]) -> tuple[float, bool]:
+        """As of a kernel library; nobody checks torch's outputs."""
+        answer = self.process.call("behind", limit_s=self.limit_s, train=train)
+        return answer["seconds"], answer["starved"]
 
     def verify(self) -> None:
         pass

@@ -9,6 +9,7 @@ seconds to start and compile and are kept; on a GPU kernels' processes are kept 
 import math
 import random
 import time
+from collections import Counter
 
 from harness.measurement import backend, kernel_trace
 from harness.measurement.contestants import Library, Torch
@@ -150,7 +151,7 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
 
 def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wanted: int, order: random.Random) -> dict:
     """Rounds until `wanted` are clean, or no repeat is left."""
-    where, rounds, on_device = ring.place, [], []
+    where, rounds, on_device, alone, bound = ring.place, [], [], [], Counter()
     spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
     while len(rounds) < wanted:
         names = list(calls)
@@ -167,8 +168,18 @@ def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wan
         dirty += disturbed
         rounds.append(seconds)
         on_device.append(device)
+        if where.launched and any(isinstance(contestant, Torch) for contestant in field.values()):
+            found = {name: field[name].behind(train_of(calls[name], ring, order)) for name in names}
+            alone.append({name: seconds for name, (seconds, _) in found.items()})
+            bound.update(name for name, (_, starved) in found.items() if starved)
     played = {"rounds": rounds, "repeated": repeated, "dirty": dirty, "sittings": max(sittings, 1)}
-    return played | ({"device_rounds": on_device} if where.launched else {})
+    return played | ({"device_rounds": on_device, "kernel_rounds": alone, "host_bound": bound} if where.launched else {})
+
+
+def train_of(calls: int, ring: Ring, order: random.Random) -> list[int]:
+    """Addresses, one after another from a random one on."""
+    start = order.randrange(ring.addresses)
+    return [(start + i) % ring.addresses for i in range(calls)]
 
 
 def a_round(
@@ -179,8 +190,7 @@ def a_round(
     for name in names:
         field[name].ready()
     for name in names:
-        start = order.randrange(ring.addresses)
-        train = [(start + i) % ring.addresses for i in range(calls[name])]
+        train = train_of(calls[name], ring, order)
         where.evict()
         before = where.disturbance([field[name].pid()])
         wall = field[name].go(train)

@@ -112,7 +112,7 @@ class Session:
         try:
             if flush and self.flush:
                 self.kernel.flush(self.flush)
-            result = self.kernel.run(name, packed, len(at), ring.names)
+            result = self.kernel.run(name, packed, len(at))
         except KernelError as error:
             raise BrokenRuleError(name, str(error)) from error
         finally:
@@ -132,7 +132,7 @@ class Session:
         """A train with its launches in sight, whose outputs are not looked at; an empty one shows what the order itself costs."""
         before, self.kernel.spin = self.kernel.spin, False
         try:
-            return self.kernel.run(name, self.kernel.train(self.ring, at, slots), len(at), self.ring.names)
+            return self.kernel.run(name, self.kernel.train(self.ring, at, slots), len(at))
         except KernelError as error:
             raise BrokenRuleError(name, str(error)) from error
         finally:

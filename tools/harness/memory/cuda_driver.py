@@ -99,6 +99,15 @@ class Driver:
         self("cuEventElapsedTime", byref(milliseconds), start, end)
         return milliseconds.value * 1e-3
 
+    def spin_rate(self, sleep, start: c_void_p, end: c_void_p) -> float:
+        """Cycles a second of the spin `sleep(cycles)`."""
+        for count in (1000, 2_000_000):
+            self.record(start, None)
+            sleep(count)
+            self.record(end, None)
+            self.wait(end)
+        return 2_000_000 / self.elapsed(start, end)
+
     # ------------------------------------------------------------ memory
 
     def _properties(self) -> _Properties:

@@ -95,7 +95,7 @@ class DeviceMemory:
         self.lanes: dict[int, Lane] = {}
 
     def facts(self) -> dict:
-        """What the driver reports: bytes of L2 cache, bytes free, name and compute capability."""
+        """What the driver reports: bytes of L2 cache, bytes free and compute capability."""
         torch = self.torch
         free, total = torch.cuda.mem_get_info()
         if free < total // 2:
@@ -106,9 +106,7 @@ class DeviceMemory:
         return {
             "l2": seen.L2_cache_size,
             "free": free + cached,
-            "name": seen.name,
             "capability": seen.major * 10 + seen.minor,
-            "sms": seen.multi_processor_count,
         }
 
     def open(self, lane: int | None, message: dict) -> tuple[Arena, int]:

@@ -12,20 +12,13 @@ import random
 
 PAGE = mmap.PAGESIZE
 ALIGN = 64
-BYTES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
 HEADER = PAGE
 """The outputs' file begins with a page in which a crashing kernel's process leaves the address that it faulted at."""
+
+
+def item_bytes(dtype: str) -> int:
+    """Of one element."""
+    return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
 def up(size: int, unit: int) -> int:
@@ -155,16 +148,14 @@ class Slots:
 
     def intact(self, slots: list[int]) -> list[bool]:
         """Are the guards of these slots as they were laid?"""
-        return [self.guards_intact(slot) for slot in slots]
+        memory = self.shared.memory
+        return [all(memory[a:b] == self.pattern[: b - a] for a, b in self.plan.guards[slot]) for slot in slots]
 
     def fingerprints(self, slots: list[int], places: list[float]) -> list[bytes]:
         """What lies at secret places of each slot, to tell a write that comes after the call."""
-        return [self.fingerprint(slot, places) for slot in slots]
+        return [self._fingerprint(slot, places) for slot in slots]
 
-    def guards_intact(self, slot: int) -> bool:
-        return all(self.shared.memory[start:end] == self.pattern[: end - start] for start, end in self.plan.guards[slot])
-
-    def fingerprint(self, slot: int, places: list[float]) -> bytes:
+    def _fingerprint(self, slot: int, places: list[float]) -> bytes:
         """The bytes at secret places (fractions of each output)."""
         memory, found = self.shared.memory, bytearray()
         for start, size in zip(self.plan.offsets[slot], self.plan.sizes, strict=True):

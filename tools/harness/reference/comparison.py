@@ -49,10 +49,13 @@ class Expected:
             scale = finite.sum(1).clamp(min=1).to(rows.dtype)
         return total / scale.sqrt()
 
-    def error(self, out: torch.Tensor) -> dict:
-        """{"error": largest e or None, "problem": None or what is wrong beyond a number, "index", "got", "expected"}."""
+    def error(self, out: torch.Tensor, numeric: dict | None = None) -> dict:
+        """{"error": largest e or None, "problem": None or what is wrong beyond a number, "index", "got", "expected"}.
+
+        By a task's `numeric` with an atol, elements that are as near as it states, and below the cap, have no error.
+        """
         out = out.reshape(-1)[: self.count]
-        return self._floating_error(out) if self.floating else self._exact(out)
+        return self._floating_error(out, numeric or {}) if self.floating else self._exact(out)
 
     def _exact(self, out: torch.Tensor) -> dict:
         if self.dtype == "bool" and out.dtype is torch.bool:
@@ -66,7 +69,9 @@ class Expected:
         where = int(wrong.to(torch.uint8).argmax())
         return {"error": None, "problem": f"{count} of {self.count} integers differ", **self._seen(out, where)}
 
-    def _floating_error(self, out: torch.Tensor) -> dict:
+    def _floating_error(self, out: torch.Tensor, numeric: dict) -> dict:
+        atol, rtol = numeric.get("atol"), numeric.get("floor", {}).get(self.dtype, 0.0)
+        cap = numeric.get("cap", {}).get(self.dtype, float("inf"))
         rows_at_once = max((BLOCK if self.values.device.type == "cpu" else DEVICE_BLOCK) // self.columns, 1)
         worst, where = 0.0, 0
         for start in range(0, self.count, rows_at_once * self.columns):
@@ -75,7 +80,11 @@ class Expected:
             got = out[start:end].to(torch.float64)
             rms = self.rms[start // self.columns : start // self.columns + rows_at_once]
             base = ref.abs().view(-1, self.columns).add_(rms.unsqueeze(1)).view(-1)
-            error = (got - ref).abs_().div_(base)
+            error = (got - ref).abs_()
+            near = error <= atol + rtol * ref.abs() if atol else None
+            error.div_(base)
+            if near is not None:
+                error.masked_fill_(near & (error <= cap), 0.0)
             if self.written is not None:
                 error.masked_fill_(~self.written[start:end], 0.0)
             top = float(error.max())

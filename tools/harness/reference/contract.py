@@ -18,6 +18,8 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FILE = "reference.py"
 NO_GPU = "not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|Cannot get CUDA generator|CUDA driver"
 """In torch's words for a GPU that this process does not have."""
+MEND = "; mend it there and run again"
+"""Ends a sentence about the reference where it is at fault: not at sizes that are not the user's own."""
 
 
 def set_precision(precision: str) -> None:
@@ -85,7 +87,7 @@ def guarded(what: str, function, *args, **kwargs):
             remedy = "make inputs on the CPU, they are moved to where the kernel needs them"
             raise ContractError(f"{what} asks for a GPU, which is not there{_line(error)}; {remedy}", traceback.format_exc()) from error
         # What else is guarded is no file that a person could mend.
-        remedy = "; mend it there and run again" if FILE in what else ""
+        remedy = MEND if FILE in what else ""
         raise ContractError(f"{what} raised {first_line(error)}{_line(error)}{remedy}", traceback.format_exc()) from error
 
 
@@ -242,30 +244,18 @@ class Contract:
     def _seeded(self, dims: dict, seed: int, parameters: list[dict], elements: int) -> list[Arg]:
         if not parameters:
             raise ContractError("reference.py has no make_inputs(dims, seed); define it, or give a kernel whose signature can be read")
-        count = elements or flat_elements(dims)
+        # The product of the two largest integer dims, as `tools.contracts.dims.pointer_elements` has it.
+        count = elements or math.prod(sorted(v for v in dims.values() if isinstance(v, int))[-2:])
         generator = torch.Generator().manual_seed(seed)
         args = []
         for p in parameters:
             if p["pointer"]:
                 buffer = guarded(f"the buffer {p['name']}", filled, count, DTYPES[p["dtype"]], generator)
                 args.append(Arg(p["name"], buffer.to(self.device), p["dtype"]))
-            elif p["name"] in dims:
+            else:
                 value = dims[p["name"]]
                 args.append(Arg(p["name"], bool(value) if p["dtype"] == "bool" else value, p["dtype"]))
-            else:
-                known = ", ".join(dims) or "none"
-                raise ContractError(
-                    f"--dims: the kernel's scalar {p['name']!r} has no value (given: {known}); add {p['name']}=... to the dims"
-                )
         return args
-
-
-def flat_elements(dims: dict) -> int:
-    """Elements of a pointer buffer in the seed style: the product of the two largest integer dims."""
-    sizes = sorted((v for v in dims.values() if isinstance(v, int) and v > 0), reverse=True)
-    if not sizes:
-        raise ContractError("--dims: no positive integer among them, so the buffers have no size; give --ptr-size or a dim")
-    return math.prod(sizes[:2])
 
 
 def filled(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -278,29 +268,14 @@ def filled(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.
 
 
 def check_signature(args: list[Arg], parameters: list[dict]) -> None:
-    """make_inputs and the kernel must agree on number, order and types; scalars take the kernel's C type."""
-    made, taken = [a.name for a in args], [p["name"] for p in parameters]
-    both = f"make_inputs gives ({', '.join(made)}), the kernel's solve takes ({', '.join(taken)})"
-    if len(made) != len(taken):
-        raise ContractError(f"reference.py and the kernel disagree on the number of arguments: {both}; make them the same")
-    if made != taken and sorted(made) == sorted(taken):
-        raise ContractError(f"reference.py and the kernel disagree on the order of arguments: {both}; make the order the same")
+    """make_inputs must give at all sizes what it gave when the task was read; scalars take the kernel's C type."""
+    given = [(a.name, a.dtype if a.is_tensor else "a scalar") for a in args]
+    taken = [(p["name"], p["dtype"] if p["pointer"] else "a scalar") for p in parameters]
+    if given != taken:
+        lists = (", ".join(f"{name}: {what}" for name, what in listed) for listed in (given, taken))
+        raise ContractError("reference.py: make_inputs gives ({}), the kernel takes ({}); make them the same at all sizes".format(*lists))
     for arg, parameter in zip(args, parameters, strict=True):
-        if arg.is_tensor != parameter["pointer"]:
-            kinds = "a tensor" if arg.is_tensor else "a scalar", "a pointer" if parameter["pointer"] else "a scalar"
-            raise ContractError(
-                f"argument {arg.name!r} is {kinds[0]} in make_inputs but {kinds[1]} in the kernel: {both}; make them the same"
-            )
-        if arg.is_tensor and arg.dtype != parameter["dtype"] and {arg.dtype, parameter["dtype"]} != {"bool", "uint8"}:
-            raise ContractError(
-                f"argument {arg.name!r} is {arg.dtype} in make_inputs but {parameter['dtype']} in the kernel; make them the same"
-            )
         if not arg.is_tensor:
-            if parameter["dtype"].startswith("int") and isinstance(arg.value, float) and not arg.value.is_integer():
-                raise ContractError(f"argument {arg.name!r} is {arg.value} but {parameter['dtype']} in the kernel; give a whole number")
             arg.dtype = parameter["dtype"]
-            arg.value = cast_scalar(arg.value, parameter["dtype"])
-
-
-def cast_scalar(value, dtype: str):
-    return bool(value) if dtype == "bool" else int(value) if dtype.startswith("int") else float(value)
+            cast = bool if arg.dtype == "bool" else int if arg.dtype.startswith("int") else float
+            arg.value = cast(arg.value)

@@ -13,12 +13,16 @@ PER_ELEMENT = {
     "_fused_rms_norm": 5,
 }
 """Composite operations: operations an input element."""
-FREE = {
+MADE = {
     "clone", "copy_", "_to_copy", "empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
-    "fill_", "zero_", "arange", "contiguous", "detach", "lift_fresh", "cat", "stack", "_local_scalar_dense", "index", "index_select",
-    "gather", "scatter_", "embedding", "flip", "roll", "constant_pad_nd", "resize_", "set_",
+    "fill_", "zero_", "arange", "contiguous", "detach", "lift_fresh", "_local_scalar_dense", "resize_", "set_",
 }  # fmt: skip
-"""Operations that only move or make data."""
+"""Operations that only make data or copy it as it is."""
+FREE = MADE | {
+    "cat", "stack", "index", "index_select", "gather", "scatter_", "embedding", "flip", "roll", "constant_pad_nd"
+}  # fmt: skip
+"""Those, and what only moves data."""
+MOST = 100
 
 
 def _tensors(tree) -> list[torch.Tensor]:
@@ -35,11 +39,15 @@ class Counter(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.total = 0.0
+        self.names: list[str] = []
+        """Of the operations, the first MOST in their order; views and copies are none."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         name = packet.__name__
+        if name not in MADE and not getattr(func, "is_view", False) and len(self.names) < MOST:
+            self.names.append(name)
         if packet in flop_registry:
             self.total += float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
         elif name not in FREE and not getattr(func, "is_view", False):

@@ -26,7 +26,7 @@ MUCH = 0.05
 """Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
 
 
-VERBS = ("probe", "begin", "make", "attach", "place", "intact", "check", "forget", "drop")
+VERBS = ("probe", "begin", "make", "needed", "attach", "place", "intact", "check", "forget", "drop")
 ON_DEVICE = ("arena", "exchange", "poison", "guards", "fingerprints")
 
 
@@ -44,9 +44,9 @@ class Oracle:
     def __init__(self):
         import torch
 
-        from harness.reference import comparison, contract, probe
+        from harness.reference import comparison, contract, needed, probe
 
-        self.torch, self.compare, self.contract, self.prober = torch, comparison, contract, probe
+        self.torch, self.compare, self.contract, self.prober, self.needs = torch, comparison, contract, probe, needed
         torch.set_num_threads(sandbox.threads())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
@@ -87,13 +87,19 @@ class Oracle:
         return self.memory.facts() if self.device != "cpu" else {}
 
     def make(self, message: dict, fds) -> dict:
-        """One input set; its arguments with shapes and scalars' values."""
+        """One input set; its arguments with shapes and scalars' values. `answered`: the reference computes its outputs at once."""
         args = self.loaded[1].build(message["dims"], message["seed"], self.parameters, self.task["pointer_elements"])
         for a in args:
             a.role = self.roles[a.name]
         transform(self.torch, args, message["distribution"], message["seed"])
         self.sets[message["id"]] = InputSet(args)
+        if message.get("answered"):
+            self._set(message["id"])
         return {"args": [a.json() for a in args]}
+
+    def needed(self, message: dict, fds) -> dict:
+        """Bytes that a set's outputs depend on, and those of the outputs."""
+        return {"bytes": self.needs.needed_bytes(self.loaded[1], self.sets[message["id"]].args, message["seconds"])}
 
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Map a shared file: the inputs (lane None) or the outputs of one lane."""
@@ -162,7 +168,7 @@ class Oracle:
         base = self._set(slot["id"])
         expected = base.expected if not slot["swaps"] else self._expect_swapped(base, slot["swaps"])
         answers = [
-            e.error(out) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
+            e.error(out, self.task["numeric"]) | {"name": e.name, "dtype": e.dtype, "torch_error": t}
             for e, out, t in zip(expected, outs, base.torch_errors, strict=True)
         ]
         if slot["tag"] and known is None:
@@ -182,6 +188,15 @@ class Oracle:
         if self.memory:
             self.memory.drop()
         return {}
+
+    def failed(self, error: Exception) -> dict:
+        """What to answer where a verb raised: whose fault it is, and in what words."""
+        if isinstance(error, self.contract.ContractError):
+            return {"error": str(error), "log": error.log[-4000:]}
+        log = traceback.format_exc()[-4000:]
+        if isinstance(error, MemoryError) or "allocate" in str(error) or "memory" in str(error):
+            return {"error": "the workload does not fit in memory; make its dims smaller", "log": log}
+        return {"infra": f"the oracle failed: {error}", "log": log}
 
     def _nearly(self, a, b) -> bool:
         """Does `a` differ from the verified `b` in so few elements, all of them numbers, that the exchanged inputs can explain it?"""
@@ -277,26 +292,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     oracle = Oracle()
-    verbs = {name: getattr(oracle, name) for name in (*VERBS, *ON_DEVICE)}
-    while True:
-        try:
-            message, fds = channel.recv()
-        except ipc.ClosedError:
-            return
-        try:
-            answer = verbs[message["op"]](message, fds)
-        except oracle.contract.ContractError as error:
-            answer = {"error": str(error), "log": error.log[-4000:]}
-        except MemoryError:
-            answer = {"error": "the workload does not fit in memory; make its dims smaller", "log": traceback.format_exc()[-4000:]}
-        except Exception as error:
-            asked = "allocate" in str(error) or "memory" in str(error)
-            said = "the workload does not fit in memory; make its dims smaller" if asked else f"the oracle failed: {error}"
-            answer = {"error" if asked else "infra": said, "log": traceback.format_exc()[-4000:]}
-        carried = answer.pop("fds", [])
-        channel.send(answer, carried)
-        for fd in carried:
-            os.close(fd)
+    ipc.serve_verbs(channel, {name: getattr(oracle, name) for name in (*VERBS, *ON_DEVICE)}, oracle.failed)
 
 
 if __name__ == "__main__":

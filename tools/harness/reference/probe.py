@@ -2,17 +2,23 @@
 
 import math
 
-from harness.reference.comparison import Expected, copied, expect
-from harness.reference.contract import Arg, Contract, ContractError, size_of, spoken
+from harness.reference.comparison import Expected, copied, expect, results
+from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
 from harness.reference.determinism import look_for_chance, same
 from harness.reference.flops import Counter
+from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
 from harness.reference.workloads import built, check_dims, dims_range, wanted
+
+NEEDED_S = 8.0
+"""Seconds that it may take, at each size, to tell what the outputs depend on."""
 
 
 def probe(request: dict) -> dict:
     """A ProbeResult; raises ContractError with the sentence for the user."""
     contract = Contract(request["reference"])
+    if request["tentative"]:
+        return {"kind": "probe", "has_make_inputs": contract.has_make_inputs} | attempted(contract, request)
     workloads = wanted(contract, request)
     answer = {
         "kind": "probe",
@@ -35,23 +41,39 @@ def probe(request: dict) -> dict:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops, compared = run_once(contract, args, dims, first=at == 0, inferred=inferred)
-        answer["workloads"].append(
-            {
-                "name": name,
-                "dims": dims,
-                "weight": weight,
-                "margin": margin,
-                "arguments": [seen(a, compared.get(a.name)) for a in args],
-                "flops": flops,
-                "unique_bytes": size_of(args),
-            }
-        )
+        flops, compared, operations = run_once(contract, args, dims, first=at == 0, inferred=inferred)
+        answer.setdefault("operations", operations)
+        figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": needed_bytes(contract, args, NEEDED_S)}
+        answer["workloads"].append(described(name, dims, args, compared) | figures)
     if request["trace"]:
         from harness.reference import trace
 
         answer |= trace.traces(contract, [dims for _, dims, *_ in workloads], answer["dims_range"], roles)
     return answer | {"inferred": inferred}
+
+
+def attempted(contract: Contract, request: dict) -> dict:
+    """Of each choice of sizes the first that the reference takes, and what it said to those before."""
+    tried, refused = [], []
+    for choices in request["tentative"]:
+        for dims in choices:
+            try:
+                args = contract.build(dims, 1, request["parameters"], request["pointer_elements"])
+                room(args, dims, request["memory_bytes"])
+                set_roles(args, request["roles"])
+                results(contract, args)
+            except ContractError as error:
+                refused.append(f"{spoken(dims)} ({str(error).removesuffix(MEND)})")
+                continue
+            tried.append(described(spoken(dims), dims, args, {}) | {"weight": 1.0, "flops": None, "unique_bytes": size_of(args)})
+            break
+    return {"tried": tried, "refused": refused}
+
+
+def described(name: str, dims: dict, args: list[Arg], compared: dict[str, int]) -> dict:
+    """What a SeenWorkload says of the arguments."""
+    arguments = [seen(a, compared.get(a.name)) for a in args]
+    return {"name": name, "dims": dims, "arguments": arguments}
 
 
 def seen(a: Arg, compared: int | None) -> dict:
@@ -89,8 +111,10 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
         a.role = roles[a.name] if a.is_tensor else "scalar"
 
 
-def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, inferred: list[str]) -> tuple[float | None, dict[str, int]]:
-    """Run the reference as often as is needed to count its operations and the elements that it defines of each output.
+def run_once(
+    contract: Contract, args: list[Arg], dims: dict, *, first: bool, inferred: list[str]
+) -> tuple[float | None, dict[str, int], list[str]]:
+    """Run the reference as often as is needed to count its operations and the elements that it defines of each output, and to name them.
 
     The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as well.
     """
@@ -106,7 +130,7 @@ def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, in
             returned = contract.call(own)
         except ContractError:
             raise error from None
-        counter.total = 0.0
+        counter.total, counter.names = 0.0, []
     for a, b in zip(args, own, strict=True):
         if a.role == "input" and a.is_tensor and not same(a.value, b.value):
             raise ContractError(f"reference.py: reference(...) changes its input {a.name!r}; name it in `outputs`, or work on a copy")
@@ -114,13 +138,13 @@ def run_once(contract: Contract, args: list[Arg], dims: dict, *, first: bool, in
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
     if not first and contract.has_make_inputs:
-        return counter.total or None, {}
+        return counter.total or None, {}, []
     expected, note = expect(contract, args)
     if first and note:
         inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
-    return counter.total or None, {found.name: found.compared for found in expected}
+    return counter.total or None, {found.name: found.compared for found in expected}, counter.names
 
 
 def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:

@@ -111,10 +111,6 @@ def label(dims: dict) -> str:
 def dims_range(contract: Contract) -> dict:
     listed = contract.get("dims_range") or {}
     try:
-        found = {str(name): (int(low), int(high)) for name, (low, high) in listed.items()}
+        return {str(name): (int(low), int(high)) for name, (low, high) in listed.items()}
     except (TypeError, ValueError, AttributeError) as error:
         raise ContractError("reference.py: `dims_range` must be like {'M': (1, 4096)}") from error
-    for name, (low, high) in found.items():
-        if not 0 < low <= high:
-            raise ContractError(f"reference.py: `dims_range` of {name!r} is ({low}, {high}); give 0 < low <= high")
-    return found

@@ -88,54 +88,42 @@ class Kernel:
 
     launches = False
     """A call only launches the work; how long that takes is measured for itself."""
+    plan: host_buffers.Inputs | None = None
+    slots: host_buffers.Slots | None = None
 
     def __init__(
         self, fork_server: ForkServer, kinds: tuple[str, ...], folder: Path, libraries: dict[str, str], address_space: int, limit_s: float
     ):
         self.fork_server = fork_server
-        self.kinds = kinds
         self.libraries = libraries
         self.limit_s = limit_s
-        self.inputs = self.outputs = 0
-        self.plan: host_buffers.Inputs | None = None
-        self.slots: host_buffers.Slots | None = None
         stub = trampoline.build(kinds, folder)
+        readable = [str(stub), *libraries.values(), *trampoline.library_folders()]
+        self._start(folder, {"stub": str(stub), "readable": readable, "address_space": address_space}, 30)
+
+    def _start(self, folder: Path, hello: dict, limit_s: float) -> None:
+        """A process of the fork server's, told `hello`; what it prints goes to a file in `folder`."""
         ours, theirs = ipc.pair()
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self.pid = fork_server.spawn(theirs)
+        self.pid = self.fork_server.spawn(theirs)
         theirs.close()
         key = secrets.token_bytes(32)
-        ipc.Channel(ours).send(
-            {
-                "key": key.hex(),
-                "stub": str(stub),
-                "readable": [str(stub), *libraries.values(), *trampoline.library_folders()],
-                "address_space": address_space,
-                "cpu_s": 3600 * (os.cpu_count() or 1),
-            },
-            [self.log.fileno()],
-        )
+        ipc.Channel(ours).send(hello | {"key": key.hex(), "cpu_s": 3600 * (os.cpu_count() or 1)}, [self.log.fileno()])
         self.channel = ipc.Channel(ours, key)
-        self.sandbox = self._answer("did not start", 30)["sandbox"]
+        self.sandbox = self._answer("did not start", limit_s)["sandbox"]
         self.affinity = os.sched_getaffinity(self.pid)
 
     def load(self, name: str) -> dict:
         """dlopen one of the libraries; KernelError when it cannot be had."""
-        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
-        answer = self._answer("while being loaded", self.limit_s)
-        if "error" in answer:
-            self.close()
-            raise KernelError(answer["error"])
-        return answer
+        return self._ask({"op": "load", "name": name, "path": self.libraries[name]}, "while being loaded", self.limit_s)
 
     def map(self, ring) -> None:
         """Have the ring's inputs and slots at hand; those of before go."""
         shared, slots = ring.inputs.shared, ring.slots
         readable = shared.read_only()
-        plan = ring.inputs.plan
-        self.plan, self.slots = plan, slots
+        self.plan, self.slots, self.names = ring.inputs.plan, slots, ring.names
         slots.clear_fault()
-        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": plan.gaps}
+        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": self.plan.gaps}
         self.channel.send(message, [readable, slots.shared.fd])
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
@@ -157,19 +145,16 @@ class Kernel:
                 parts.append(struct.pack("<Q", self.outputs + next(outputs)))
         return b"".join(parts)
 
-    def run(self, name: str, packed: bytes, calls: int, names: list[str] = ()) -> Sample:
+    def run(self, name: str, packed: bytes, calls: int) -> Sample:
         """A train of `calls`; KernelError when it does not come back."""
-        self.channel.send({"op": "prepare", "args": base64.b64encode(packed).decode()})
-        self._answer("between calls", 60)
+        self._ask({"op": "prepare", "args": base64.b64encode(packed).decode()}, "between calls")
         start = time.perf_counter()
-        self.channel.send({"op": "run", "fn": name, "calls": calls})
-        answer = self._answer("", self.limit_s, names)
+        answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
         return Sample(answer, time.perf_counter() - start, calls)
 
     def flush(self, size: int) -> None:
         """Walk through `size` bytes of other memory."""
-        self.channel.send({"op": "flush", "bytes": size})
-        self._answer("between calls", 60)
+        self._ask({"op": "flush", "bytes": size}, "between calls")
 
     def threads(self) -> int:
         """Threads alive in the process, as the operating system counts them."""
@@ -185,10 +170,24 @@ class Kernel:
             self.channel.close()
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-            self.fork_server.reap(pid, 0.0)
+            self._bury(pid)
         self.log.close()
 
-    def _answer(self, moment: str, limit_s: float, names: list[str] = ()) -> dict:
+    def _bury(self, pid: int) -> None:
+        self.fork_server.reap(pid, 0.0)
+
+    def _ask(self, message: dict, moment: str, limit_s: float = 60, *, fds=(), blamed: str = "") -> dict:
+        """One verb; KernelError for what the answer complains of, `blamed` on a moment, and for an end at this `moment`."""
+        self.channel.send(message, fds)
+        return self._fair(self._answer(moment, limit_s), blamed)
+
+    def _fair(self, answer: dict, blamed: str = "") -> dict:
+        if "error" in answer:
+            self.close()
+            raise KernelError(f"{answer['error']} {blamed}".strip())
+        return answer
+
+    def _answer(self, moment: str, limit_s: float) -> dict:
         try:
             answer = self.channel.recv(limit_s)[0]
             if "infra" in answer:
@@ -201,9 +200,9 @@ class Kernel:
             self.close()
             raise KernelError(f"wrote to the harness's private channel ({error})") from None
         except (ipc.ClosedError, ValueError):
-            raise KernelError(self._death(moment, names)) from None
+            raise KernelError(self._death(moment)) from None
 
-    def _death(self, moment: str, names: list[str]) -> str:
+    def _death(self, moment: str) -> str:
         pid, self.pid = self.pid, 0
         self.channel.close()
         ended = self.fork_server.reap(pid, 2.0)
@@ -216,9 +215,9 @@ class Kernel:
         name = signal.Signals(ended["signal"]).name
         if name == "SIGKILL":
             return f"was killed (SIGKILL), probably for want of memory {moment}".strip()
-        return f"crashed with {name} {moment}".strip() + self._where(names) + (f": {said}" if name == "SIGABRT" and said else "")
+        return f"crashed with {name} {moment}".strip() + self._where() + (f": {said}" if name == "SIGABRT" and said else "")
 
-    def _where(self, names: list[str]) -> str:
+    def _where(self) -> str:
         if not self.slots or not self.plan:
             return ""
         address, kind = self.slots.fault()
@@ -226,7 +225,7 @@ class Kernel:
             return ""
         act = {1: "read", 2: "wrote"}.get(kind, "touched memory")
         if self.inputs <= address < self.inputs + self.plan.total:
-            return f" ({act} {self.plan.describe(address - self.inputs, list(names))})" if names else ""
+            return f" ({act} {self.plan.describe(address - self.inputs, self.names)})"
         return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
 
     def _last_words(self) -> str:

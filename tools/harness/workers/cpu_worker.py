@@ -5,10 +5,8 @@ Nothing that it says decides whether a kernel is right: outputs lie in shared me
 
 import base64
 import ctypes
-import fcntl
 import mmap
 import os
-import random
 import socket
 
 from harness.isolation import ipc, sandbox
@@ -106,25 +104,16 @@ class Host:
 
 def serve(sock: socket.socket, parent: int) -> None:
     """The life of a kernel's process."""
-    hello, fds = ipc.Channel(sock).recv()
-    high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
-    sock.close()
-    channel = ipc.Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"]))
+    channel, hello, fds = ipc.taken_over(sock)
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (fds[0], 1), (fds[0], 2)):
         os.dup2(source, target)
-    os.closerange(3, high)
-    os.closerange(high + 1, 4096)
+    os.closerange(3, channel.fileno())
+    os.closerange(channel.fileno() + 1, 4096)
     for name in list(os.environ):
         if name not in sandbox.PASSED_ON and name != "OMP_WAIT_POLICY":
             del os.environ[name]
     report = sandbox.shut_in(hello["readable"], hello["address_space"], hello["cpu_s"], parent)
     host = Host(hello["stub"])
     channel.send({"sandbox": report})
-    verbs = {"map": host.map, "load": host.load, "flush": host.flush, "prepare": host.prepare, "run": host.run}
-    while True:
-        try:
-            message, fds = channel.recv()
-        except ipc.ClosedError:
-            return
-        channel.send(verbs[message["op"]](message, fds))
+    ipc.serve_verbs(channel, {"map": host.map, "load": host.load, "flush": host.flush, "prepare": host.prepare, "run": host.run})

@@ -133,7 +133,7 @@ def reap(pid: int, patience: float) -> dict:
             killed = True
         time.sleep(0.0005)
     orphans = 0
-    while strays := children():
+    while strays := sandbox.children() - LIVE:
         orphans += len(strays)
         for stray in strays:
             try:
@@ -155,14 +155,6 @@ LIVE: set[int] = set()
 """Children that were spawned and not yet reaped; the strays are all the others."""
 ENDING: set[int] = set()
 """Those among them that were killed and need not be waited for at once: a context takes a while to go."""
-
-
-def children() -> list[int]:
-    try:
-        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    except OSError:
-        return []
-    return [int(pid) for pid in listed if int(pid) not in LIVE]
 
 
 def main() -> None:

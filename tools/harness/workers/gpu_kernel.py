@@ -1,11 +1,8 @@
 """The supervisor's side of kernels' processes on a GPU: their fork server, caches of compiled code, and the same verbs as on a CPU."""
 
-import contextlib
 import hashlib
 import os
-import secrets
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -13,10 +10,10 @@ import time
 from pathlib import Path
 
 from harness.compilation import cache
-from harness.isolation import ipc, sandbox
+from harness.isolation import sandbox
 from harness.memory.input_ring import InfraError
 from harness.workers import cpu_kernel
-from harness.workers.cpu_kernel import KernelError, Sample
+from harness.workers.cpu_kernel import Sample
 
 SPARES, LEAST = 4, 2
 """Processes kept with their context made, filled up when fewer than the least are left: correctness takes two, and timing up to two."""
@@ -119,7 +116,7 @@ def digest(*sources: bytes) -> str:
     return hashlib.sha256(b"\0".join(source.rstrip() for source in sources)).hexdigest()
 
 
-class DeviceKernel:
+class DeviceKernel(cpu_kernel.Kernel):
     """One process with one or two kernels' modules in it."""
 
     launches = True
@@ -130,77 +127,51 @@ class DeviceKernel:
         for name, path in libraries.items():
             caches.add(self.sources[name], Path(path).with_suffix(BESIDE))
         self.cache = caches.open(fork_server, self.sources)
-        self.log = tempfile.TemporaryFile(dir=caches.folder)  # noqa: SIM115
         self.spin = True
         self.launched = False
-        ours, theirs = ipc.pair()
-        self.pid = fork_server.spawn(theirs)
-        theirs.close()
-        key = secrets.token_bytes(32)
-        hello = {
-            "key": key.hex(),
-            "readable": [*libraries.values(), sys.prefix, sys.base_prefix],
-            "cache": str(self.cache),
-            "cpu_s": 3600 * (os.cpu_count() or 1),
-        }
-        ipc.Channel(ours).send(hello, [self.log.fileno()])
-        self.channel = ipc.Channel(ours, key)
-        self.sandbox = self._answer("did not start", START_S)["sandbox"]
-        self.affinity = os.sched_getaffinity(self.pid)
+        readable = [*libraries.values(), sys.prefix, sys.base_prefix]
+        self._start(caches.folder, {"readable": readable, "cache": str(self.cache)}, START_S)
 
     def source(self, name: str) -> str:
         return self.sources[name].decode(errors="replace")
 
     def load(self, name: str) -> dict:
         """Import one of the modules; KernelError when it cannot be had."""
-        self.channel.send({"op": "load", "name": name, "path": self.libraries[name]})
-        answer = self._answer("while being imported", self.limit_s)
-        self._refuse(answer, "while being imported")
+        moment = "while being imported"
+        self._ask({"op": "load", "name": name, "path": self.libraries[name]}, moment, self.limit_s, blamed=moment)
         return {"flags": 0, "omp": 0}
 
     def map(self, ring) -> None:
         """Have the ring's inputs and slots at hand; those of before go."""
-        self.channel.send(
-            {
-                "op": "map",
-                "sizes": [ring.inputs.size, ring.slots.size],
-                "sets": ring.made,
-                "inputs": ring.inputs.offsets,
-                "outputs": ring.slots.plan.offsets,
-            },
-            [ring.inputs.fd, ring.slots.fd],
-        )
-        self._refuse(self._answer("while its buffers were mapped", 60), "while its buffers were mapped")
+        message = {"op": "map", "sizes": [ring.inputs.size, ring.slots.size], "sets": ring.made}
+        message |= {"inputs": ring.inputs.offsets, "outputs": ring.slots.plan.offsets}
+        moment = "while its buffers were mapped"
+        self._ask(message, moment, fds=[ring.inputs.fd, ring.slots.fd], blamed=moment)
 
     def train(self, ring, at: list[int], slots: list[int]) -> list[tuple[int, int]]:
         """The arguments of a train of calls over these addresses and slots."""
         return list(zip(at, slots, strict=True))
 
-    def run(self, name: str, packed: list[tuple[int, int]], calls: int, names: list[str] = ()) -> Sample:
+    def run(self, name: str, packed: list[tuple[int, int]], calls: int) -> Sample:
         """A train of calls; KernelError when it does not come back, raises, or changed what it may not."""
-        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin})
-        self._refuse(self._answer("between calls", 60), "")
+        self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": self.spin}, "between calls")
         start = time.perf_counter()
         self.channel.send({"op": "run"})
         if not self.spin:
             self.channel.watch(WATCHED_S)
         answer = self._answer("", self.limit_s)
         wall = time.perf_counter() - start
-        self._refuse(answer, "")
-        self.channel.send({"op": "inspect"})
-        self._refuse(self._answer("between calls", 60), "")
+        self._fair(answer)
+        self._ask({"op": "inspect"}, "between calls")
         self.launched |= bool(packed)
         return DeviceSample(answer, wall, calls)
 
     def profile(self, name: str, packed: list[tuple[int, int]]) -> dict:
         """What one call executes: {kernels, streams, stream} or {unavailable}."""
-        self.channel.send({"op": "prepare", "calls": packed, "fn": name, "spin": False})
-        self._refuse(self._answer("between calls", 60), "")
-        self.channel.send({"op": "profile"})
-        answer = self._answer("under the profiler", max(self.limit_s, 60))
-        self._refuse(answer, "under the profiler")
-        self.channel.send({"op": "inspect"})
-        self._refuse(self._answer("between calls", 60), "under the profiler")
+        self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
+        moment = "under the profiler"
+        answer = self._ask({"op": "profile"}, moment, max(self.limit_s, 60), blamed=moment)
+        self._ask({"op": "inspect"}, "between calls", blamed=moment)
         return answer
 
     def profile_own(self) -> dict:
@@ -208,43 +179,15 @@ class DeviceKernel:
         self.channel.send({"op": "profile_own"})
         return self._answer("under the profiler", 60)
 
-    def flush(self, size: int) -> None:
-        """Walk through `size` bytes of other memory."""
-        self.channel.send({"op": "flush", "bytes": size})
-        self._refuse(self._answer("between calls", 60), "")
+    def _bury(self, pid: int) -> None:
+        """What it compiled may be kept."""
+        self.fork_server.bury(pid)
+        self.caches.close(self.cache, self.sources, launched=self.launched)
 
-    def threads(self) -> int:
-        return cpu_kernel.Kernel.threads(self)
-
-    def close(self) -> None:
-        """End the process and whatever it left behind; what it compiled may be kept."""
-        if self.pid:
-            pid, self.pid = self.pid, 0
-            self.channel.close()
-            with contextlib.suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
-            self.fork_server.bury(pid)
-            self.log.close()
-            self.caches.close(self.cache, self.sources, launched=self.launched)
-
-    def _refuse(self, answer: dict, moment: str) -> None:
-        if "error" in answer:
-            self.close()
-            raise KernelError(f"{answer['error']} {moment}".strip())
-
-    def _answer(self, moment: str, limit_s: float) -> dict:
-        return cpu_kernel.Kernel._answer(self, moment, limit_s)
-
-    def _death(self, moment: str, names: list[str]) -> str:
-        said = cpu_kernel.Kernel._death(self, moment, names)
+    def _death(self, moment: str) -> str:
+        said = super()._death(moment)
         shutil.rmtree(self.cache, ignore_errors=True)
         return said
-
-    def _where(self, names: list[str]) -> str:
-        return ""
-
-    def _last_words(self) -> str:
-        return cpu_kernel.Kernel._last_words(self)
 
 
 class DeviceSample(Sample):

@@ -5,7 +5,6 @@ times come from device events, and the supervisor's own clock is held against th
 """
 
 import ctypes
-import fcntl
 import importlib.util
 import os
 import random
@@ -23,6 +22,7 @@ SLACK_S = 150e-6
 LONGEST_SPIN_S = 20e-3
 PEEK = 64
 """Bytes of an output that are looked at while nothing may have been written yet."""
+VERBS = ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")
 MISSES = 3
 """After so many trains that a spin could not cover, a kernel (one that waits for the device itself) is timed without."""
 FIXED = ("torch", "marker", "driver", "start", "end", "aside", "peeked", "sleep", "profiler", "clock", "cycles", "triton", "snapshot")
@@ -44,7 +44,7 @@ class Host:
         self.start, self.end = self.driver.event(), self.driver.event()
         self.aside, self.peeked = self.driver.stream(), torch.zeros(PEEK, dtype=torch.uint8, pin_memory=True)
         self.sleep, self.profiler, self.clock = torch.cuda._sleep, torch.profiler, time.perf_counter
-        self.cycles = self._calibrate()
+        self.cycles = self.driver.spin_rate(self.sleep, self.start, self.end)
         warm_launch(self.marker)
         torch.cuda.synchronize()
         self.triton = triton
@@ -56,15 +56,6 @@ class Host:
         """Seconds that launching the last trains took, by kernel and number of calls."""
         self.misses: dict[str, int] = {}
         self.calls: list[dict] = []
-
-    def _calibrate(self) -> float:
-        """Cycles a second of the spin."""
-        for count in (1000, 2_000_000):
-            self.driver.record(self.start, None)
-            self.sleep(count)
-            self.driver.record(self.end, None)
-            self.driver.wait(self.end)
-        return 2_000_000 / self.driver.elapsed(self.start, self.end)
 
     # ------------------------------------------------------------ verbs
 
@@ -325,10 +316,7 @@ def serve(control: socket.socket, parent: int) -> None:
     except ipc.ClosedError:
         return
     control.close()
-    hello, fds = ipc.Channel(socket.socket(fileno=os.dup(taken))).recv()
-    high = fcntl.fcntl(taken, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(300, 900))
-    os.close(taken)
-    channel = ipc.Channel(socket.socket(fileno=high), bytes.fromhex(hello["key"]))
+    channel, hello, fds = ipc.taken_over(socket.socket(fileno=taken))
     for target in (1, 2):
         os.dup2(fds[0], target)
     os.close(fds[0])
@@ -336,10 +324,4 @@ def serve(control: socket.socket, parent: int) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
     report = sandbox.shut_in_on_gpu(libc, hello, parent)
     channel.send({"sandbox": report | {"network": network}})
-    verbs = {verb: getattr(host, verb) for verb in ("load", "map", "prepare", "run", "inspect", "flush", "profile", "profile_own")}
-    while True:
-        try:
-            message, fds = channel.recv()
-        except ipc.ClosedError:
-            return
-        channel.send(verbs[message["op"]](message, fds))
+    ipc.serve_verbs(channel, {verb: getattr(host, verb) for verb in VERBS})

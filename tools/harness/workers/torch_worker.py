@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -19,6 +20,10 @@ from harness.isolation import ipc, sandbox
 
 MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
 """Of torch.compile. CUDA graphs would record addresses, and each call has its own."""
+SLACK_S, LONGEST_SPIN_S = 150e-6, 20e-3
+"""Of the spin before a train: so much longer than launching takes, and never longer."""
+MOST_QUEUED = 64
+"""Calls behind a spin: a device's queue holds about a thousand launches, and the host waits for room in it."""
 
 
 class Host:
@@ -67,6 +72,8 @@ class Host:
             self.torch.zeros(1, device="cuda")
             self.driver, self.cuda = cuda_driver.Driver(), cuda_driver
             self.events = self.driver.event(), self.driver.event()
+            self.cycles = self.driver.spin_rate(self.torch.cuda._sleep, *self.events)
+            self.launch_s = SLACK_S
         self.reference = self.contract.Contract(message["reference"])
         self.function = self.reference.function
         self.mode = message["mode"]
@@ -159,24 +166,38 @@ class Host:
         self.driver("cuCtxSynchronize")
         return {"seconds": self.driver.elapsed(*self.events)}
 
+    def behind(self, message: dict, fds) -> dict:
+        """Seconds a call of the device alone: all launches wait behind a spin. `starved`: they outlasted it, even with few calls."""
+        driver, wanted = self.driver, message["train"][:MOST_QUEUED]
+        for fewer in (1, 4):
+            train = wanted[: max(min(len(wanted) // fewer, int(LONGEST_SPIN_S / (2 * self.launch_s))), 1)]
+            self.torch.cuda._sleep(int(min(1.5 * self.launch_s * len(train) + SLACK_S, LONGEST_SPIN_S) * self.cycles))
+            driver.record(self.events[0], None)
+            begun = time.perf_counter()
+            for at in train:
+                self.function(**self.calls[at])
+            self.launch_s = max((time.perf_counter() - begun) / len(train), 1e-6)
+            driver.record(self.events[1], None)
+            starved = driver.query(self.events[0]) != self.cuda.NOT_READY
+            driver("cuCtxSynchronize")
+            if not starved:
+                break
+        return {"seconds": driver.elapsed(*self.events) / len(train), "starved": starved}
+
+
+def failed(error: Exception) -> dict:
+    said = str(error).strip().splitlines()
+    return {"error": f"{type(error).__name__}: {said[0][:300] if said else ''}", "log": traceback.format_exc()[-4000:]}
+
 
 def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     host = Host()
-    verbs = {"ahead": host.ahead, "begin": host.begin, "attach": host.attach, "run": host.run}
-    while True:
-        try:
-            message, fds = channel.recv()
-        except ipc.ClosedError:
-            return
-        try:
-            answer = verbs[message["op"]](message, fds)
-        except Exception as error:
-            said = str(error).strip().splitlines()
-            answer = {"error": f"{type(error).__name__}: {said[0][:300] if said else ''}", "log": traceback.format_exc()[-4000:]}
-        channel.send(answer)
+    ipc.serve_verbs(
+        channel, {"ahead": host.ahead, "begin": host.begin, "attach": host.attach, "run": host.run, "behind": host.behind}, failed
+    )
 
 
 if __name__ == "__main__":

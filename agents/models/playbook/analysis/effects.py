@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.affine import Poly
 from agents.models.playbook.analysis.expressions import ALLOCATORS, Environment, Range, Value, Values
+from agents.models.playbook.analysis.types import OVERLOADED
 from agents.models.playbook.analysis.unit import Unit
 from tools.languages.cpp_source import statements, strip
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-CMATH = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan",
-    "atan2", "erf", "erfc", "sqrt", "cbrt", "pow", "hypot", "fma", "fmax", "fmin", "fabs", "abs", "floor", "ceil", "round", "rint",
-    "nearbyint", "trunc", "fmod", "copysign", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar",
-)  # fmt: skip
+CMATH = (*OVERLOADED, "abs", "max", "min", "isnan", "isinf", "isfinite", "conj", "real", "imag", "norm", "arg", "polar")
 PURE = frozenset(
     [*CMATH, *(f"{name}f" for name in CMATH), *(f"kw_{name}" for name in CMATH), *(f"kw_pow{n}" for n in range(17)), "kw_pick", "kw_cmul",
      "clamp", "unreachable"]
@@ -111,7 +108,7 @@ class Reader(Values):
             self._access(node, False, False, ranges, env)
 
     def _visit_loop(self, node: Node, ranges: tuple[Range, ...], env: Environment, depth: int) -> None:
-        loop = self.unit.loop(node)
+        loop = self.unit.counted(node)
         if loop is None:
             self.effects.fail(f"not a counted loop: {self.unit.text(node).splitlines()[0]}")
             return

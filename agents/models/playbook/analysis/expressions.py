@@ -6,7 +6,7 @@ What cannot be told is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from agents.models.playbook.analysis.affine import Poly, element_symbol, loaded
 from agents.models.playbook.analysis.declarations import Declaration
 from agents.models.playbook.analysis.loops import Loop
 from agents.models.playbook.analysis.unit import Unit
-from tools.languages.cpp_source import contains, strip, walk
+from tools.languages.cpp_source import contains, statements, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -108,7 +108,8 @@ class Values:
             return None
         if operator in "+-*":
             return a + b if operator == "+" else a - b if operator == "-" else a * b
-        counters = {loop.symbol for loop in self.unit.loops(self.unit.function_of(node))}
+        loops = (self.unit.counted(n) for n in walk(self.unit.function_of(node)) if n.type == "for_statement")
+        counters = {loop.symbol for loop in loops if loop is not None}
         if operator == "/" and not any(s in counters or loaded(s) for s in a.symbols | b.symbols):
             return Poly.symbol(f"?{self.unit.text(node)}")
         return None
@@ -140,7 +141,7 @@ class Values:
         current = node.parent
         while current is not None and current.type != "function_definition":
             if current.type == "for_statement":
-                loop = self.unit.loop(current)
+                loop = self.unit.counted(current)
                 if loop is not None and loop.declaration is not None and loop.declaration.symbol == declaration.symbol:
                     start = current.child_by_field_name("initializer")
                     return None if start is not None and contains(start, node) and not loop.declared_here else loop
@@ -191,13 +192,37 @@ class Values:
         declaration = self.unit.declaration(node)
         if declaration is None:
             return None
+        if declaration.symbol not in env and declaration.form in ("array", "object"):
+            return Pointer(declaration.symbol)
+        ahead = self._ahead(node, declaration, env) if declaration.name in self.unit.assigned(declaration.scope) else ZERO
+        start = self._start(declaration, env) if ahead is not None else None
+        return replace(start, offset=start.offset + ahead) if start is not None and ahead is not None else None
+
+    def _ahead(self, use: Node, pointer: Declaration, env: Environment) -> Poly | None:
+        """How far a pointer has walked that starts beside a loop and steps once in each iteration, behind its uses."""
+        unit, name, around = self.unit, pointer.name, use
+        while around.parent is not None and around.parent != pointer.scope:
+            around = around.parent
+        loop = unit.loop(around) if around.type == "for_statement" else None
+        inside = statements(loop.body) if loop is not None else []
+        moved = next((n.named_children[0] for n in inside if n.type == "expression_statement" and name in unit.assigned(n)), use)
+        if loop is None or use.start_byte >= moved.start_byte or any(n.type == "continue_statement" for n in walk(loop.body)):
+            return None
+        if unit.assigned(pointer.scope).count(name) != 1 or loop.step is not None or unit.text(pointer.node).startswith("static"):
+            return None
+        step = Poly.constant(1) if unit.text(moved) in (f"++{name}", f"{name}++") else None
+        if moved.type == "assignment_expression" and unit.text(moved).split()[:2] == [name, "+="]:
+            step = self.poly(unit.binary(moved)[2], env)
+        lower = self.poly(loop.lower, env)
+        if step is None or lower is None or any(s == loop.symbol or loaded(s) for s in step.symbols):
+            return None
+        return step * (Poly.symbol(loop.symbol) - lower)
+
+    def _start(self, declaration: Declaration, env: Environment) -> Pointer | None:
+        """What a pointer points at where it is declared."""
         if declaration.symbol in env:
             value = env[declaration.symbol]
             return value if isinstance(value, Pointer) else None
-        if declaration.form in ("array", "object"):
-            return Pointer(declaration.symbol)
-        if declaration.name in self.unit.assigned(declaration.scope):
-            return None
         initial = strip(declaration.initial) if declaration.initial is not None else None
         if declaration.kind == "parameter":
             function = self.unit.function_of(declaration.node)
@@ -253,16 +278,14 @@ class Values:
         """Polynomials of which each bounds `node` from above: a minimum has several."""
         node = strip(node)
         value = self.poly(node, env)
-        if value is not None:
-            declaration = self.unit.declaration(node) if node.type == "identifier" else None
-            if declaration is None or value != Poly.symbol(declaration.symbol) or declaration.initial is None:
-                return [value]
-        if node.type == "identifier":
-            declaration = self.unit.declaration(node)
-            fixed = declaration is not None and declaration.name not in self.unit.assigned(declaration.scope)
-            inner = self._uppers(declaration.initial, env) if declaration is not None and declaration.initial is not None and fixed else []
-            known = [value] if value is not None else []
-            return [*known, *inner]
+        known = [value] if value is not None else []
+        declaration = self.unit.declaration(node) if node.type == "identifier" else None
+        initial = declaration.initial if declaration is not None else None
+        if known and (declaration is None or initial is None or value != Poly.symbol(declaration.symbol)):
+            return known
+        if declaration is not None:
+            fixed = declaration.name not in self.unit.assigned(declaration.scope)
+            return [*known, *(self._uppers(initial, env) if initial is not None and fixed else [])]
         if node.type == "call_expression":
             function = node.child_by_field_name("function")
             if function is not None and self.unit.text(function).split("<")[0] in ("std::min", "min"):

@@ -1,4 +1,4 @@
-"""Counted loops: a `for` whose variable starts somewhere, goes up by a step and ends at a bound."""
+"""Counted loops: a `for` whose variable starts somewhere, goes up by a step (or down by one) and ends at a bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """`for (v = lower; v < upper; v += step) body`, counting up. Equal is the same object: a unit reads a loop once."""
+    """`for (v = lower; v < upper; v += step) body`. Equal is the same object: a unit reads a loop once."""
 
     node: Node
     variable: str
@@ -28,6 +28,8 @@ class Loop:
     step: Node | None
     """None: one."""
     body: Node
+    down: bool
+    """`for (v = upper; v >= lower; --v)`."""
 
     @property
     def symbol(self) -> str:
@@ -36,7 +38,7 @@ class Loop:
 
 
 def read_loop(unit: CppSource, node: Node) -> Loop | None:
-    """`node` as a counted loop, or None when it is not one. `Unit.loop` asks once and remembers."""
+    """`node` as a counted loop, or None when it is not one. `Unit.counted` asks once and remembers."""
     start, condition, update, body = (node.child_by_field_name(f) for f in ("initializer", "condition", "update", "body"))
     if start is None or condition is None or update is None or body is None:
         return None
@@ -45,13 +47,15 @@ def read_loop(unit: CppSource, node: Node) -> Loop | None:
         return None
     variable, lower, declared = first
     operator, left, right = unit.binary(condition)
-    if operator not in ("<", "<=", "!=") or unit.text(left) != variable:
+    down = operator == ">=" and unit.text(update).replace(" ", "") in (f"{variable}--", f"--{variable}")
+    if not (down or operator in ("<", "<=", "!=")) or unit.text(left) != variable:
         return None
-    step = _step(unit, update, variable)
+    step = None if down else _step(unit, update, variable)
     if step is False or variable in unit.assigned(body):
         return None
     name = next((n for n in walk(start) if n.type == "identifier" and unit.text(n) == variable), left)
-    return Loop(node, variable, declaration_of(unit, name), declared, lower, right, operator == "<=", step, body)
+    lower, upper = (right, lower) if down else (lower, right)
+    return Loop(node, variable, declaration_of(unit, name), declared, lower, upper, down or operator == "<=", step, body, down)
 
 
 def _initial(unit: CppSource, start: Node) -> tuple[str, Node, bool] | None:

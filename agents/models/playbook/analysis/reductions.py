@@ -24,8 +24,6 @@ class Reduction:
     operator: Operator
     statement: Node
     value: Node
-    conditional: bool = False
-    """Written as `if (value > name) name = value;`."""
 
 
 @dataclass(frozen=True)
@@ -109,24 +107,32 @@ def _folded(unit: Unit, name: str, right: Node) -> tuple[Operator, Node] | None:
 
 
 def _conditional(unit: Unit, node: Node) -> Reduction | None:
+    """`if (value > name) name = value;`"""
     condition, then = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
     if condition is None or then is None or node.child_by_field_name("alternative") is not None:
         return None
-    test, inner = strip(condition), statements(then)
-    if test.type != "binary_expression" or len(inner) != 1 or inner[0].type != "expression_statement":
+    test, made = strip(condition), assignment(unit, then)
+    if test.type != "binary_expression" or made is None:
         return None
-    assignment = inner[0].named_children[0]
-    if assignment.type != "assignment_expression" or unit.binary(assignment)[0] != "=":
-        return None
-    _, target, value = unit.binary(assignment)
+    target, value = made
     sign, left, right = unit.binary(test)
     texts = (unit.text(strip(left)), unit.text(strip(right)))
     name, wanted = unit.text(target), unit.text(strip(value))
     if target.type != "identifier" or sign not in ("<", "<=", ">", ">=") or _mentions(unit, value, name):
         return None
     if texts == (wanted, name):
-        return Reduction(name, "max" if sign[0] == ">" else "min", node, value, True)
-    return Reduction(name, "min" if sign[0] == ">" else "max", node, value, True) if texts == (name, wanted) else None
+        return Reduction(name, "max" if sign[0] == ">" else "min", node, value)
+    return Reduction(name, "min" if sign[0] == ">" else "max", node, value) if texts == (name, wanted) else None
+
+
+def assignment(unit: Unit, body: Node) -> tuple[Node, Node] | None:
+    """Target and value of a body that is nothing but one `=`."""
+    inner = statements(body)
+    node = inner[0].named_children[0] if len(inner) == 1 and inner[0].type == "expression_statement" else None
+    if node is None or node.type != "assignment_expression":
+        return None
+    operator, left, right = unit.binary(node)
+    return (left, right) if operator == "=" else None
 
 
 def _mentions(unit: Unit, node: Node, name: str) -> bool:

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 def carried(unit: Unit, loop: Loop) -> tuple[tuple[str, ...], tuple[Reduction, ...], str]:
     """Names that are set anew, reductions, and why neither explains some other scalar; empty where all are explained."""
     outside: dict[str, list[Node]] = {}
+    written = set(unit.assigned(loop.body))
     for node in walk(loop.body):
         if node.type != "identifier":
             continue
         declaration = unit.declaration(node)
-        if declaration is not None and not contains(loop.node, declaration.node) and declaration.form == "value":
+        if declaration is None or contains(loop.node, declaration.node):
+            continue
+        if declaration.form == "value":
             outside.setdefault(declaration.name, []).append(node)
-    written = set(unit.assigned(loop.body))
+        elif declaration.form == "pointer" and declaration.name in written:
+            return (), (), f"{declaration.name} walks from one iteration to the next"
     reductions = {r.name: r for r in find_reductions(unit, loop.body)}
     private, reduced = [], []
     for name, uses in outside.items():

@@ -21,7 +21,7 @@ class Unit(CppSource):
         self._loops: dict[int, Loop | None] = {}
 
     def loops(self, node: Node) -> list[Loop]:
-        """Counted loops inside `node` (or `node` itself) in document order, outer before inner."""
+        """Loops inside `node` (or `node` itself) that count up, in document order, outer before inner."""
         return [loop for found in walk(node, skip=OPAQUE) if found.type == "for_statement" and (loop := self.loop(found))]
 
     @cached_property
@@ -30,6 +30,11 @@ class Unit(CppSource):
         return [loop for function in self.reachable for loop in self.loops(function)]
 
     def loop(self, node: Node) -> Loop | None:
+        """`node` as a loop that counts up, which recipes may rewrite; None when it is none."""
+        found = self.counted(node)
+        return None if found is None or found.down else found
+
+    def counted(self, node: Node) -> Loop | None:
         """`node` as a counted loop, or None when it is not one."""
         if node.id not in self._loops:
             self._loops[node.id] = read_loop(self, node)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.models.playbook.analysis.reductions import as_reduction, extremum
+from agents.models.playbook.analysis.reductions import as_reduction, assignment, extremum
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit, call_name, statements, strip, walk
+from tools.languages.cpp_source import Edit, call_name, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -90,8 +90,8 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
         return _stored_back(unit, then, condition)
     if then is None or otherwise is None or otherwise.named_child_count != 1:
         return None
-    yes, no = _assignment(unit, then), _assignment(unit, otherwise.named_children[0])
-    if yes is None or no is None or yes[0] != no[0]:
+    yes, no = assignment(unit, then), assignment(unit, otherwise.named_children[0])
+    if yes is None or no is None or unit.text(yes[0]) != unit.text(no[0]):
         return None
     # A select converts both to a common type: -1 and an unsigned number, or a long and a float, would not come out as they were.
     kinds = {floating(unit, yes[1]), floating(unit, no[1])}
@@ -100,24 +100,14 @@ def _from_else(unit: Unit, node: Node, condition: Node) -> str | None:
     for value in (yes[1], no[1], condition):
         if any(n.type in IMPURE for n in walk(value)):
             return None
-    return f"{yes[0]} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
+    return f"{unit.text(yes[0])} = ({unit.text(strip(condition))}) ? ({unit.text(yes[1])}) : ({unit.text(no[1])});"
 
 
 def _stored_back(unit: Unit, then: Node, condition: Node) -> str | None:
     """`if (x < a[j]) a[j] = x;`: the element was read, so that it may be stored back unchanged."""
-    made = _assignment(unit, then)
+    made = assignment(unit, then)
     if made is None or any(n.type in IMPURE for part in (made[1], condition) for n in walk(part)):
         return None
-    read = any(n.type == "subscript_expression" and unit.text(n) == made[0] for n in walk(condition))
-    return f"{made[0]} = ({unit.text(strip(condition))}) ? ({unit.text(made[1])}) : {made[0]};" if read else None
-
-
-def _assignment(unit: Unit, body: Node) -> tuple[str, Node] | None:
-    inner = statements(body)
-    if len(inner) != 1 or inner[0].type != "expression_statement" or not inner[0].named_children:
-        return None
-    assignment = inner[0].named_children[0]
-    if assignment.type != "assignment_expression":
-        return None
-    operator, left, right = unit.binary(assignment)
-    return (unit.text(left), right) if operator == "=" else None
+    element = unit.text(made[0])
+    read = any(n.type == "subscript_expression" and unit.text(n) == element for n in walk(condition))
+    return f"{element} = ({unit.text(strip(condition))}) ? ({unit.text(made[1])}) : {element};" if read else None

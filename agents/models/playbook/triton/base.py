@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from agents.models.playbook.analysis.unit import Unit
 from agents.models.playbook.recipe import Recipe
-from tools.languages.cpp_source import Edit
-from tools.languages.triton_source import Kernel, Launch, Module, read
+from tools.languages.cpp_source import Edit as CppEdit
+from tools.languages.triton_source import Edit, Kernel, Launch, Module, read
 
 PREFIX = "KW_"
 """Of the module constants that carry knobs; local names begin with kw_."""
@@ -40,7 +40,7 @@ class TritonRecipe(Recipe):
     def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
         """The new source, or None where nothing is understood or nothing is left to do."""
 
-    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[CppEdit]]:
         """None: these recipes read Python, not C."""
         return iter(())
 
@@ -51,6 +51,18 @@ class TritonRecipe(Recipe):
     def constants(self, knobs: Mapping[str, str]) -> str:
         """Lines that set this recipe's constants."""
         return "".join(f"{self.named(knob)} = {self.value(knobs, knob)}\n" for knob in self.knobs)
+
+    def options(self, module: Module, launch: Launch) -> list[Edit]:
+        """Edits that make a launch's warps and stages constants; what is given as anything but a number stays."""
+        edits, added = [], ""
+        for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
+            value = launch.options.get(option)
+            if value is None:
+                added += f", {option}={self.named(knob)}"
+            elif is_number(value):
+                edits.append(Edit(*module.span(value), self.named(knob)))
+        end = last_argument(module, launch.node)
+        return [*edits, *([Edit(end, end, added)] if added and end else [])]
 
     def present(self, source: str) -> dict[str, str]:
         """The knobs' values in a source where this recipe is applied already; empty elsewhere."""

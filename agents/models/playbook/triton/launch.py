@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import ClassVar
 
-from agents.models.playbook.triton.base import TritonRecipe, head, is_number, last_argument, launches_of, triton_name
+from agents.models.playbook.triton.base import TritonRecipe, head, is_number, launches_of, triton_name
 from agents.models.playbook.triton.rows import row_loops
 from tools.languages.triton_source import Edit, Launch, Module, called, dotted
 
@@ -35,19 +35,9 @@ class LaunchKnobs(TritonRecipe):
         return module.apply([Edit(head(module), head(module), f"{self.constants(knobs)}\n\n"), *edits])
 
     def _settings(self, module: Module, launch: Launch) -> list[Edit]:
-        given, added = [], ""
-        for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
-            value = launch.options.get(option)
-            if value is None and not (
-                option == "num_stages" and "num_warps" in launch.options and not is_number(launch.options["num_warps"])
-            ):
-                added += f", {option}={self.named(knob)}"
-            elif value is not None and is_number(value):
-                given.append(Edit(*module.span(value), self.named(knob)))
-        if added and ("num_warps" not in launch.options or is_number(launch.options["num_warps"])):
-            end = last_argument(module, launch.node)
-            given += [Edit(end, end, added)] if end else []
-        return [*given, *self._width(module, launch)]
+        warps = launch.options.get("num_warps")
+        plain = warps is None or is_number(warps)
+        return [*(self.options(module, launch) if plain else []), *self._width(module, launch)]
 
     def _width(self, module: Module, launch: Launch) -> list[Edit]:
         """The block of a row kernel's loops, no wider than its rows need."""

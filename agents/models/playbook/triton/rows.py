@@ -145,7 +145,7 @@ def _masked(rows: RowLoops, loop: ast.For) -> bool:
             return False
         if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], rows, given):
             mask = argument(node, "mask", 1 if name == "load" else 2)
-            if mask is None or not any(_bounds(n, rows.extent) for n in _resolved(mask, given)):
+            if mask is None or not any(bounds(n, rows.extent) for n in resolved(mask, given)):
                 return False
     return True
 
@@ -157,10 +157,10 @@ def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
 
 
 def _wide(node: ast.expr, rows: RowLoops, given: dict[str, list[ast.expr]]) -> bool:
-    return any(called(n) == "arange" for n in _resolved(node, given))
+    return any(called(n) == "arange" for n in resolved(node, given))
 
 
-def _resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
+def resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.AST]:
     """All nodes of an expression and of what its names are set to."""
     seen: set[str] = set()
     pending: list[ast.expr] = [node]
@@ -172,7 +172,8 @@ def _resolved(node: ast.expr, given: dict[str, list[ast.expr]]) -> Iterator[ast.
                 pending += given.get(inner.id, [])
 
 
-def _bounds(node: ast.AST, extent: str) -> bool:
+def bounds(node: ast.AST, extent: str) -> bool:
+    """Whether a comparison says that something is less than an extent."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False
     if isinstance(node.ops[0], ast.Lt):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from agents.models.playbook.triton.base import TritonRecipe, head, is_number, last_argument, launches_of
-from agents.models.playbook.triton.rows import argument
+from agents.models.playbook.triton.base import TritonRecipe, head, is_number, launches_of
+from agents.models.playbook.triton.rows import argument, bounds, definitions, resolved
 from tools.languages.triton_source import Edit, Kernel, Launch, Module, called, dotted
 
 
@@ -59,15 +59,7 @@ class Tiles(TritonRecipe):
         grid = self._grid(module, launch, names)
         if grid is None:
             return None
-        added = ""
-        for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
-            given = launch.options.get(option)
-            if given is None:
-                added += f", {option}={self.named(knob)}"
-            else:
-                edits.append(Edit(*module.span(given), self.named(knob)))
-        end = last_argument(module, launch.node)
-        return [*edits, *grid, *([Edit(end, end, added)] if added else [])]
+        return [*edits, *grid, *self.options(module, launch)]
 
     def _grid(self, module: Module, launch: Launch, names: Mapping[str, str]) -> list[Edit] | None:
         """The grid's divisors; None unless each is one of the tile sizes for sure."""
@@ -144,23 +136,8 @@ def _guarded(kernel: Kernel) -> bool:
 
 def _divides(kernel: Kernel, parameter: str, names: Mapping[str, str]) -> str | None:
     """The tile size that belongs to an extent: of `offsets < extent`, the constexpr that the offsets are made of."""
-    defined: dict[str, ast.expr] = {}
+    given, found = definitions(kernel), set[str]()
     for node in ast.walk(kernel.node):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            defined.setdefault(node.targets[0].id, node.value)
-    found: set[str] = set()
-    for node in ast.walk(kernel.node):
-        if (
-            isinstance(node, ast.Compare)
-            and len(node.ops) == 1
-            and isinstance(node.ops[0], ast.Lt)
-            and dotted(node.comparators[0]) == parameter
-        ):
-            pending, seen = [node.left], set[str]()
-            while pending:
-                for inner in ast.walk(pending.pop()):
-                    if isinstance(inner, ast.Name) and inner.id not in seen:
-                        seen.add(inner.id)
-                        pending += [defined[inner.id]] if inner.id in defined else []
-            found |= seen & set(names)
+        if isinstance(node, ast.Compare) and bounds(node, parameter):
+            found |= {inner.id for inner in resolved(node, given) if isinstance(inner, ast.Name)} & set(names)
     return found.pop() if len(found) == 1 else None

@@ -131,6 +131,18 @@ def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
     assert isinstance(faults, tuple) and said in faults[0], faults
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        block("### draft: methods=a") + block("### draft: the second") + "### skipped: c does not apply\n",
+        json.dumps({"drafts": [{"source": CODE, "methods": ["a"]}, {"source": CODE}, "no object"], "skipped": []}),
+    ],
+)
+def test_one_draft_that_cannot_be_read_costs_that_draft_alone(text: str) -> None:
+    reply = parsing.read(text, request("Drafts"), said="", usage=Usage())
+    assert isinstance(reply, Unfit) and reply.usable == Drafts(drafts=(Draft(source=CODE, methods=("a",)),))
+
+
 # ------------------------------------------------------------ how to answer
 
 
@@ -149,8 +161,8 @@ def test_the_instruction_holds_the_schema_where_the_answer_is_json(owed: str, st
 def test_the_example_of_the_instruction_can_be_read() -> None:
     text = parsing.how_to_answer("Drafts", False)
     example = "\n".join(line.removeprefix("    ") for line in text.splitlines() if line.startswith("    "))
-    found = code_blocks.drafts(example)
-    assert isinstance(found, Drafts) and found.drafts[0].knobs == {"TILE": "64", "UNROLL": "4"}
+    found, faults = code_blocks.drafts(example)
+    assert not faults and found.drafts[0].knobs == {"TILE": "64", "UNROLL": "4"}
 
 
 def test_a_continuation_repeats_nothing() -> None:

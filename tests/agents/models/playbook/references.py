@@ -49,13 +49,7 @@ SIZES: dict[str, int | float] = {"M": 48, "N": 72}
 
 REFERENCES: dict[str, str] = {
     "bias_gelu": source("return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
-    "gated_by_hand": source(
-        "gate = x / (1 + torch.exp(-x))\nout.copy_(gate * y * s)",
-        {"x": randn("M", "N"), "y": randn("M", "1"), "s": "0.7", "out": empty("M", "N"), **MN},
-        SIZES,
-    ),
     "softmax": source("return F.softmax(x, -1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
-    "log_softmax_of_columns": source("return F.log_softmax(x, 0)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax_by_hand": source(
         "x = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, keepdim=True)",
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
@@ -66,27 +60,11 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "w": randn("N"), "b": randn("N"), "eps": "eps", "out": empty("M", "N"), **MN},
         {**SIZES, "eps": 1e-5},
     ),
-    "layer_norm_by_hand": source(
-        "mean = x.mean(-1, keepdim=True)\nvar = ((x - mean) ** 2).sum(-1, keepdim=True) / N\n"
-        "return (x - mean) * torch.rsqrt(var + 1e-5) * w",
-        {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN},
-        SIZES,
-    ),
     "rms_norm": source("return F.rms_norm(x, (N,), w, 1e-6)", {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
-    "rms_norm_float64": source(
-        "return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
-        {"x": "torch.randn(M, N, generator=g, dtype=torch.float64)", "out": empty("M", "N", dtype="float64"), **MN},
-        SIZES,
-    ),
     "linear_relu": source(
         "return F.relu(F.linear(x, w, b))",
         {"x": randn("M", "K"), "w": randn("N", "K"), "b": randn("N"), "out": empty("M", "N"), **MN, "K": "K"},
         {**SIZES, "K": 40},
-    ),
-    "bmm_scaled": source(
-        "return torch.bmm(a, b.transpose(1, 2)) / math.sqrt(D)",
-        {"a": randn("B", "M", "D"), "b": randn("B", "N", "D"), "out": empty("B", "M", "N"), "B": "B", **MN, "D": "D"},
-        {"B": 3, **SIZES, "D": 16},
     ),
     "einsum": source(
         'return torch.einsum("bmk,kn->bnm", a, b)',
@@ -98,12 +76,6 @@ REFERENCES: dict[str, str] = {
         "o = F.scaled_dot_product_attention(q, k, v, is_causal=True)\nreturn o.transpose(0, 1).reshape(S, H * D)",
         {**{n: randn("S", "H * D") for n in "qkv"}, "out": empty("S", "H * D"), "S": "S", "H": "H", "D": "D"},
         {"S": 40, "H": 3, "D": 16},
-    ),
-    "attention_by_hand": source(
-        "s = q @ k.T * (D ** -0.5)\ni = torch.arange(S)\ns = s.masked_fill(i[None, :] > i[:, None], float('-inf'))\n"
-        "return torch.softmax(s, -1) @ v",
-        {**{n: randn("S", "D") for n in "qkv"}, "out": empty("S", "D"), "S": "S", "D": "D"},
-        {"S": 48, "D": 16},
     ),
     "column_statistics": source(
         "return x.mean(0), x.var(0)",
@@ -128,11 +100,6 @@ REFERENCES: dict[str, str] = {
         },
         SIZES,
         ("out", "count"),
-    ),
-    "total": source(
-        "return ((x - y) ** 2).mean()",
-        {"x": randn("M", "N"), "y": randn("M", "N"), "out": "torch.empty(())", **MN},
-        SIZES,
     ),
     "transposed_clamped": source(
         "return torch.clamp(x.t().reshape(N, M), -1.0, 1.0).tanh()", {"x": randn("M", "N"), "out": empty("N", "M"), **MN}, SIZES
@@ -159,12 +126,6 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
-    "residual_norm_of_two": source(
-        "h = x + y\nn = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + eps)\nreturn h, n * w",
-        {"x": randn("M", "N"), "y": randn("M", "N"), "w": randn("N"), "h": empty("M", "N"), "out": empty("M", "N"), "eps": "1e-5", **MN},
-        SIZES,
-        ("h", "out"),
-    ),
     "group_norm": source(
         "return F.group_norm(x, G, w, b)",
         {
@@ -177,18 +138,5 @@ REFERENCES: dict[str, str] = {
             "N": "N",
         },
         {"B": 3, "G": 2, "N": 36},
-    ),
-    "mlp": source(
-        "return F.silu(x @ w1) * (x @ w3) @ w2",
-        {
-            "x": randn("M", "N"),
-            "w1": randn("N", "K"),
-            "w3": randn("N", "K"),
-            "w2": randn("K", "N"),
-            "out": empty("M", "N"),
-            **MN,
-            "K": "K",
-        },
-        {"M": 20, "N": 24, "K": 40},
     ),
 }

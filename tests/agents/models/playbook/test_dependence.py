@@ -41,6 +41,8 @@ def test_polynomials() -> None:
         "for (int i = 0; i < n; ++i) for (int j = 0; j < m; ++j) b[i*k + j] = a[i*m + j];",
         "for (int i = 0; i < n; ++i) { float& o = b[i]; o = a[i]; o += 1; }",
         "for (int i = 0; i < n; ++i) { float s = 0; for (int j = i > 3 ? i - 3 : 0; j < i; ++j) s += a[j]; b[i] = s; }",
+        "for (int i = 0; i < n; ++i) { const float* p = a + i; float* q = b + i*m; for (int j = 0; j < m; ++j) { *q = *p; p += n; q++; } }",
+        "for (int i = 0; i < n; ++i) for (int j = m - 1; j >= 0; --j) b[i*m + j] = a[j];",
         "for (int i = 0; i < n; ++i) { float s = -std::numeric_limits<float>::infinity(); s = s > a[i] ? s : a[i]; b[i] = s; }",
     ],
 )
@@ -74,6 +76,10 @@ def test_independent(body: str) -> None:
         ("for (int i = 0; i < n; ++i) { b[i] = 1; if (a[i] < 0) n--; }", "bound"),
         ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[j] = a[i]; }", "same element of b"),
         ("for (int i = 0; i < n; ++i) { for (int j = i > 3 ? i - 3 : 0; j < i; ++j) b[i] += b[j]; }", "same element of b"),
+        ("for (int i = 0; i < n; ++i) { float* q = b + i; for (int j = 0; j < m; ++j) { *q = a[j]; q += 1; } }", "same element of b"),
+        ("for (int i = 0; i < n; ++i) { float* q = b + i*m; for (int j = 0; j < m; ++j) { q += j; *q = a[j]; } }", "cannot be traced"),
+        ("float* q = b; for (int i = 0; i < n; ++i) { *q = a[i]; q += 1; }", "q walks"),
+        ("for (int i = 0; i < n; ++i) for (int j = m; j >= 0; --j) b[i*m + j] = a[j];", "same element of b"),
         ("float s[8]; for (int i = 0; i < n; ++i) { for (int q = 0; q < 8; ++q) s[q] = a[q] * i; b[i] = s[0]; }", "same element of s"),
     ],
 )
@@ -86,5 +92,7 @@ def test_helpers_are_read_through() -> None:
     assert verdicts("for (int i = 0; i < n; ++i) row(a + i*m, b + i*m, m);", before=helper) == [""]
     assert "same element" in verdicts("for (int i = 0; i < n; ++i) row(a + i*m, b, m);", before=helper)[0]
     assert "same element" in verdicts("for (int i = 0; i < n; ++i) row(b + i*m, b + (i+1)*m, m);", before=helper)[0]
+    walking = "static void fill(float* d, int w) { for (int j = 0; j < w; ++j) { *d = j; d += 1; } }"
+    assert "cannot be traced" in verdicts("for (int i = 0; i < n; ++i) fill(b + i, m);", before=walking)[0]
     counter = "static int calls = 0; static float next(float v) { calls += 1; return v; }"
     assert "calls" in verdicts("for (int i = 0; i < n; ++i) b[i] = next(a[i]);", before=counter)[0]

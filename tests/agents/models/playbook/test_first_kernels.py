@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agents.artifacts import CoderBrief, Plan
-from agents.models.playbook.first.sizes import Scalars
 from agents.models.playbook.first.writing import first_draft
 from tests.agents.models.playbook.references import REFERENCES, SIZES, empty, randn, source
 from tools.artifacts import Candidate
-from tools.errors import SettingsError
 from tools.executors.local import Local
 from tools.gate.policy import Policy
 from tools.judge import evidence
@@ -117,40 +114,3 @@ def test_other_languages_are_left_to_models(tmp_path: Path, stage: tuple[Local, 
     _, why = draft(loaded.model_copy(update={"task": loaded.task.model_copy(update={"language": "triton"})}))
     assert "C++ alone" in why
     assert "triton" in why
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ((5, 9, 13), "M"),
-        ((7, 7, 7), "7"),
-        ((20, 54, 143), "int64_t(M) * N"),
-        ((10, 18, 26), "2 * M"),
-        ((3, 5, 10), "N - 1"),
-        ((9, 15, 24), "M + N"),
-        ((-2, -4, -6), "-(M / 2)"),
-        ((-3, -5, -7), None),
-        ((2, 3, 2), None),
-    ],
-)
-def test_sizes_are_told_by_the_simplest_formula(values: tuple[int, ...], text: str | None) -> None:
-    scalars = Scalars({"M": (5, 9, 13), "N": (4, 6, 11)}, {})
-    if text is not None:
-        assert scalars.size(values, "x").text == text
-        return
-    with pytest.raises(SettingsError, match="the size of x follows none"):
-        scalars.size(values, "x")
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ((1e-5, 2e-5, 3e-5), "double(eps)"),
-        ((0.25, 1 / 16, 1 / 64), "(1.0 / double(N))"),
-        ((2.0, 4.0, 8.0), "std::sqrt(double(N))"),
-        ((0.5, 0.5, 0.5), "0.5"),
-        ((math.inf,) * 3, "INFINITY"),
-    ],
-)
-def test_numbers_are_told_from_constants(values: tuple[float, ...], text: str) -> None:
-    assert Scalars({"N": (4, 16, 64)}, {"eps": (1e-5, 2e-5, 3e-5)}).number(values, "x") == text

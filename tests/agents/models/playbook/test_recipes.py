@@ -24,6 +24,7 @@ def applied(text: str, *names: str) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_recipes_find_their_places_and_the_result_stays(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")

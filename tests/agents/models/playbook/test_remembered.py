@@ -24,6 +24,7 @@ def pages() -> tuple[Page, ...]:
 
 
 def outcome(verdict: str, *methods: str, gain: float = 1.5, **more: object) -> Attempt:
+    gain = 0.9 if verdict == "reject_perf" else gain
     base = {
         "operator": "softmax",
         "language": "cpp",
@@ -48,7 +49,7 @@ def brief_with(pages: tuple[Page, ...], *memory: Attempt, **more: object) -> Pla
 
 def planned(brief: PlannerBrief) -> tuple[set[str], Plan]:
     made = ask("planner", brief, Plan)
-    assert isinstance(made, Plan) and not violations(made, brief) and not faults(made, brief)
+    assert not violations(made, brief) and not faults(made, brief)
     return {item.method for item in made.methods}, made
 
 
@@ -59,12 +60,9 @@ def test_what_won_from_this_source_is_tried_at_once_and_once(pages: tuple[Page, 
     assert won.evidence in made.reason
 
 
-def test_of_several_ways_the_one_that_led_furthest_is_taken(pages: tuple[Page, ...]) -> None:
-    large = outcome("accept", "branch-to-select", gain=2.0)
-    small = outcome("accept", "simd-reduction", gain=1.2, after="middle")
-    then = outcome("accept", "vector-exp", gain=3.0, before="middle", after="end")
-    assert planned(brief_with(pages, large, small, then))[0] == {"simd-reduction"}
-    assert planned(brief_with(pages, large, small))[0] == {"branch-to-select"}
+def test_of_several_ways_the_one_that_gained_most_is_taken(pages: tuple[Page, ...]) -> None:
+    large, small = outcome("accept", "branch-to-select", gain=2.0), outcome("accept", "simd-reduction", gain=1.2, after="middle")
+    assert planned(brief_with(pages, small, large))[0] == {"branch-to-select"}
 
 
 def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Page, ...]) -> None:
@@ -73,12 +71,6 @@ def test_what_won_once_and_was_rejected_later_is_no_way_any_more(pages: tuple[Pa
     chosen, made = planned(brief_with(pages, lost, won, methods_per_iteration=1))
     assert chosen and chosen != {"branch-to-select"} and "very source" not in made.reason
     assert planned(brief_with(pages, won, lost, methods_per_iteration=1))[0] == {"branch-to-select"}, "the newest counts"
-
-
-def test_a_way_in_a_circle_ends(pages: tuple[Page, ...]) -> None:
-    there = outcome("accept", "simd-reduction", after="middle")
-    back = outcome("accept", "vector-exp", before="middle", after=mark(SOURCE))
-    assert planned(brief_with(pages, there, back))[0] == {"simd-reduction"}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +111,7 @@ def test_what_was_rejected_elsewhere_or_hidden_by_noise_comes_last_and_it_is_sai
     chosen, made = planned(brief_with(pages, elsewhere, *rest, outcome("reject_perf", applicable[0].head.id), **single))
     assert chosen == {applicable[1].head.id} and "on another source" in made.reason
     made = ask("planner", brief_with(pages, *rest, *(outcome("reject_perf", p.head.id) for p in applicable[:2]), **single), Plan)
-    assert isinstance(made, Plan) and not made.methods and "earlier runs" in made.reason
+    assert not made.methods and "earlier runs" in made.reason
 
 
 def _only(page: Page) -> Plan:
@@ -140,16 +132,15 @@ def test_methods_accepted_elsewhere_in_these_conditions_come_first(pages: tuple[
 def test_the_coder_starts_from_the_knobs_that_won(pages: tuple[Page, ...]) -> None:
     plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "candidates": 1})
     plain = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
-    assert isinstance(plain, Drafts) and plain.drafts[0].knobs["DEGREE"] != "5"
+    assert plain.drafts[0].knobs["DEGREE"] != "5"
     memory = (outcome("accept", "vector-exp", knobs={"DEGREE": "5"}),)
     won = ask("coder", coder_brief(plan, pages, SOURCE, memory=memory, shape_class=SHAPES), Drafts)
-    assert isinstance(won, Drafts) and won.drafts[0].knobs["DEGREE"] == "5"
+    assert won.drafts[0].knobs["DEGREE"] == "5"
 
 
 def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ...]) -> None:
     plan = Plan.model_validate({**_planned_of(pages, "vector-exp").model_dump(), "candidates": 2})
     drafts = ask("coder", coder_brief(plan, pages, SOURCE), Drafts)
-    assert isinstance(drafts, Drafts)
     first, second = drafts.drafts
     for verdict, before, kept in (
         ("reject_perf", mark(SOURCE), False),
@@ -159,7 +150,6 @@ def test_the_coder_writes_no_kernel_that_was_rejected_here(pages: tuple[Page, ..
     ):
         memory = (outcome(verdict, "vector-exp", before=before, after=mark(first.source)),)
         again = ask("coder", coder_brief(plan, pages, SOURCE, memory=memory, shape_class=SHAPES), Drafts)
-        assert isinstance(again, Drafts)
         assert (first.source in {d.source for d in again.drafts}) == kept
         assert second.source in {d.source for d in again.drafts}
 

@@ -236,35 +236,6 @@ def run_kernel(logits, target, loss, **_):
     target="index:5:70",
     loss="out:5",
 )
-SOFTMAX_BASE_TWO = given(
-    """@triton.jit
-def scaled(a, b, n, scale, T: tl.constexpr):
-    row = tl.program_id(0)
-    qk = a + row * n
-    m_i = float("-inf")
-    l_i = 0.0
-    for s in range(0, n, T):
-        idx = s + tl.arange(0, T)
-        v = tl.load(qk + idx, mask=idx < n, other=float("-inf"))
-        m_i = tl.maximum(m_i, tl.max(v, 0))
-    for s in range(0, n, T):
-        idx = s + tl.arange(0, T)
-        v = tl.load(qk + idx, mask=idx < n, other=float("-inf"))
-        p = tl.exp2((v - m_i) * scale)
-        l_i += tl.sum(p, 0)
-    for s in range(0, n, T):
-        idx = s + tl.arange(0, T)
-        v = tl.load(qk + idx, mask=idx < n, other=float("-inf"))
-        tl.store(b + row * n + idx, tl.exp2((v - m_i) * scale) / l_i, mask=idx < n)
-
-
-def run_kernel(x, y):
-    tile = 16
-    scaled[(x.shape[0],)](x, y, x.shape[1], 1.4426950408889634, T=tile)
-""",
-    "torch.softmax(x, -1)",
-    **MATRIX,
-)
 ROWS = {
     "SOFTMAX_COUNTED": SOFTMAX_COUNTED,
     "SOFTMAX_VIA_OUT": SOFTMAX_VIA_OUT,
@@ -273,7 +244,6 @@ ROWS = {
     "RMS_HALF": RMS_HALF,
     "SOFTMAX_PERSISTENT": SOFTMAX_PERSISTENT,
     "CROSS_ENTROPY": CROSS_ENTROPY,
-    "SOFTMAX_BASE_TWO": SOFTMAX_BASE_TWO,
 }
 
 # ---------------------------------------------------------------- matrix products
@@ -382,15 +352,6 @@ MATMUL_BATCHED = given(
     b="half:2x50x45",
     c="half-out:2x37x45",
 )
-MATMUL_TRANSPOSED_PIDS = given(
-    MATMUL_ONE_AXIS.source.removeprefix(HEAD)
-    .replace("pid_m = pid // grid_n", "tile_row = pid // grid_n")
-    .replace("pid_n = pid % grid_n", "tile_col = pid % grid_n")
-    .replace("pid_m *", "tile_row *")
-    .replace("pid_n *", "tile_col *"),
-    "a @ b",
-    **PRODUCT,
-)
 MATMUL_LITERAL_GRID = given(
     MATMUL_TWO_AXES.source.removeprefix(HEAD)
     .replace("TILE = 16\n\n\n", "")
@@ -404,7 +365,6 @@ PRODUCTS = {
     "MATMUL_TWO_AXES": MATMUL_TWO_AXES,
     "MATMUL_BIAS_RELU": MATMUL_BIAS_RELU,
     "MATMUL_BATCHED": MATMUL_BATCHED,
-    "MATMUL_TRANSPOSED_PIDS": MATMUL_TRANSPOSED_PIDS,
     "MATMUL_LITERAL_GRID": MATMUL_LITERAL_GRID,
 }
 
@@ -424,23 +384,6 @@ def run_kernel(x, z, y):
     add[grid](x, z, y, x.numel(), BLOCK=128)
 """,
     "x + z",
-    **VECTORS,
-)
-GELU = given(
-    """@triton.jit
-def gelu_mul(src, gate, dst, count, S: tl.constexpr):
-    i = tl.program_id(0) * S + tl.arange(0, S)
-    keep = i < count
-    v = tl.load(src + i, mask=keep, other=0.0)
-    g = tl.load(gate + i, mask=keep, other=0.0)
-    tl.store(dst + i, 0.5 * v * (1 + tl.erf(v * 0.7071067811865476)) * g, mask=keep)
-
-
-def run_kernel(x, z, y):
-    n = x.numel()
-    gelu_mul[(triton.cdiv(n, 64),)](x, z, y, n, S=64, num_warps=1)
-""",
-    "torch.nn.functional.gelu(x) * z",
     **VECTORS,
 )
 ROW_SUM = given(
@@ -479,24 +422,6 @@ def run_kernel(x, bias, y):
     bias="in:70",
     y="out:5x70",
 )
-SCALE_ROWS = given(
-    """@triton.jit
-def scale(inp, factor, out, n, W: tl.constexpr):
-    r = tl.program_id(0)
-    f = tl.load(factor + r)
-    for lo in range(0, n, W):
-        k = lo + tl.arange(0, W)
-        tl.store(out + r * n + k, f * tl.load(inp + r * n + k, mask=k < n), mask=k < n)
-
-
-def run_kernel(x, f, y):
-    scale[(x.shape[0],)](x, f, y, x.shape[1], W=32, num_stages=2)
-""",
-    "x * f[:, None]",
-    x="in:5x70",
-    f="in:5",
-    y="out:5x70",
-)
 TWO_KERNELS = given(
     ADD.source.removeprefix(HEAD).split("def run_kernel")[0]
     + """@triton.jit
@@ -514,6 +439,6 @@ def run_kernel(x, z, y):
     "2 * (x + z)",
     **VECTORS,
 )
-PLAIN = {"ADD": ADD, "GELU": GELU, "ROW_SUM": ROW_SUM, "BIAS_ADD": BIAS_ADD, "SCALE_ROWS": SCALE_ROWS, "TWO_KERNELS": TWO_KERNELS}
+PLAIN = {"ADD": ADD, "ROW_SUM": ROW_SUM, "BIAS_ADD": BIAS_ADD, "TWO_KERNELS": TWO_KERNELS}
 
 KERNELS = {**ROWS, **PRODUCTS, **PLAIN}

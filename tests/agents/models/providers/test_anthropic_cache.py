@@ -19,15 +19,6 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def test_marks_stand_where_blocks_end_and_at_the_last_turn(server: Server) -> None:
-    turn = Turn(said='[{"role": "assistant", "content": [{"type": "text", "text": "?"}]}]', refused=("No.",))
-    opened(server).ask(request(turn, turn, tools=TOOLS))
-    body = server.bodies[0]
-    sent = [*body["tools"], *body["system"], *(block for message in body["messages"] for block in message["content"])]
-    marks = [(index, block["cache_control"]["ttl"]) for index, block in enumerate(sent) if "cache_control" in block]
-    assert marks == [(1, "1h"), (2, "1h"), (3, "1h"), (8, "5m")]
-
-
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["answer", "tools"])
 def test_of_many_blocks_the_last_are_marked(server: Server, tools: tuple[Tool, ...]) -> None:
     """At most four marks; nothing of an iteration is written to be kept that nobody will ask about again."""

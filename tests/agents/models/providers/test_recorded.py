@@ -164,6 +164,11 @@ def test_code_is_left_as_it_is(text: str) -> None:
     assert redacted(text) == text
 
 
+@pytest.mark.parametrize("text", ["Authorization: Bearer abc-def-123", f"token eyJ{'a' * 12}.{'b' * 12}.c2ln"])
+def test_tokens_that_are_no_keys_of_a_provider_are_taken_out_too(text: str) -> None:
+    assert redacted(text) == f"{text.rpartition(' ')[0]} <secret>"
+
+
 def test_pages_and_kernels_survive_redaction() -> None:
     assert all(redacted(page.body) == page.body for page in PAGES)
     assert redacted(TASK.reference + (TASK.baseline or "")) == TASK.reference + (TASK.baseline or "")

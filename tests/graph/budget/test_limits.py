@@ -1,8 +1,10 @@
-"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over threads, kills and processes."""
+"""Caps on time of the run, of an iteration and of a role: each sets aside, settles and names itself, over kills and processes."""
 
 from __future__ import annotations
 
-import threading
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,18 +14,56 @@ import yaml
 from agents.models.ledger import Cap, Caps, Left
 from graph.budget import reserve
 from graph.budget.metering import Capped, Metered
-from graph.lifecycle.versions import capped
-from graph.limits import SENDERS, Sender, Sent
+from graph.lifecycle.versions import changed
+from graph.limits import SENDERS, Sent
 from graph.settings import Settings, load
 from graph.workspace import events
 from graph.workspace.clock import TICK_S, Clock, wall_s
 from graph.workspace.events import Event
-from tests.graph.budget.test_metering import Booked, free, job, killed_in_a_job
-from tools.errors import BudgetError, SettingsError
+from tools.errors import BudgetError, DeviceBusyError, HarnessError, SettingsError
+from tools.executors.base import Device, Executor, Finished, Job, Limits, Needs, Usage
+from tools.executors.local import Local
+from tools.store.records import Blobs
+
+
+def job(limit_s: float, *argv: str, device: str = "cpu") -> Job:
+    needs = Needs.model_validate({"device": device})
+    return Job(files={}, argv=argv or ("true",), limits=Limits(wall_s=limit_s), needs=needs)
+
+
+class Booked(Executor):
+    """Somebody's executor: a job takes what its second argument says, its limit at most."""
+
+    def __init__(self) -> None:
+        self.begun: list[float] = []
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
+
+    def run(self, job: Job) -> Finished:
+        limit, wanted = job.limits.wall_s, float(job.argv[1])
+        self.begun.append(limit)
+        return Finished(exit_code=0, timed_out=wanted > limit, files={}, usage=Usage(wall_s=min(wanted, limit)))
+
+    def close(self) -> None:
+        pass
+
+
+class Failing(Booked):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def run(self, job: Job) -> Finished:
+        time.sleep(0.01)
+        raise self.error
 
 
 def account(
-    inner: Booked, before: dict[Sent, float] | None = None, clock: Callable[[], float] = lambda: 0.0, began: dict[int, float] | None = None
+    inner: Executor,
+    before: dict[Sent, float] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+    began: dict[int, float] | None = None,
 ) -> Metered:
     return Metered(inner, lambda kind, details: None, clock, before or {}, began)
 
@@ -41,7 +81,7 @@ def account(
     ],
 )
 def test_each_cap_sets_aside_cuts_refuses_and_is_named(caps: Caps, names: str) -> None:
-    inner, told = free(), list[str]()
+    inner, told = Booked(), list[str]()
     metered = account(inner)
     metered.enter(3)
     coder = Capped(metered, "coder", "cpu", caps, tell=told.append)
@@ -61,7 +101,7 @@ def test_each_cap_sets_aside_cuts_refuses_and_is_named(caps: Caps, names: str) -
 
 
 def test_a_cap_counts_its_own_jobs_alone() -> None:
-    inner = free()
+    inner = Booked()
     metered = account(inner)
     caps = Caps(device_s=200, per_iteration=Cap(device_s=50), per_role={"coder": Cap(device_s=30)})
     coder, gatekeeper = (Capped(metered, role, "cpu", caps) for role in ("coder", "gatekeeper"))
@@ -82,7 +122,7 @@ def test_a_cap_counts_its_own_jobs_alone() -> None:
 
 
 def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
-    inner = free()
+    inner = Booked()
     search = Capped(account(inner), "gatekeeper", "cpu", Caps(device_s=100), aside=70)
     search.run(job(60, "x", "25"))
     with pytest.raises(BudgetError, match="30 s of 100 s are spent, and 70 s are set aside for the final benchmark; a job"):
@@ -90,57 +130,81 @@ def test_what_the_final_benchmark_needs_is_no_ones_to_spend() -> None:
     assert inner.begun == [30, 5]
 
 
-@pytest.mark.parametrize("together", [2, 8])
-def test_threads_of_several_roles_lose_nothing(together: int) -> None:
-    """The coder's fit beside nothing of their own, the gatekeeper's wait for none: no cap is ever passed by what is held."""
-    inner, log, lock = Booked(), list[dict[str, str]](), threading.Lock()
+def test_a_harness_that_dies_costs_its_time_and_is_the_caps_fault_only_when_its_time_was_up() -> None:
+    caps = Caps(device_s=100)
+    busy = account(Failing(DeviceBusyError("others are there")))
+    with pytest.raises(DeviceBusyError):
+        busy.run(job(60))
+    assert busy.seconds("cpu") == 0, "a device that others hold costs nothing"
+    dying = account(Failing(HarnessError("gone")))
+    with pytest.raises(HarnessError):
+        Capped(dying, "gatekeeper", "cpu", caps).run(job(60))
+    assert 0.01 <= dying.seconds("cpu") < 60
+    with pytest.raises(BudgetError):
+        Capped(account(dying.inner, {Sent("cpu"): 99.999}), "gatekeeper", "cpu", caps).run(job(60))
 
-    def emit(kind: str, details: object) -> None:
-        with lock:
-            log.append(dict(details))  # type: ignore[call-overload]
 
-    metered = Metered(inner, emit, lambda: 0.0, {})
-    caps = Caps(device_s=1000, per_role={"coder": Cap(device_s=100), "gatekeeper": Cap(device_s=400)})
-    refused: list[str] = []
-
-    def work(role: Sender, number: int) -> None:
-        try:
-            Capped(metered, role, "cpu", caps).run(job(60, "x", "20", str(number)))
-        except BudgetError as error:
-            refused.append(str(error))
-
-    roles: tuple[Sender, ...] = ("coder", "gatekeeper")
-    threads = [threading.Thread(target=work, args=(role, number)) for number in range(together) for role in roles]
-    for thread in threads:
-        thread.start()
-    inner.go.set()
-    for thread in threads:
-        thread.join(60)
-    assert len(refused) == max(0, together - 5) and all(said.startswith("budget.per_role.coder.device_s") for said in refused)
-    ended = [said for said in log if said["state"] == "finished"]
-    assert sum(float(said["used"]) for said in ended) == metered.seconds("cpu") == 20 * (2 * together - len(refused))
-    for role, cap in (("coder", 100.0), ("gatekeeper", 400.0)):
-        spent, held = 0.0, dict[str, float]()
-        for said in (said for said in log if said["role"] == role):
-            if said["state"] == "started":
-                held[said["number"]] = float(said["held"])
-                assert spent + sum(held.values()) <= cap
-            else:
-                del held[said["number"]]
-                spent += float(said["used"])
+def test_a_real_job_is_ended_where_the_cap_is(tmp_path: Path) -> None:
+    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch") as local:
+        metered = account(local)
+        with pytest.raises(BudgetError, match="cut short"):
+            Capped(metered, "gatekeeper", "cpu", Caps(device_s=0.3)).run(job(300, "sleep", "600"))
+        assert metered.seconds("cpu") >= 0.3
 
 
 # ---------------------------------------------------------------- processes
 
 
+KILLED = """
+import sys
+from pathlib import Path
+from graph.workspace.events import Events
+from agents.models.ledger import Caps
+from graph.workspace.clock import Clock
+from graph.budget.metering import Capped, Metered
+from tools.executors.base import Job, Limits
+from tools.executors.local import Local
+from tools.store.records import Blobs
+folder = Path(sys.argv[1])
+clock = Clock(folder / "wall_s")
+log = Events(folder / "events.jsonl", (lambda event: print(event.details["state"], flush=True),))
+log.emit("start", {"state": "started", "wall_s": "0"})
+metered = Metered(Local(Blobs(folder / "blobs"), folder / "scratch"), log.emit, clock.seconds, {})
+metered.enter(2)
+Capped(metered, "gatekeeper", "cpu", Caps(device_s=1000)).run(Job(files={}, argv=("sleep", "600"), limits=Limits(wall_s=500)))
+"""
+
+
+def test_a_killed_job_never_counts_for_more_than_was_set_aside(tmp_path: Path) -> None:
+    log = [
+        Event(kind="start", seconds=0, details={"state": "started", "wall_s": "0"}),
+        Event(kind="job", seconds=1, details={"state": "started", "number": "0", "device": "cpu", "held": "5", "at": "10"}),
+        Event(kind="start", seconds=2, details={"state": "ready", "s": "1"}),
+        Event(kind="start", seconds=3, details={"state": "reopened", "wall_s": "400"}),
+        # Numbers begin anew in each process.
+        Event(kind="job", seconds=4, details={"state": "started", "number": "0", "device": "cpu", "held": "7", "at": "401"}),
+        Event(kind="job", seconds=5, details={"state": "finished", "number": "0", "device": "cpu", "used": "2", "s": "3"}),
+    ]
+    assert events.device_s(log, 900) == {"cpu": 7}
+    assert events.device_s(log[:2], 12) == {"cpu": 3}
+    assert events.device_s(log[:2], 900) == {"cpu": 5}
+
+
 def test_a_job_that_a_kill_ended_counts_for_its_role_and_iteration(tmp_path: Path) -> None:
-    killed_in_a_job(tmp_path, 1000, 1)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert [process.stdout.readline().strip() for _ in range(2)] == ["started", "started"]
+    at = wall_s(tmp_path / "wall_s")
+    while wall_s(tmp_path / "wall_s") < at + TICK_S * 0.9:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
     died = wall_s(tmp_path / "wall_s")
     spent = events.jobs_s(events.read(tmp_path / "events.jsonl"), died)
     (sent,) = spent
     assert sent == Sent("cpu", "gatekeeper", 2) and 0 < spent[sent] <= died + TICK_S
     caps = Caps(per_iteration=Cap(device_s=spent[sent] / 2))
-    judge = Capped(account(free(), spent), "gatekeeper", "cpu", caps)
+    judge = Capped(account(Booked(), spent), "gatekeeper", "cpu", caps)
     judge.inner.enter(2)
     with pytest.raises(BudgetError, match="per_iteration"):
         judge.run(job(60, "x", "1"))
@@ -156,17 +220,11 @@ def test_a_job_that_a_kill_ended_counts_for_its_role_and_iteration(tmp_path: Pat
 
 def test_a_log_from_before_jobs_had_a_role_or_a_device_still_reads() -> None:
     """What they took was on some device, and counts against the cap of none."""
-    old = {"number": "0", "device": "cpu"}
-    log = [
-        Event(kind="job", seconds=1, details={**old, "state": "started", "held": "5", "at": "1"}),
-        Event(kind="job", seconds=2, details={**old, "state": "finished", "used": "4", "s": "4"}),
-    ]
-    assert events.jobs_s(log, 9) == {Sent("cpu"): 4}
     begun = Event(kind="job", seconds=1, details={"job": "a", "argv": "g++", "state": "started"})
     ended = Event(kind="job", seconds=2, details={"job": "a", "argv": "g++", "state": "finished", "s": "4.0820"})
     spent = events.jobs_s([begun, ended], 9)
     assert spent == {Sent(events.UNSAID): 4.082}
-    metered = account(free(), spent)
+    metered = account(Booked(), spent)
     assert metered.seconds("cpu") == 0 and Capped(metered, "coder", "cpu", Caps(device_s=3)).reached() is None
 
 
@@ -177,7 +235,7 @@ def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:
 
     began = events.began([entered(1, 20.0), entered(2, 50.0), entered(2, 70.0)])
     assert began == {1: 20.0, 2: 50.0}
-    metered = account(free(), clock=lambda: 100.0, began=began)
+    metered = account(Booked(), clock=lambda: 100.0, began=began)
     assert metered.exchange(Caps(per_iteration=Cap(wall_s=60))) == Left(), "v0 is of no iteration"
     metered.enter(2)
     left = metered.exchange(Caps(wall_s=200, per_iteration=Cap(wall_s=60)))
@@ -187,7 +245,7 @@ def test_an_iteration_that_is_taken_up_again_began_when_it_first_did() -> None:
 
 
 def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
-    inner, now = free(), [70.0]
+    inner, now = Booked(), [70.0]
     metered = account(inner, clock=lambda: now[0])
     judge = Capped(metered, "gatekeeper", "cuda", Caps(wall_s=100))
     judge.run(job(60, "x", "5"))
@@ -201,26 +259,46 @@ def test_wall_time_binds_the_jobs_of_roles_on_every_device() -> None:
     assert inner.begun[-1] == 60, "v0 and the final benchmark are never cut"
 
 
+def test_the_clock_counts_its_processes_and_no_pause(tmp_path: Path) -> None:
+    path = tmp_path / "wall_s"
+    assert wall_s(path) == 0
+    for _ in range(3):
+        before = wall_s(path)
+        clock = Clock(path)
+        assert clock.before == before
+        clock.close()
+        clock.close()
+        assert before <= wall_s(path) <= clock.seconds() + 0.001
+    path.write_text("0000000012345.500\n")
+    clock = Clock(path)
+    assert clock.seconds() >= 12345.5
+    clock.close()
+    assert wall_s(path) >= 12345.5
+
+
 # ---------------------------------------------------------------- settings
 
 
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
+        ("usd", "must be KEY=VALUE"),
+        ("dollars=1", "budget.dollars: unknown key"),
+        ("usd.each=1", "usd holds a value and no keys"),
         ("per_role.planner.device_s=3", "budget.per_role.planner.device_s: the planner sends no jobs"),
         ("per_iteration.device=3", "budget.per_iteration.device: unknown key; did you mean 'device_s'?"),
         ("per_iteration.wall_s=0", "budget.per_iteration.wall_s: must be greater than 0"),
     ],
 )
 def test_a_cap_that_cannot_be_is_refused_in_one_sentence(config: Path, said: str, sentence: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        capped(load(config), [said])
-    assert str(caught.value).startswith(f"--budget: {sentence}") and "\n" not in str(caught.value)
+    with pytest.raises(SettingsError, match=r"^--set") as caught:
+        changed(load(config), ["budget.usd=5", f"budget.{said}"])
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_caps_are_set_by_their_keys_and_said_as_they_are(config: Path) -> None:
     values = {"device_s": 9, "per_iteration.wall_s": 0.04, "per_role.planner.wall_s": 5, **{f"per_role.{r}.device_s": 3 for r in SENDERS}}
-    said = capped(load(config), [f"{key}={value}" for key, value in values.items()]).budget.named()
+    said = changed(load(config), [f"budget.{key}={value}" for key, value in values.items()]).budget.named()
     assert {key: said[key] for key in values} == {key: f"{value} s" for key, value in values.items()}
 
 

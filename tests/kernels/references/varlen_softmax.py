@@ -1,0 +1,15 @@
+import torch
+
+workloads = [{"name": "large", "dims": {"R": 4096, "C": 4096}}, {"name": "small", "dims": {"R": 64, "C": 500}}]
+
+
+def make_inputs(dims, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(dims["R"], dims["C"], generator=g)
+    lengths = torch.randint(1, max(dims["C"] // 16, 2), (dims["R"],), generator=g, dtype=torch.int32)
+    return {"x": x, "lengths": lengths, "out": torch.empty_like(x), "R": dims["R"], "C": dims["C"]}
+
+
+def reference(x, lengths, out, R, C):
+    for row, to, length in zip(x, out, lengths.tolist(), strict=True):
+        to[:length] = torch.softmax(row[:length], 0)
