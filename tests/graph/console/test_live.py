@@ -247,8 +247,10 @@ def test_ctrl_c_drains_and_a_second_one_does_not_and_a_report_between_is_no_chan
     assert said.count(f"`python -m graph resume {root}` goes on where it stopped") == 2 and "Traceback" not in said
     log = read(root / ".kernelwright" / "events.jsonl")
     stopped = next(i for i, event in enumerate(log) if event.kind == "interrupt")
-    assert not [event for event in log[stopped:] if event.kind == "job" and event.details["state"] == "started"]
-    assert [event.kind for event in log[stopped:]].count("record") >= 1, "what was measured is kept"
+    jobs = [(at > stopped, event.details["state"], event.details["number"]) for at, event in enumerate(log) if event.kind == "job"]
+    begun, ended = ({(after, number) for after, state, number in jobs if state == wanted} for wanted in ("started", "finished"))
+    assert not [number for after, number in begun if after], "nothing new begins"
+    assert {number for _, number in begun} == {number for _, number in ended}, "what was being measured came to its end"
 
     assert main(["report", str(root)]) == 0
     repository = Repository(root)
