@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field, FiniteFloat
 from knowledge_base.artifacts import Attempt, Page, Passage, Signal
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
 from tools.executors.protocol import Trace
+from tools.gate.ranking import FrameworkTimes
 from tools.roofline.hardware import Headroom, Spec
 
 RoleName = Literal["planner", "coder", "profiler_analyst", "knowledge_retriever", "gatekeeper"]
@@ -216,6 +217,8 @@ class PlannerBrief(Artifact):
     """As in AnalystBrief."""
     analysis: str = ""
     """What the profiler-analyst says of these findings, its figures put in place from the records."""
+    frameworks: FrameworkTimes | None = None
+    """Torch's times beside the incumbent's; None: not known."""
 
 
 class CoderBrief(Artifact):
@@ -245,6 +248,8 @@ class CoderBrief(Artifact):
     """As in PlannerBrief."""
     hints: tuple[str, ...] = ()
     """What the handlers of the kernel's shape say, in words of ours."""
+    frameworks: FrameworkTimes | None = None
+    """As in PlannerBrief."""
     traces: tuple[Trace, ...] = ()
     """For the first version, which is written from the reference: its operations, for those who do not read Python."""
     untraced: str = ""

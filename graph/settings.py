@@ -80,9 +80,9 @@ class Stop(Figures):
     """When the result is good enough."""
 
     near_peak: float = Field(default=0.15, ge=0, le=1)
-    """Stop when 1 - roof time / measured time falls below this."""
+    """Stop when 1 - roof time / measured time falls below this, unless torch is shown faster."""
     target_fraction: float = Field(default=0.90, gt=0, le=1)
-    """Stop at this share of the roof: the absolute target (E2)."""
+    """Stop at this share of the roof, the absolute target (E2), unless torch is shown faster."""
     speedup: float | None = Field(default=None, gt=1)
     """Stop at this speed-up over v0."""
 
@@ -126,7 +126,7 @@ class Budget(Caps):
 
 
 class Benchmark(Figures):
-    """Whom the final benchmark includes beside baseline and best."""
+    """Whom v0 and the final benchmark are timed beside."""
 
     eager: bool = True
     """The reference under torch as it is."""

@@ -27,6 +27,8 @@ class State(TypedDict, total=False):
     """Candidate id of v0."""
     incumbent: str
     """Candidate id at HEAD."""
+    frameworks: str
+    """Record id of v0 timed beside torch; empty: it was not."""
     noise_floor: float
     """Relative, of the incumbent's A/A blocks."""
     calibration: str

@@ -310,6 +310,12 @@ def hints(brief: Brief, most: int | None) -> Content | None:
     return Content(values={"hints": brief.hints}) if isinstance(brief, CoderBrief) and brief.hints else None
 
 
+def frameworks(brief: Brief, most: int | None) -> Content | None:
+    """Times of torch and of the incumbent: figures of ours."""
+    times = brief.frameworks if isinstance(brief, PlannerBrief | CoderBrief) else None
+    return Content(values={"times": times}) if times else None
+
+
 def failures(brief: Brief, most: int | None) -> Content | None:
     """Drafts of this iteration that failed, newest first."""
     if not isinstance(brief, CoderBrief) or not brief.failures:
@@ -349,7 +355,7 @@ def iteration(brief: Brief, most: int | None) -> Content:
 
 _NAMED_ALIKE: tuple[Fill, ...] = (
     *(reference, baseline, specs, signals, kernel, champion, findings, remarks, records, skills, methods, passages, attempts, plan, pages),
-    *(hints, failures, diff, iteration),
+    *(hints, frameworks, failures, diff, iteration),
 )
 SECTIONS: dict[str, Fill] = {"task": contract, "memory": earlier, **{fill.__name__: fill for fill in _NAMED_ALIKE}}
 """Section of budget.yaml -> what fills it; the others are text alone."""

@@ -8,17 +8,16 @@ from typing import Literal
 from graph.artifacts import ContestantTime, FinalBenchmark
 from graph.nodes.commits import commit_report
 from graph.report import final
-from graph.report.content.render import gain
+from graph.report.content.render import because, gain, objective_of
 from graph.report.content.summary import versions
 from graph.report.content.tables import proposed
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import completeness
-from tools.artifacts import Candidate, Record, Task
+from tools.artifacts import Candidate, Record
 from tools.errors import WorkspaceError
 from tools.gate import confirmation, ranking
-from tools.gate.statistics import Objective
 from tools.judge import evidence
 from tools.store.records import key
 from tools.tasks.loader import Loaded
@@ -44,7 +43,8 @@ def finalise(state: State, services: Services) -> State:
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")
     shown = gain(times["baseline"], times[benchmark.best], won, benchmark.objective_of, disturbed=benchmark.disturbed)
-    return State(report=record.id, summary=f"{shown}; stopped: {state.get('stop')}")
+    why = because(state.get("stop"), services.settings, services.ended, benchmark.overall)
+    return State(report=record.id, summary=f"{shown}; it stopped because {why}")
 
 
 def audit(services: Services) -> None:
@@ -90,12 +90,3 @@ def standings(record: Record, services: Services, unfit: Mapping[str, str]) -> F
         spent_device_s=services.device_s(),
         proposals=proposed(versions(services.workspace.root), services.records),
     )
-
-
-def objective_of(objective: Objective, task: Task) -> str:
-    """What an objective time is of, in words; empty where it is the time of one call."""
-    if objective == "geomean":
-        weighted = "weighted " if len({w.weight for w in task.workloads}) > 1 else ""
-        return f"{weighted}geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
-    plain = [w.weight for w in task.workloads] == [1.0]
-    return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"

@@ -214,7 +214,9 @@ def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Ve
     changed = diff(services.candidate(state["incumbent"]), champion) if champion else ""
     made, checked = _attribution(state, services), _correctness(weighed.trial, services)
     folder = f"versions/v{iteration}"
-    told = artifacts.render_version(state, services, trials(state, services), _ablations(state, services), made, checked, changed, own)
+    told = artifacts.render_version(
+        state, services, trials(state, services), _ablations(state, services), made, checked, changed, own, verdict
+    )
     services.workspace.write({f"{folder}/{name}": text for name, text in told.items()})
     missing = completeness.audit(services.workspace.root, iteration)
     if missing:

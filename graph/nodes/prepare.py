@@ -10,8 +10,9 @@ from agents.roles import profiler_analyst
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
+from graph.report.content import frameworks
 from graph.report.content.placeholders import Figures, figures
-from graph.report.content.render import percent, seconds
+from graph.report.content.render import onward, percent, rival, seconds
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import datasheet, unknown
@@ -140,22 +141,46 @@ def profile(state: State, services: Services) -> State:
     record = inspected(candidate, state, services)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
+    if state["iteration"] == 0:
+        update["frameworks"] = _time_frameworks(state, services)
+    times = frameworks.beside(State(**{**state, **update}), services)
+    ahead = times.ahead if times else ()
     room = found.headroom
     gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
     services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck if found.profiled else "", **gaps})
     routes = Routes(services.settings)
     over = services.over_budget()
-    stop = routes.good_enough({**state, **update}, found.doubt) or routes.exhausted(state, over)
+    stop = routes.good_enough({**state, **update}, found.doubt, ahead) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     limit = found.limit if found.profiled else f"{found.limit} ({next(iter(found.missing.values()))})"
     update["summary"] = f"{limit}, headroom {percent(found.headroom.total)}{f'; {names}' if names else ''}"
     if found.doubt and not stop and not state.get("stop"):
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
+    if times and ahead and not stop and routes.near_roof(found.headroom.total):
+        update["summary"] += f"; near its roof, but {onward(times)}"
+    elif times and not state["iteration"]:
+        update["summary"] += "".join(f"; {rival(name)} {seconds(took)}" for name, took in times.seconds.items())
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:
-        commit_baseline(state, services, record)
+        commit_baseline(State(**{**state, **update}), services, record)
     return update
+
+
+def _time_frameworks(state: State, services: Services) -> str:
+    """Record id of v0 timed once beside torch; empty where nobody wants it, or there is no time or luck for it: nothing depends on it."""
+    wanted = services.settings.benchmark.frameworks
+    if not wanted:
+        return ""
+    try:
+        judge = services.judge.through(services.jobs_of("gatekeeper", tell=lambda _: None))
+        rounds = judge.policy.least_rounds(len(services.task.workloads))
+        return judge.benchmark({"baseline": services.candidate(state["baseline"])}, wanted, rounds).id
+    except (BudgetError, HarnessError):
+        return ""
+    finally:
+        # For the final benchmark, where they did not outlive this one.
+        _start_frameworks(services)
 
 
 def inspected(candidate: Candidate, state: State, services: Services) -> Record:

@@ -9,6 +9,7 @@ from agents.handlers.base import hints
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import told
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored
+from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis
 from graph.report.content.summary import versions
 from graph.services import Services
@@ -82,6 +83,7 @@ def plan(state: State, services: Services) -> State:
         signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         analysis=analysis(inspected),
+        frameworks=frameworks.beside(state, services),
     )
     made = planner.plan(services.agents["planner"], brief)
     record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
@@ -129,6 +131,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         memory=earlier_outcomes(services),
         shape_class=services.shape_class,
         hints=hints(services.handlers, source, services.task.language),
+        frameworks=frameworks.beside(state, services),
     )
 
 

@@ -102,7 +102,7 @@ def test_a_cap_that_is_reached_in_a_node_ends_the_run_in_order(
 def in_order(root: Path, reason: str) -> None:
     """The report says why, the versions are whole and git is clean."""
     report = (root / "report.md").read_text()
-    assert f"Stopped: budget ({reason}" in report and "caps: wall_s " in report
+    assert f"It stopped because a cap is reached ({reason}" in report and "caps: wall_s " in report
     for iteration in range(int((root / completeness.POINTER).read_text()) + 1):
         assert completeness.audit(root, iteration, closed=True) == ()
     assert Repository(root).drift() == ()

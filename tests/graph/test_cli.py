@@ -69,8 +69,18 @@ def test_json_is_one_object_at_the_end(finished: FinishedRun, capsys: pytest.Cap
     assert json.loads(succeeded(capsys, "show", str(finished.root), "--json")) == found
 
 
+def test_torch_is_timed_once_beside_v0_and_shown_wherever_it_matters(finished: FinishedRun) -> None:
+    root = finished.root
+    held = [record for record in Records(root) if record.kind == "benchmark"]
+    (bar,) = (record for record in held if set(record.payload["candidates"]) == {"baseline"})
+    assert len(held) == 2 and stored_state(workspaces.peek(root))["frameworks"] == bar.id
+    for page in ("report.md", "versions/v0/analysis.md", "versions/v1/analysis.md"):
+        assert f" Record `{bar.id}`." in (root / page).read_text() and "Beside torch (wall" in (root / page).read_text()
+
+
 def test_a_pipe_gets_plain_lines(finished: FinishedRun) -> None:
-    *lines, page, workspace = finished.stdout.splitlines()[:-1]
+    *lines, page, workspace, why = finished.stdout.splitlines()[:-1]
+    assert why.startswith("  it stopped because ")
     assert page.split() == ["report", str(finished.root / "report.html")] and workspace.split() == ["workspace", str(finished.root)]
     while lines[-1].startswith("  over "):
         lines.pop()

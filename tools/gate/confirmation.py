@@ -202,6 +202,16 @@ def device_s(record: Record) -> dict[str, float]:
     return {name: sum(weight * median([r[name] for r in rounds]) for weight, rounds in seen) for name in names}
 
 
+def behind_spin(record: Record) -> Record | None:
+    """The same contest with what the device alone took in place of the host's times; None where that was not seen."""
+    contest = Contest.model_validate(record.payload)
+    if not all(w.kernel_rounds and min(t for r in w.kernel_rounds for t in r.values()) > 0 for w in contest.result.workloads):
+        return None
+    alone = tuple(w.model_copy(update={"rounds": w.kernel_rounds}) for w in contest.result.workloads)
+    seen = contest.model_copy(update={"result": contest.result.model_copy(update={"workloads": alone})})
+    return record.model_copy(update={"payload": seen.model_dump(mode="json")})
+
+
 def host_bound(record: Record) -> dict[str, int]:
     """Contestant -> rounds of `device_s` in which the host's gaps could not be kept out."""
     counted: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tools.artifacts import Artifact, Interval, Record
+from tools.artifacts import Artifact, Clock, Interval, Record
 from tools.gate import confirmation
 from tools.gate.statistics import Objective, Paired, speedup_interval
 
@@ -78,3 +78,54 @@ def _scaled(sample: Paired, incumbent_s: float) -> Paired:
     """The same paired ratios, with this median of the incumbent's."""
     factor = incumbent_s / sample.incumbent_s
     return Paired(sample.workload, sample.weight, tuple(t * factor for t in sample.incumbent), tuple(t * factor for t in sample.candidate))
+
+
+class FrameworkTimes(Artifact):
+    """What torch takes for the reference, beside a kernel of ours: the bar."""
+
+    record: str
+    """The contest in which v0 was timed beside it."""
+    clock: Clock
+    kernel_s: float
+    """Objective time of our kernel."""
+    seconds: dict[str, float]
+    """Framework -> its objective time."""
+    against: dict[str, Interval]
+    """Framework -> its time / our kernel's: below 1 it is faster."""
+    unavailable: dict[str, str] = {}
+    """Framework -> why it could not be timed."""
+    of: str = ""
+    """What the times are of where that is not one call of one workload."""
+
+    def after(self, gain: Interval) -> FrameworkTimes:
+        """The same beside a kernel that is faster by `gain`: ends are multiplied, and what may be missed by either interval adds up."""
+        against = {
+            name: Interval(
+                estimate=found.estimate * gain.estimate,
+                low=found.low * gain.low,
+                high=found.high * gain.high,
+                confidence=max(0.0, found.confidence + gain.confidence - 1),
+            )
+            for name, found in self.against.items()
+        }
+        return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Those that are shown faster than the kernel."""
+        return tuple(name for name, found in self.against.items() if found.high < 1)
+
+
+def framework_times(record: Record, objective: Objective, of: str = "") -> FrameworkTimes:
+    """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that was seen."""
+    alone = confirmation.behind_spin(record)
+    placed = rank(alone or record, objective, anchor="baseline", best="baseline").overall
+    return FrameworkTimes(
+        record=record.id,
+        clock="device-only" if alone else "launch-included" if confirmation.device_s(record) else "wall",
+        kernel_s=placed["baseline"].seconds,
+        seconds={name: placing.seconds for name, placing in placed.items() if name != "baseline"},
+        against={name: placing.against_best for name, placing in placed.items() if placing.against_best is not None},
+        unavailable=confirmation.Contest.model_validate(record.payload).result.unavailable,
+        of=of,
+    )

@@ -124,7 +124,7 @@ class Supervisor:
         self._device_fork_server: gpu_kernel.DeviceForkServer | None = None
         self._caches: gpu_kernel.Caches | None = None
         self._ahead: dict[str, TorchProcess] = {}
-        """Torch's contestants that were started before their contest."""
+        """Torch's contestants that were started before their contest, or kept after one."""
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         """The GPU of all our processes: what was visible to us, until a request chooses one."""
         self._watches: dict[str, nvml.Watch] = {}
@@ -161,6 +161,10 @@ class Supervisor:
         # On a CPU Inductor's pool of compiling processes is never asked, and would be there for the whole run.
         quiet = {} if self.visible else {"TORCH_WARM_POOL": "0"}
         return TorchProcess("workers/torch_worker.py", self.scratch, self._visible() | quiet)
+
+    def keep(self, kind: str, process: TorchProcess) -> None:
+        """After a contest, for the next one that wants this `kind`."""
+        self._ahead[kind] = process
 
     def prepare(self, request: dict) -> dict:
         """Start torch's contestants now; what they were asked is answered when they are taken. Without any: those there are rest until

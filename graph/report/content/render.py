@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.ledger import dollars
 from graph.artifacts import SIZE
-from tools.artifacts import Interval, Verdict
+from tools.artifacts import Interval, Task, Verdict
 from tools.cli.formatting import percent as percent
 from tools.cli.formatting import ratio as ratio
 from tools.cli.formatting import seconds as seconds
 from tools.cli.formatting import si as si
+from tools.gate.ranking import FrameworkTimes
+from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from graph.settings import Settings
+    from graph.state import StopReason
 
 
 def render(template: str, **values: object) -> str:
@@ -58,6 +64,52 @@ def worth(verdict: Verdict, *, both: bool = False) -> str:
     return f"{ratio(claim.speedup)} {claim.clock}" + (f" ({ratio(claim.other)} {other})" if both and claim.other else "")
 
 
+def bar(times: FrameworkTimes) -> str:
+    """Torch's times beside a kernel's, in words."""
+    rivals = [f"{rival(name)} {seconds(times.seconds[name])}, {ratio(found)} of that" for name, found in times.against.items()]
+    rivals += [f"{rival(name)} N/A" for name in times.unavailable]
+    of = f", {times.of}" if times.of else ""
+    said = (
+        f"Beside torch ({times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on): this kernel {seconds(times.kernel_s)}"
+    )
+    return f"{'; '.join([said, *rivals])}.{f' {onward(times)}.' if times.ahead else ''}"
+
+
+def onward(times: FrameworkTimes) -> str:
+    """That the frameworks which are ahead keep nearness to the roof from ending the run."""
+    names = " and ".join(map(rival, times.ahead)) + (" is" if len(times.ahead) == 1 else " are")
+    return f"{names[0].upper()}{names[1:]} shown faster, so that neither target nor near_peak may end the run"
+
+
+def because(stop: StopReason | None, settings: Settings, reached: str | None, final: Mapping[str, Interval]) -> str:
+    """Why a run ended, to follow "it stopped because"; empty before.
+
+    `reached`: the cap. `final`: contestant -> its time / the best kernel's.
+    """
+    search, good = settings.search, settings.stop
+    words: dict[StopReason, str] = {
+        "near_peak": f"the kernel is near its roof (stop.near_peak: {good.near_peak})",
+        "target": f"the kernel has reached its share of the roof (stop.target_fraction: {good.target_fraction})",
+        "speedup": f"the speed-up over v0 that was asked for is reached (stop.speedup: {good.speedup})",
+        "iterations": f"the cap on iterations is reached (search.iterations: {search.iterations})",
+        "patience": f"nothing more was accepted (search.patience: {search.patience})",
+        "exhausted": "the planner found nothing left to try",
+        "budget": f"a cap is reached ({reached})",
+    }
+    faster = [rival(name) for name, found in final.items() if name not in ("baseline", "original") and found.high < 1]
+    still = f", while {' and '.join(faster)} {'is' if len(faster) == 1 else 'are'} still faster" if faster else ""
+    return words[stop] + still if stop else ""
+
+
+def objective_of(objective: Objective, task: Task) -> str:
+    """What an objective time is of, in words; empty where it is the time of one call."""
+    if objective == "geomean":
+        weighted = "weighted " if len({w.weight for w in task.workloads}) > 1 else ""
+        return f"{weighted}geometric mean of {len(task.workloads)} workloads" if len(task.workloads) > 1 else ""
+    plain = [w.weight for w in task.workloads] == [1.0]
+    return "" if plain else f"Σ weight × time of {len(task.workloads)} workload{'s' * (len(task.workloads) > 1)}"
+
+
 def rival(name: str) -> str:
     """Who a contestant of the final benchmark is, in words."""
     return "the kernel that the linked runs began with" if name == "original" else f"torch {name.replace('_', '-')}"
@@ -88,6 +140,6 @@ def _environment() -> Environment:
     )
     environment.filters.update({"seconds": seconds, "ratio": ratio, "percent": percent, "standing": standing, "doubt": doubt})
     environment.globals.update({"worth": worth, "doubt": doubt})
-    environment.filters.update({"si": si, "dims": dims, "dollars": dollars, "rival": rival})
+    environment.filters.update({"si": si, "dims": dims, "dollars": dollars, "rival": rival, "bar": bar})
     environment.globals["SIZE"] = SIZE
     return environment

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from agents.models.ledger import Spent, exchanges, total
 from graph.artifacts import FinalBenchmark, Reached, VersionMemory
-from graph.report.content.render import gain, ratio, rival, standing
+from graph.report.content.render import because, gain, ratio, rival, standing
 from graph.state import State
 from graph.workspace import drift
 from graph.workspace import events as event_log
@@ -29,6 +29,8 @@ class Summary(Artifact):
 
     status: Literal["finished", "unfinished", "waiting"]
     stop_reason: str | None
+    stopped_because: str = Field(default="", exclude=True)
+    """The same in words, with who is still faster; empty before."""
     workspace: str
     baseline_s: float | None
     """Objective time of v0 in the final benchmark (Σ weight × median)."""
@@ -85,7 +87,7 @@ class Summary(Artifact):
             return ""
         own = {"the kernel given": standing(_interval(self.speedup, *self.ci))} if self.speedup and self.ci else {}
         rows = {f"over {name}": factor for name, factor in (own | self._rivals).items()}
-        rows |= {"report": str(page), "workspace": self.workspace}
+        rows |= {"report": str(page), "workspace": self.workspace, "it stopped because": self.stopped_because}
         return "\n".join(f"  {name:<24} {text}" for name, text in rows.items())
 
     def sentence(self) -> str:
@@ -98,12 +100,12 @@ class Summary(Artifact):
             done = f"{accepted} of {len(self.verdicts)} iterations accepted so far"
             return f"unfinished: {done}; where no process works on it, `python -m graph resume {self.workspace}` goes on"
         seen = f"; see {report}" if report.exists() else ""
-        why = ""
+        why = f"it stopped because {self.stopped_because}" if self.stopped_because else "it has not stopped yet"
         if self.budget_reached:
             last = max((int(v[1:]) for v, outcome in self.verdicts.items() if outcome == "accept"), default=0)
-            why = f" ({self.budget_reached}; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run)"
+            why += f"; `python -m graph restart {self.workspace} v{last} --budget KEY=VALUE` goes on in a new run"
         raced = [f"against {name} {factor}" for name, factor in self._rivals.items()]
-        ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"stopped: {self.stop_reason or 'not yet'}{why}{seen}"]
+        ended = [f"{accepted} of {len(self.verdicts)} iterations accepted", *raced, f"{why}{seen}"]
         tail = "; ".join(ended)
         if self.speedup is None or self.baseline_s is None or self.best_s is None:
             return f"{self.status}: {tail}"
@@ -130,23 +132,26 @@ def summarise(root: Path, state: State) -> Summary:
     reached = records.find(key("budget"))
     models = total(exchanges(records))
     log = event_log.read(root / ".kernelwright" / "events.jsonl")
-    overall = benchmark.overall.get("baseline") if benchmark else None
+    placed = benchmark.overall if benchmark else {}
+    overall = placed.get("baseline")
+    settings, cap = workspace.settings(), Reached.model_validate(reached.payload).reason if reached else None
     return Summary(
         status="finished" if state.get("report") else "waiting" if awaited else "unfinished",
         awaited=awaited,
         stop_reason=state.get("stop"),
+        stopped_because=because(state.get("stop"), settings, cap, placed),
         workspace=str(root),
         baseline_s=benchmark.objective_s.get("baseline") if benchmark else None,
         best_s=benchmark.objective_s.get(benchmark.best) if benchmark else None,
         speedup=overall.estimate if overall else 1.0 if benchmark else None,
         ci=(overall.low, overall.high) if overall and overall.bounded else None,
-        against={name: (i.estimate, i.low, i.high) for name, i in benchmark.overall.items() if name != "baseline"} if benchmark else {},
+        against={name: (i.estimate, i.low, i.high) for name, i in placed.items() if name != "baseline"},
         verdicts={f"v{m.iteration}": m.verdict for m in closed if m.iteration > 0 and not m.masked},
         objective_of=benchmark.objective_of if benchmark else "",
-        objective=workspace.settings().judge.objective,
+        objective=settings.judge.objective,
         disturbed=benchmark.disturbed if benchmark else False,
         disturbed_verdicts=tuple(f"v{m.iteration}" for m in closed if _disturbed(m, records)),
-        budget_reached=Reached.model_validate(reached.payload).reason if reached else None,
+        budget_reached=cap,
         usd=None if models.unknown else round(models.usd, 6),
         cost_unknown=models.unknown,
         tokens=None if models.unseen else models.tokens,

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from agents.artifacts import Dossier, Plan
 from graph.artifacts import Attribution, Inspection, InstructionsSeen, Judged, KernelRoofline, NotAvailable
+from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis
 from graph.report.content.render import render
 from graph.specs import datasheet
-from tools.artifacts import Artifact, Candidate, Record
+from tools.artifacts import Artifact, Candidate, Record, Verdict
+from tools.gate.ranking import FrameworkTimes
 from tools.judge import evidence
 from tools.roofline import microbenchmarks, roofline
 
@@ -36,6 +38,7 @@ def render_version(
     checked: Record | None,
     diff: str,
     own: Record | None,
+    verdict: Verdict,
 ) -> dict[str, str]:
     """Relative name -> text of everything that the audit asks for before the verdict.
 
@@ -51,7 +54,7 @@ def render_version(
         seen = InstructionsSeen(architecture=services.architecture, methods=visible, record=state.get("attribution"))
         seen = seen.model_copy(update={"checks": checks}) if checks else seen
     files = {
-        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan, architecture=services.architecture),
+        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan),
         "evidence.md": render("evidence.md", iteration=iteration, record=state["dossier"], dossier=dossier),
         "methods.json": _json(plan.methods),
         "correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id if checked else None),
@@ -59,7 +62,7 @@ def render_version(
         "diff.patch": diff or "No candidate: nothing differs.\n",
         "attribution.json": _json(attribution or seen),
         "sass_check.json": _json(seen),
-        **(inspected(own) if own else _unprofiled(state["profile"])),
+        **(inspected(own, frameworks.beside(state, services, verdict)) if own else _unprofiled(state["profile"])),
     }
     for judged in trials:
         candidate = services.candidate(judged.trial.candidate)
@@ -77,8 +80,8 @@ def render_version(
     return files
 
 
-def inspected(found: Record) -> dict[str, str]:
-    """The files that describe the profile of a version's kernel, from the inspection's record."""
+def inspected(found: Record, times: FrameworkTimes | None) -> dict[str, str]:
+    """The files that describe the profile of a version's kernel, from the inspection's record; `times`: of torch beside it."""
     inspection, record = Inspection.model_validate(found.payload), found.id
     return {
         "roofline.json": _json(
@@ -91,7 +94,7 @@ def inspected(found: Record) -> dict[str, str]:
                 published=inspection.published,
             )
         ),
-        "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis(found)),
+        "analysis.md": render("analysis.md", i=inspection, record=record, text=analysis(found), times=times),
         "profile_summary.md": render("profile_summary.md", i=inspection, record=record),
         "profile_details.md": render("profile_details.md", i=inspection, record=record),
     }
@@ -106,7 +109,7 @@ def render_baseline(
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = datasheet.sheet(state["specs"], services)
-    methods = services.guide.methods(services.task.language, [finding.rule for finding in found.findings], found.metrics)
+    methods = [page for page in services.guide.pages if page.head.type == "method" and services.task.language in page.head.languages]
     targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.builds.build(baseline).payload)
@@ -155,7 +158,7 @@ def render_baseline(
         ),
         "versions/v0/correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id),
         "versions/v0/bench.json": _json(measurements),
-        **{f"versions/v0/{file}": text for file, text in inspected(inspection).items()},
+        **{f"versions/v0/{file}": text for file, text in inspected(inspection, frameworks.beside(state, services)).items()},
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -10,7 +9,9 @@ from typing import get_args
 from agents.models.ledger import Spent, total
 from agents.models.ledger import exchanges as exchanges_of
 from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Inspection, SpecSheet, VersionMemory
+from graph.report.content.frameworks import beside, claimed
 from graph.report.content.placeholders import analysis
+from graph.report.content.render import because
 from graph.report.content.summary import by_role, versions
 from graph.report.content.tables import (
     FRAMEWORKS,
@@ -35,6 +36,7 @@ from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import events as event_log
 from tools.artifacts import Interval, Record, Task, Verdict
+from tools.gate.ranking import FrameworkTimes
 from tools.languages.base import UNTUNED
 from tools.roofline import microbenchmarks
 from tools.roofline.hardware import Roof
@@ -52,7 +54,9 @@ class View:
     task_record: str | None
     settings: Settings
     stopped: str
-    """Why, or that it has not yet."""
+    """Why, in words; empty before."""
+    bar: FrameworkTimes | None
+    """Torch beside v0, reckoned on to the incumbent; None: it was not timed."""
     iterations: int
     """Begun so far, v0 not counted."""
     clocks: str
@@ -65,8 +69,6 @@ class View:
     """What was made of it, with what the run took."""
     claimed: Interval
     """Product of what the accepted versions are said to be worth, end by end, by the clock that the final benchmark has."""
-    reached: str | None
-    """The cap that ended the run."""
     workloads: tuple[WorkloadRow, ...]
     frameworks: tuple[str, ...]
     """Those that were to be compared."""
@@ -135,7 +137,8 @@ def view(state: State, services: Services) -> View:
         task=task,
         task_record=loaded.id if (loaded := records.find(key("task"))) else None,
         settings=settings,
-        stopped=state.get("stop") or "not yet",
+        stopped=because(state.get("stop"), settings, services.ended, benchmark.overall if benchmark else {}),
+        bar=beside(state, services),
         iterations=state["iteration"],
         clocks=services.language.clocks,
         untuned=tuple(sentence for sentence in task.inferred if UNTUNED in sentence),
@@ -143,8 +146,7 @@ def view(state: State, services: Services) -> View:
         final=benchmark,
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
-        claimed=_claimed({n: v for n, v in verdicts.items() if n not in masked}),
-        reached=services.ended,
+        claimed=claimed((v for n, (_, v) in verdicts.items() if v.outcome == "accept" and n not in masked), "launch-included"),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
         frameworks=tuple(name for name in FRAMEWORKS if benchmark and (name in benchmark.overall or name in benchmark.unavailable)),
         memories=memories,
@@ -175,13 +177,6 @@ def view(state: State, services: Services) -> View:
         expenses=expenses,
         records=records,
     )
-
-
-def _claimed(verdicts: Mapping[int, tuple[str, Verdict]]) -> Interval:
-    taken = [v for _, v in verdicts.values() if v.outcome == "accept"]
-    found = [v.claim.by("launch-included") if v.claim else v.speedup for v in taken if v.claim or v.speedup]
-    ends = {end: math.prod(getattr(one, end) for one in found) for end in ("estimate", "low", "high")}
-    return Interval(**ends)
 
 
 def _closed(

@@ -16,7 +16,8 @@ from agents.prompting.render import PROMPTS, blocks, budget, parts
 from agents.prompting.token_budget import tokens
 from agents.text.fencing import fence
 from benchmarks.scenario import FOLDERS, Asked, Scenario
-from tools.artifacts import Workload
+from tools.artifacts import Interval, Workload
+from tools.gate.ranking import FrameworkTimes
 
 STORIES = {language: tuple(Scenario(language).asked()) for language in FOLDERS}
 LAST: dict[tuple[str, str], Asked] = {
@@ -67,6 +68,16 @@ def test_early_blocks_are_the_same_bytes_in_every_iteration_and_run(language: st
     for one in other.asked():
         first = blocks(one.role, one.brief, one.answer)[0]
         assert first.scope == "stable" and {first.text} == seen[one.role, "stable"], "the first block says something about the run"
+
+
+@pytest.mark.parametrize("role", ["planner", "coder"])
+def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
+    one = LAST["triton", role]
+    against = {"max_autotune": Interval(estimate=0.8, low=0.7, high=0.9)}
+    bar = FrameworkTimes(record="r", clock="device-only", kernel_s=50e-6, seconds={"max_autotune": 40e-6}, against=against)
+    said = rendered(one, one.brief.model_copy(update={"frameworks": bar}))
+    assert "device-only clock: the incumbent 50 us; torch max-autotune 40 us, 0.8 [0.7, 0.9] of the incumbent's.\n" in said
+    assert "Below 1 torch is faster" in said and "The bar" not in rendered(one)
 
 
 @pytest.mark.parametrize("language", sorted(FOLDERS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,17 @@ from graph.artifacts import Inspection
 from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
 from graph.nodes import prepare
+from graph.report.content.frameworks import beside
 from graph.report.content.summary import stored_state
 from graph.services import Services
+from graph.settings import Benchmark
 from graph.state import State
+from tools.artifacts import Record
 from tools.errors import BudgetError, HarnessError
+from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
+from tools.gate.confirmation import Contest
 from tools.judge import evidence
+from tools.judge.judge import Judge
 from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import key
@@ -71,8 +78,21 @@ def test_a_roof_in_doubt_is_measured_again_and_ends_no_run(
     assert len(measured) - 1 + len(failed) == asked
 
 
-@pytest.mark.parametrize(("doubt", "stop"), [("", "target"), ("others had 50.0 % of the machine meanwhile", None)])
-def test_a_run_goes_on_near_a_roof_that_is_in_doubt(doubt: str, stop: str | None, copied: Path) -> None:
+@pytest.mark.parametrize(
+    ("doubt", "eager_s", "stop"),
+    [
+        ("", None, "target"),
+        ("others had 50.0 % of the machine meanwhile", None, None),
+        # v1 and v2 are said to be worth 13.3 [11.5, 16.8] together.
+        ("", 0.05, None),
+        ("", 0.065, "target"),
+    ],
+    ids=["near", "roof in doubt", "torch is faster", "torch may be faster"],
+)
+def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
+    doubt: str, eager_s: float | None, stop: str | None, copied: Path
+) -> None:
+    """`eager_s`: by the clock by which v0 takes 1 s."""
     with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
         record = services.records.find(key("inspection", candidate=state["baseline"]))
@@ -83,8 +103,39 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt(doubt: str, stop: str | None
         other = baseline.model_copy(update={"files": {name: f"{text}\n" for name, text in baseline.files.items()}})
         services.keep_candidate(other)
         services.keep("inspection", there, candidate=other.id)
+        if eager_s is not None:
+            state["frameworks"] = services.keep("benchmark", contest(baseline=1.0, eager=eager_s)).id
+            times = beside(state, services)
+            assert times is not None and times.against["eager"].estimate == pytest.approx(13.3 * eager_s, rel=0.01)
         update = prepare.profile(State(**{**state, "incumbent": other.id}), services)  # type: ignore[typeddict-item]
     assert update.get("stop") == stop and (doubt in update["summary"])
+    assert ("Torch eager is shown faster" in update["summary"]) == (eager_s == 0.05)
+
+
+@pytest.mark.parametrize("why", [None, BudgetError("budget.wall_s: 9 s of 9 s are spent"), HarnessError("torch is gone")])
+def test_a_run_without_torchs_times_goes_on_as_ever(why: Exception | None, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None: the user switched the frameworks off."""
+
+    def failing(*_: object) -> Record:
+        raise why or AssertionError("nobody wants these times")
+
+    monkeypatch.setattr(Judge, "benchmark", failing)
+    monkeypatch.setattr(Judge, "prepare", lambda *_: None)
+    with runs.opened(copied) as services:
+        off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
+        services = services if why else replace(services, settings=off)
+        state = stored_state(services.workspace)
+        state["frameworks"] = prepare._time_frameworks(state, services)
+        assert (state["frameworks"], services.ended, beside(state, services)) == ("", None, None)
+
+
+def contest(**seconds: float) -> Contest:
+    """Ten rounds of the first workload alone, all alike."""
+    seen = ContestResult(
+        workloads=(ContestOfWorkload(workload="w", rounds=(seconds,) * 10),),
+        telemetry=Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0),
+    )
+    return Contest(candidates={"baseline": "b"}, attempt=0, weights={"w": 1.0}, result=seen)
 
 
 def roof(bandwidth: float, others: float | None) -> Roof:

@@ -233,7 +233,6 @@ def test_nothing_that_others_named_becomes_markup(seen: View, copied: Path) -> N
         seen,
         task=seen.task.model_copy(update={"name": HOSTILE, "inferred": (HOSTILE,)}),
         workspace=HOSTILE,
-        reached=HOSTILE,
         memories=memories,
         workloads=tuple(replace(row, name=HOSTILE, dims={HOSTILE: 1}) for row in seen.workloads),
         verdicts=verdicts,
@@ -269,7 +268,7 @@ def test_an_unfinished_run_has_a_report(copied: Path) -> None:
             del state[said]  # type: ignore[misc]
         texts = final.reports(state, services)
     found = checked(texts["report.html"], copied)
-    assert "Stopped: not yet." in found.said
+    assert "It has not stopped yet." in found.said
     assert "No final benchmark yet" in found.said and "No final benchmark yet" in texts["report.md"]
     assert len(figures(texts["report.html"])) == len(html.FIGURES)
 

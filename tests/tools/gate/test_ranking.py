@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tools.artifacts import Record
+from tools.artifacts import Interval, Record
 from tools.executors.protocol import ContestOfWorkload, ContestResult, Telemetry
 from tools.gate import confirmation
-from tools.gate.ranking import rank
+from tools.gate.ranking import framework_times, rank
 from tools.gate.statistics import Objective
 
 CALM = Telemetry(load_before=0.0, load_after=0.0, foreign_cpu_fraction=0.0, seconds=1.0)
@@ -44,3 +44,24 @@ def test_each_quotient_of_times_is_the_ratio(objective: Objective):
     medians = confirmation.seconds(record)
     for workload, placed in ranked.workloads.items():
         assert placed["baseline"].seconds == pytest.approx(medians[workload]["baseline"])
+
+
+def test_torch_is_ahead_by_the_clock_of_the_device_and_until_a_gain_is_shown_to_make_up_for_it():
+    """Per call eager takes half of v0's time, and on the device alone twice as much."""
+    rounds = tuple({"baseline": 2e-3 * slow, "eager": 1e-3 * slow} for slow in np.linspace(1.0, 1.4, 15))
+    alone = tuple({"baseline": 1e-3 * slow, "eager": 2e-3 * slow} for slow in np.linspace(1.0, 1.4, 15))
+
+    def timed(**seen: object):
+        workload = ContestOfWorkload(workload="w", rounds=rounds, **seen)  # type: ignore[arg-type]
+        result = ContestResult(workloads=(workload,), telemetry=CALM, unavailable={"compile": "no compiler"})
+        contest = confirmation.Contest(candidates={"baseline": "b"}, attempt=0, weights={"w": 1.0}, result=result)
+        return framework_times(Record(kind="benchmark", key="k", payload=contest.model_dump(mode="json")), "total_time")
+
+    on_device = timed(device_rounds=rounds, kernel_rounds=alone)
+    assert (on_device.clock, on_device.ahead, on_device.against["eager"].estimate) == ("device-only", (), pytest.approx(2.0))
+    v0 = timed()
+    assert (v0.clock, v0.ahead, set(v0.unavailable)) == ("wall", ("eager",), {"compile"})
+    hidden = v0.after(Interval(estimate=1.9, low=1.7, high=2.1, confidence=0.975))
+    assert hidden.ahead == () and hidden.against["eager"].confidence == pytest.approx(0.925)
+    assert hidden.kernel_s == pytest.approx(v0.kernel_s / 1.9) and hidden.seconds == v0.seconds
+    assert v0.after(Interval(estimate=1.9, low=1.85, high=1.95)).ahead == ("eager",)

@@ -1,10 +1,11 @@
 """Who takes part in a contest: a kernel library in a child of the fork server, or the reference under torch."""
 
+import contextlib
 import time
 
 from harness.measurement import backend
 from harness.measurement.paired_samples import BrokenRuleError, Calm, Session
-from harness.memory.input_ring import Ring
+from harness.memory.input_ring import InfraError, Ring, WorkloadError
 from harness.workers.cpu_kernel import Kernel, KernelError
 from harness.workers.gpu_kernel import WATCHED_S
 
@@ -135,6 +136,8 @@ class Library:
 class Torch:
     """The reference under eager or compile."""
 
+    opened = False
+
     def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
         self.request, self.kind = request, contestant["kind"]
@@ -155,6 +158,7 @@ class Torch:
             self.process.answer("ahead")
             self.process.ahead = False
         self.process.answer("begin")
+        self.opened = True
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
@@ -196,4 +200,10 @@ class Torch:
         pass
 
     def close(self) -> None:
+        """On a CPU its process rests until the next contest; on a GPU it would hold a context."""
+        if self.opened and self.process.alive and not self.place.launched:
+            with contextlib.suppress(InfraError, WorkloadError):
+                self.process.call("rest")
+                self.place.supervisor.keep(self.kind, self.process)
+                return
         self.process.close()

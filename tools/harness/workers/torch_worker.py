@@ -154,6 +154,11 @@ class Host:
         self.arena = address, size
         return lambda dtype, count, offset: self.cuda.tensor(torch, address + offset, count * dtype.itemsize).view(dtype)
 
+    def rest(self, message: dict, fds) -> dict:
+        """Let go of the inputs, which stay mapped as long as a tensor lies over them."""
+        self.calls, self.function = [], None
+        return {}
+
     def run(self, message: dict, fds) -> dict:
         if self.device == "cpu":
             for at in message["train"]:
@@ -195,9 +200,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = ipc.Channel(socket.socket(fileno=int(sys.argv[1])))
     host = Host()
-    ipc.serve_verbs(
-        channel, {"ahead": host.ahead, "begin": host.begin, "attach": host.attach, "run": host.run, "behind": host.behind}, failed
-    )
+    verbs = (host.ahead, host.begin, host.attach, host.run, host.behind, host.rest)
+    ipc.serve_verbs(channel, {verb.__name__: verb for verb in verbs}, failed)
 
 
 if __name__ == "__main__":
