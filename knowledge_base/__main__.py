@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from tools.cli.signals import process
-from tools.cli.suggestions import Misread, Parser, refusal
-from tools.errors import InfrastructureError, SettingsError
+from tools.cli.suggestions import Parser, answered
+from tools.errors import SettingsError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -127,28 +126,12 @@ def run(argv: list[str] | None) -> int:
         print(answer.artifact.model_dump_json(indent=1))
     else:
         print(json.dumps(answer.json, indent=1))
-    sys.stdout.flush()
     return answer.code
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    as_json = "--json" in (sys.argv[1:] if argv is None else argv)
-    try:
-        return run(argv)
-    except BrokenPipeError:
-        # Whoever read it has what was wanted; nothing is left for the interpreter to write at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Misread as misread:
-        if as_json:
-            print(refusal(misread))
-        raise
-    except (SettingsError, InfrastructureError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        if as_json:
-            print(refusal(error))
-        return 2 if isinstance(error, SettingsError) else 4
+    return answered(lambda: run(argv), argv)
 
 
 if __name__ == "__main__":

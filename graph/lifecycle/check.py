@@ -75,8 +75,7 @@ def check(settings: Settings) -> Checked:
     from tools.judge.build import compiled
 
     with ExitStack() as stack:
-        workspace, events, executor = begun(settings, (), stack)
-        stack.callback(workspace.discard)
+        workspace, events, executor, _ = begun(settings, (), stack)
         records, unset = workspace.records, list[str]()
         loaded = load_task(settings, executor, records.blobs)
         task, language = loaded.task, open_language(loaded.task.language)

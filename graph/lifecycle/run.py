@@ -58,39 +58,34 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
     from graph.lifecycle import static_report
 
     with ExitStack() as stack:
-        workspace, events, executor = begun(settings, observers, stack)
-        try:
-            loaded = load(executor, workspace.records.blobs)
-            absent = lacking(executor.devices(), open_language(loaded.task.language).device)
-            if absent is not None:
-                stack.callback(workspace.discard)
-                return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
-            services = assemble(settings, workspace, loaded, executor, events, ask)
-            feasibility.refuse(settings, loaded.task, services.guide, services.agents)
-            settled = loaded.task.baseline is not None and not loaded.pinned
-            _keep(workspace, "task" if settled else "loaded", loaded)
-        except BaseException:
-            # Without the task's record there is nothing that could be resumed.
-            stack.callback(workspace.discard)
-            raise
+        workspace, events, executor, discarding = begun(settings, observers, stack)
+        loaded = load(executor, workspace.records.blobs)
+        absent = lacking(executor.devices(), open_language(loaded.task.language).device)
+        if absent is not None:
+            return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
+        services = assemble(settings, workspace, loaded, executor, events, ask)
+        feasibility.refuse(settings, loaded.task, services.guide, services.agents)
+        settled = loaded.task.baseline is not None and not loaded.pinned
+        _keep(workspace, "task" if settled else "loaded", loaded)
+        # With the task on record there is something that can be resumed.
+        discarding.pop_all()
         return drive(services if settled else _settled(services, loaded, events)), workspace.root
     raise AssertionError("unreachable")
 
 
-def begun(settings: Settings, observers: Sequence[Observer], stack: ExitStack) -> tuple[Workspace, Events, Metered]:
-    """A new workspace with its log and its executor, to be closed with `stack`. SettingsError where nothing could be kept."""
+def begun(settings: Settings, observers: Sequence[Observer], stack: ExitStack) -> tuple[Workspace, Events, Metered, ExitStack]:
+    """A new workspace with its log and its executor, to be closed with `stack`, and what then takes it away again, unless that is emptied.
+    SettingsError where nothing could be kept."""
     from knowledge_base.experience.log import Experience
 
     Experience().refuse_unwritable()
     workspace = workspaces.create(settings)
     stack.callback(workspace.close)
+    discarding = stack.enter_context(ExitStack())
+    discarding.callback(workspace.discard)
     events = Events(workspace.private / "events.jsonl", tuple(observers))
-    try:
-        events.emit("start", {"state": "started", "wall_s": "0"})
-        return workspace, events, stack.enter_context(_executor(settings, workspace, events))
-    except BaseException:
-        stack.callback(workspace.discard)
-        raise
+    events.emit("start", {"state": "started", "wall_s": "0"})
+    return workspace, events, stack.enter_context(_executor(settings, workspace, events)), discarding
 
 
 def _keep(workspace: Workspace, name: Literal["loaded", "task"], loaded: Loaded) -> None:

@@ -16,9 +16,8 @@ from knowledge_base.search import embedding
 from knowledge_base.search.code_chunks import PREFIX, Reference
 from knowledge_base.search.documents import EXPERIENCE, Architectures, Entry, fits, of_experience, of_wiki
 from knowledge_base.search.lexical import WORD, Hit, Lexical, terms
-from knowledge_base.search.snapshots import Unavailable
 from knowledge_base.search.synonyms import Glossary
-from knowledge_base.search.vector_store import facet
+from knowledge_base.search.vector_store import Unavailable, facet
 from knowledge_base.search.vectors import FOLDER, Near, Vectors
 from tools.artifacts import digest
 from tools.cli.suggestions import offered

@@ -1,7 +1,6 @@
 """The vector half of a search, offline: vectors of all entries, made once, and those nearest to a question.
 
-Few are compared one by one, exactly; for many there is Chroma, embedded, or a server of it where one is named. What lies on disk can be
-thrown away.
+They are compared one by one, exactly, or by a Chroma server where one is named. What lies on disk can be thrown away.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from urllib.parse import urlsplit
 
 from knowledge_base.search.documents import Entry
 from knowledge_base.search.embedding import Embedder
-from knowledge_base.search.snapshots import Generations, Unavailable
-from knowledge_base.search.vector_store import Broken, Chroma, Content, Matrix, Store
+from knowledge_base.search.vector_store import Chroma, Content, Matrix, Store, Unavailable
 from tools.errors import SettingsError
 from tools.registry import BROKEN, wrong
 
@@ -29,13 +27,10 @@ if TYPE_CHECKING:
 
 VARIABLE = "KERNELWRIGHT_CHROMA"
 FOLDER = "index"
-EXACT = 10_000_000
-"""Components of all vectors together (40 MB) up to which a question is compared with each, in some milliseconds: the wiki and 3000 pieces
-of reference projects have 2 million with MiniLM. More are in an index of Chroma's, which alone takes most of a second to import."""
 TABLE = "vectors.sqlite"
+"""Vectors by text, whatever it is a part of."""
 LOCKED_S = 5.0
 """How long another process's lock on that table is waited for."""
-"""Vectors by text, of whatever generation."""
 AGAIN_S = 60.0
 """After a failure, before a process that lives long tries once more."""
 
@@ -52,7 +47,7 @@ LARGEST = 7
 
 
 class Failure(NamedTuple):
-    """Why a generation could not be had, and until when (monotonic seconds) nobody tries again."""
+    """Why there are no vectors of a content, and until when (monotonic seconds) nobody tries again."""
 
     content: Content
     why: str
@@ -75,9 +70,9 @@ class Vectors:
         self.folder = folder
         self.embedder = embedder
         self.server = server or os.environ.get(VARIABLE) or None
-        self._generations = Generations(folder)
         self._content = Content((), embedder)
-        self._opened: tuple[Content, Store] | None = None
+        self._store: Store | None = None
+        """Of that content."""
         self._failed: Failure | None = None
 
     def nearest(self, entries: Sequence[Entry], query: str, n: int, facets: Sequence[str] | None = None) -> list[Near]:
@@ -85,104 +80,67 @@ class Vectors:
         if not entries or facets == []:
             return []
         if self._content.entries is not entries:
-            self._content = Content(entries, self.embedder)
+            self._content, self._store = Content(entries, self.embedder), None
         content = self._content
         if self._failed and self._failed.content is content and time.monotonic() < self._failed.until:
             raise Unavailable(self._failed.why)
         try:
-            found = self._nearest(content, self.embedder.embed([query])[0], n, facets)
+            self._store = self._store or self._opened(content)
+            found = self._store.nearest(self.embedder.embed([query])[0], n, facets)
         except Unavailable as error:
+            self._store = None
             self._failed = Failure(content, str(error), time.monotonic() + AGAIN_S)
             raise
+        except BROKEN as error:
+            raise Unavailable(f"the embedder {self.embedder.id} failed ({wrong(error)})") from error
         return [Near(content.rows[place], similarity) for place, similarity in found]
 
-    def _nearest(self, content: Content, vector: Rows, n: int, facets: Sequence[str] | None) -> list[tuple[int, float]]:
-        try:
-            return self._asked(content, vector, n, facets)
-        except Broken as error:
-            self.close()
-            if self.server:
-                raise Unavailable(f"the Chroma server at {self.server} failed ({error})") from error
-        self._generations.condemn(content.key(_kind(content).kind))
-        try:
-            return self._asked(content, vector, n, facets)
-        except Broken as error:
-            self.close()
-            raise Unavailable(f"the index failed, and again when it was new ({error})") from error
-
-    def _asked(self, content: Content, vector: Rows, n: int, facets: Sequence[str] | None) -> list[tuple[int, float]]:
-        try:
-            return self._store(content).nearest(vector, n, facets)
-        except BROKEN as error:
-            raise Broken(wrong(error)) from error
-
-    def close(self) -> None:
-        """Let go of what is open; the next question opens it again."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened[1].close()
-
-    # ------------------------------------------------------------ what answers
-
-    def _store(self, content: Content) -> Store:
-        if self._opened is None or self._opened[0] is not content:
-            self.close()
-            self._opened = (content, self._served(content) if self.server else self._embedded(content))
-        return self._opened[1]
-
-    def _served(self, content: Content) -> Store:
-        url = urlsplit(self.server or "")
+    def _opened(self, content: Content) -> Store:
+        if not self.server:
+            return Matrix(content, self._vectors(content))
+        url = urlsplit(self.server)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise SettingsError(f"chroma: {self.server!r} is no URL of a server; give one such as http://localhost:8000")
-        return Chroma.served(url, content, partial(self._vectors, content))
-
-    def _embedded(self, content: Content) -> Store:
-        kind = _kind(content)
-        made = partial(self._vectors, content)
-        place = self._generations.opened(content.key(kind.kind), lambda place: kind.write(place, content, made))
-        return kind.open(place, content)
-
-    # ------------------------------------------------------------ the vectors
+        return Chroma(url, content, partial(self._vectors, content))
 
     def _vectors(self, content: Content) -> Rows:
-        """Of all entries."""
-        texts = [content.entries[row].text for row in content.rows]
-        try:
-            try:
-                return self._embedded_texts(texts)
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError:
-                # Damaged, and behind its first page only reading shows it.
-                (self.folder / TABLE).unlink(missing_ok=True)
-                return self._embedded_texts(texts)
-        except sqlite3.OperationalError as error:
-            raise Unavailable(f"{self.folder / TABLE} cannot be used ({error})") from error
-
-    def _embedded_texts(self, texts: Sequence[str]) -> Rows:
-        """float32 of shape (len(texts), dim). Those of the bundled wiki are shipped, those of texts that were embedded before come from a
-        table: a model takes milliseconds for each."""
+        """float32 of shape (len(content.ids), dim). Those of the bundled wiki are shipped, those of texts that were embedded before come
+        from a table: a model takes milliseconds for each."""
         import numpy as np
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        keys = [self.embedder.key(text) for text in texts]
-        known = precomputed(self.embedder, keys)
+        texts = {self.embedder.key(text): text for text in (content.entries[row].text for row in content.rows)}
+        known = precomputed(self.embedder, list(texts))
+        try:
+            known |= self._kept({key: text for key, text in texts.items() if key not in known})
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"{self.folder / TABLE} cannot be used ({error})") from error
+        except sqlite3.DatabaseError:
+            # Damaged, and behind its first page only reading shows it.
+            (self.folder / TABLE).unlink()
+            return self._vectors(content)
+        return np.stack([known[self.embedder.key(content.entries[row].text)] for row in content.rows])
+
+    def _kept(self, texts: Mapping[bytes, str]) -> dict[bytes, Rows]:
+        """Vectors of texts by key: those in the table, and the others, which are embedded and put there."""
+        import numpy as np
+
+        if not texts:
+            return {}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"{self.folder} cannot be written ({error.strerror})") from error
+        known: dict[bytes, Rows] = {}
         with _table(self.folder / TABLE) as db:
-            for key in dict.fromkeys(keys):
-                for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (key,)) if key not in known else ():
+            for key in texts:
+                for (data,) in db.execute("SELECT vector FROM vectors WHERE sha = ?", (key,)):
                     if len(data) == 4 * self.embedder.dim:
                         known[key] = np.frombuffer(data, dtype="<f4")
-            missing = {key: row for row, key in enumerate(keys) if key not in known}
-            fresh = self.embedder.embed([texts[row] for row in missing.values()]) if missing else ()
+            missing = [key for key in texts if key not in known]
+            fresh = self.embedder.embed([texts[key] for key in missing]) if missing else ()
             known.update(zip(missing, fresh, strict=True))
-            made = [(key, np.asarray(known[key], "<f4").tobytes()) for key in missing]
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", made)
-        return np.stack([known[key] for key in keys])
-
-
-def _kind(content: Content) -> type[Store]:
-    """Which store on disk its vectors belong in."""
-    return Matrix if len(content.ids) * content.embedder.dim <= EXACT else Chroma
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(k, np.asarray(known[k], "<f4").tobytes()) for k in missing])
+        return known
 
 
 @contextmanager

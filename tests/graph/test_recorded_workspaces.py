@@ -20,10 +20,12 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from agents.artifacts import Dossier
 from graph.build import build
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted, read, verify
 from graph.nodes import gate as gate_node
+from graph.report.content.version_files import render_baseline
 from graph.services import open_agents
 from tests.graph.conftest import RECORDED, git, graph, unpacked
 from tools.artifacts import Verdict
@@ -92,6 +94,18 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
         assert re.fullmatch(own, name) or without_news((workspace / name).read_text()) == without_news(
             git(workspace, "show", f"HEAD:{name}")
         )
+
+
+def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(workspace: Path) -> None:
+    with runs.opened(workspace, reading=True) as services:
+        state = next(gates(workspace, services))
+        baseline, inspection = services.candidate(state["baseline"]), services.records.get(state["profile"])
+        checked, calibration = services.judge.correctness(baseline, None, "baseline"), services.judge.calibrate(baseline)
+        readme = render_baseline(services, state, baseline, checked, calibration, inspection)["README.md"]  # type: ignore[arg-type]
+        offered = Dossier.model_validate(services.records.get(state["dossier"]).payload).methods
+        signed = [page.head.id for page in services.guide.about("method", "cpp") if services.architecture in page.head.signature]
+    told = re.findall(r"^- ([\w-]+): `.*` \(front matter", readme, re.MULTILINE)
+    assert told == [page.head.id for page in offered if page.head.id in signed] and len(told) < len(signed)
 
 
 def without_news(text: str) -> object:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
-from tools.errors import InfrastructureError, KernelwrightError
+from tools.errors import InfrastructureError, KernelwrightError, SettingsError
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
@@ -40,6 +42,27 @@ def refusal(error: KernelwrightError | Misread) -> str:
     """The object of `--json` for a command that ended with `error`; that of `graph` tells the workspace too."""
     status = "machine" if isinstance(error, InfrastructureError) else "refused"
     return json.dumps({"status": status, "reason": error.reason if isinstance(error, Misread) else str(error)})
+
+
+def answered(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
+    """The exit code of a command: what `run` gives back; 2 for input that cannot be used, 4 where the machine failed, with one sentence on
+    stderr, and the same as an object where `--json` is among the `arguments` (None: the process's own)."""
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it has what was wanted; nothing is left for the interpreter to write at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Misread, SettingsError, InfrastructureError) as error:
+        if as_json:
+            sys.stdout.write(f"{refusal(error)}\n")
+        if isinstance(error, Misread):
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, SettingsError) else 4
+    return code
 
 
 class Parser(argparse.ArgumentParser):

@@ -163,18 +163,23 @@ class Case(Artifact):
     """False: admitted only where the frozen baseline passes it (derived sizes and distributions)."""
 
 
-class CorrectnessRequest(Artifact):
+class Asked(Artifact):
+    """A question about a task, put on a device."""
+
+    task: Task
+    device: DeviceKind = "cpu"
+    device_index: int = 0
+    """Among the devices of that kind that the harness can see."""
+
+
+class CorrectnessRequest(Asked):
     """Run `candidate` (and `baseline`, whose own error widens the tolerance) on each case."""
 
     kind: Literal["correctness"] = "correctness"
-    task: Task
     libraries: dict[Literal["candidate", "baseline"], str]
     """Name -> path in the job."""
     cases: tuple[Case, ...]
     call_limit_s: float = 30.0
-    device: DeviceKind = "cpu"
-    device_index: int = 0
-    """Among the devices of that kind that the harness can see."""
 
 
 class CaseResult(Artifact):
@@ -216,19 +221,15 @@ class TimedWorkload(Artifact):
     warm_pairs: int = 0
 
 
-class TimingRequest(Artifact):
+class TimingRequest(Asked):
     """Alternate incumbent and candidate in one process in randomised pairs; every timed call's outputs are checked."""
 
     kind: Literal["timing"] = "timing"
-    task: Task
     libraries: dict[Literal["incumbent", "candidate", "baseline"], str]
     """`baseline` only widens the tolerance."""
     workloads: tuple[TimedWorkload, ...]
     order_seed: int
     call_limit_s: float = 30.0
-    device: DeviceKind = "cpu"
-    device_index: int = 0
-    """Among the devices of that kind that the harness can see."""
 
 
 class TimedPair(Artifact):
@@ -319,22 +320,18 @@ class Contestant(Artifact):
     library: str | None = None
 
 
-class ContestRequest(Artifact):
+class ContestRequest(Asked):
     """Each contestant runs in its own process, alternated in random order and clocked from outside (confirmation, final benchmark).
 
     On a CPU each round has other processes of the kernel libraries than the one before; torch's are kept, and on a GPU all are.
     """
 
     kind: Literal["contest"] = "contest"
-    task: Task
     contestants: tuple[Contestant, ...]
     workloads: tuple[TimedWorkload, ...]
     """`pairs` is the number of rounds."""
     order_seed: int
     call_limit_s: float = 120.0
-    device: DeviceKind = "cpu"
-    device_index: int = 0
-    """Among the devices of that kind that the harness can see."""
 
 
 class ContestOfWorkload(Artifact):
@@ -378,20 +375,17 @@ class ContestResult(Artifact):
 # ---------------------------------------------------------------- torch's processes, started ahead of the contest
 
 
-class PrepareRequest(Artifact):
+class PrepareRequest(Asked):
     """Start torch's contestants of the contest to come: they import torch and, on a CPU, compile whenever nothing is timed.
 
     What a contest measures stays the same, only it waits for less. Nobody keeps the answer.
     """
 
     kind: Literal["prepare"] = "prepare"
-    task: Task
     frameworks: tuple[Literal["eager", "compile", "max_autotune"], ...]
     """None: those that were started rest until the next timing is over."""
     dims: tuple[Dims, ...] = ()
     """Sizes to compile for."""
-    device: DeviceKind = "cpu"
-    device_index: int = 0
     capability: int = 0
     """Of a GPU, e.g. 90: what kernels' processes there import is imported meanwhile, too."""
 
@@ -402,13 +396,11 @@ class PrepareResult(Artifact):
     kind: Literal["prepare"] = "prepare"
 
 
-class NeededRequest(Artifact):
+class NeededRequest(Asked):
     """Count what the outputs depend on with the very inputs that these were timed on; several of one name: the least. Oracle only."""
 
     kind: Literal["needed"] = "needed"
-    task: Task
     workloads: tuple[TimedWorkload, ...]
-    device: DeviceKind = "cpu"
 
 
 class NeededResult(Artifact):

@@ -54,7 +54,7 @@ def render_version(
         seen = InstructionsSeen(architecture=services.architecture, methods=visible, record=state.get("attribution"))
         seen = seen.model_copy(update={"checks": checks}) if checks else seen
     files = {
-        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan),
+        "hypothesis.md": render("hypothesis.md", iteration=iteration, state=state, plan=plan, architecture=services.architecture),
         "evidence.md": render("evidence.md", iteration=iteration, record=state["dossier"], dossier=dossier),
         "methods.json": _json(plan.methods),
         "correctness.md": render("correctness.md", checked=_checked(checked), record=checked.id if checked else None),
@@ -109,7 +109,7 @@ def render_baseline(
     toolchain = services.language.toolchain()
     measurements = evidence.measurements((calibration,), {}, settings.judge.confidence)
     sheet = datasheet.sheet(state["specs"], services)
-    methods = [page for page in services.guide.pages if page.head.type == "method" and services.task.language in page.head.languages]
+    methods = services.guide.methods(services.task.language, [finding.rule for finding in found.findings], found.metrics)
     targets = [(p.head.id, p.head.signature[services.architecture], p.path) for p in methods if services.architecture in p.head.signature]
     name = f"kernel{services.language.suffix}"
     built = evidence.Build.model_validate(services.judge.builds.build(baseline).payload)

@@ -20,7 +20,6 @@ from knowledge_base.search import embedding
 from knowledge_base.search.code_chunks import LONG, Reference
 from knowledge_base.search.index import Index
 from knowledge_base.search.synonyms import Glossary
-from knowledge_base.search.vectors import EXACT
 from tests.knowledge_base.experience.test_log import attempt
 from tests.knowledge_base.search.test_vectors import written
 from tools.artifacts import Interval, digest
@@ -254,6 +253,8 @@ def test_markdown_of_another_wiki_without_front_matter_is_searched_too(tmp_path:
 
 # ---------------------------------------------------------------- without chromadb, and what is imported
 
+SERVER = "http://localhost:9"
+"""Where none is."""
 BLOCKED = """
 import sys
 class Blocked:
@@ -261,20 +262,21 @@ class Blocked:
         if name.split(".")[0] == "chromadb":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocked())
-from knowledge_base.search import vectors
 from knowledge_base.__main__ import main
-vectors.EXACT = int(sys.argv.pop(1))
 sys.exit(main(sys.argv[1:]))
 """
 
 
 @pytest.mark.parametrize(
-    ("most", "note"),
-    [(EXACT, ""), (0, "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n")],
-    ids=["few", "many"],
+    ("server", "note"),
+    [
+        ([], ""),
+        (["--chroma", SERVER], "note: words alone were compared: chromadb is not installed; pip install 'chromadb>=1.5,<2'\n"),
+    ],
+    ids=["none", "named"],
 )
-def test_without_chromadb_few_vectors_are_compared_and_for_many_words_alone_answer(most: int, note: str) -> None:
-    command = [sys.executable, "-c", BLOCKED, str(most), "query", "uncoalesced loads"]
+def test_without_chromadb_vectors_are_compared_and_words_alone_answer_where_its_server_is_named(server: list[str], note: str) -> None:
+    command = [sys.executable, "-c", BLOCKED, "query", "uncoalesced loads", *server]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "<gpu-wiki>/skills/gpu-poor-coalescing.md:" in told.stdout and told.stderr == note and bool(note) != ("similar" in told.stdout)
     answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
@@ -306,25 +308,12 @@ def test_a_cold_query_imports_nothing_that_it_does_not_use() -> None:
     assert not loaded & {*others, "knowledge_base.specs.lookup", "knowledge_base.specs.sheets"}
 
 
-@pytest.mark.parametrize(
-    ("dotenv", "note"), [("ANONYMIZED_TELEMETRY=true\n", ""), ("CHROMA_SERVER_HTTP_PORT=nonsense\n", "note: words alone")]
-)
-def test_a_query_reaches_no_machine_and_bears_any_dotenv(tmp_path: Path, dotenv: str, note: str) -> None:
-    (tmp_path / ".env").write_text(dotenv)
-    code = """
-import socket, sys
-def refused(self, address):
-    if self.family != socket.AF_UNIX:
-        raise SystemExit(f"connects to {address}")
-socket.socket.connect = refused
-from knowledge_base.search import vectors
-from knowledge_base.__main__ import main
-vectors.EXACT = 0
-sys.exit(main(["query", "bank conflicts", "-k", "1", "--embedder", "hashed"]))
-"""
+def test_a_dotenv_that_chromadb_does_not_bear_costs_the_vectors_only(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("CHROMA_SERVER_HTTP_PORT=nonsense\n")
+    command = [sys.executable, "-m", "knowledge_base", "query", "bank conflicts", "--embedder", "hashed", "--chroma", SERVER]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-    assert told.stdout and told.stderr.startswith(note) and bool(told.stderr) == bool(note)
+    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert told.stdout and told.stderr.startswith("note: words alone")
 
 
 # ---------------------------------------------------------------- embedders

@@ -55,7 +55,7 @@ def test_a_page_that_is_not_ours_is_embedded_as_ever_and_once(tmp_path: Path, em
     for asked in (["Spills\n# Spills\n\nRegisters spill to local memory."], []):
         embedded.clear()
         (near,) = Vectors(tmp_path / "index", embedding.MiniLM()).nearest(entries, "registers", 1)
-        assert embedded == ["registers", *asked]
+        assert embedded == [*asked, "registers"]
         assert near.similarity == pytest.approx(float(np.dot(*embedding.MiniLM().embed(["registers", entries[0].text]))), abs=1e-4)
 
 
