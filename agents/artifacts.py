@@ -28,12 +28,12 @@ class Movement(Artifact):
 
 
 class Hypothesis(Artifact):
-    """Exactly one intended change (B3)."""
+    """One intended change with its parts (B3)."""
 
     change: str
     rationale: str
     citations: tuple[str, ...]
-    """`<gpu-wiki>/path:line` or record ids; at least one."""
+    """`<gpu-wiki>/path:line`, ids of records or findings."""
     expected: tuple[Movement, ...]
 
 
@@ -41,11 +41,11 @@ class PlannedMethod(Artifact):
     """One method of a plan."""
 
     method: str
-    """Wiki page id."""
+    """Page id, or `own:<slug>`."""
     axis: Axis
     hypothesis: Hypothesis
     signature: dict[str, str] = Field(default_factory=dict)
-    """Architecture -> regular expression expected in the machine code."""
+    """Architecture -> pattern expected in the machine code."""
 
 
 class Plan(Artifact):
@@ -106,9 +106,11 @@ class Dossier(Artifact):
     queries: tuple[Query, ...]
     passages: tuple[Passage, ...]
     methods: tuple[Page, ...]
-    """Method pages whose rules fired or whose triggers hold, priority first."""
+    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, priority first."""
     attempts: tuple[Attempt, ...]
     """Past outcomes in like conditions."""
+    earlier: tuple[Page, ...] = ()
+    """Methods and skills that this run listed before and no longer asks for; they stay to be planned and cited."""
     shortfall: str = ""
     """Why passages were found by their words alone; empty where vectors had a say."""
 
@@ -199,7 +201,7 @@ class PlannerBrief(Artifact):
     dossier: Dossier
     tried: tuple[Tried, ...]
     budget: dict[Axis, int]
-    """Methods allowed on each axis this iteration."""
+    """How many methods each axis is worth this iteration; a guide that a plan goes beyond with a reason."""
     methods_per_iteration: int
     candidates: int
     records: tuple[str, ...]

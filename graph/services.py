@@ -21,8 +21,10 @@ from graph.limits import SENDERS, Sender
 from graph.settings import Settings
 from graph.state import StopReason
 from graph.workspace.folder import Workspace
-from knowledge_base.artifacts import Attempt
+from knowledge_base.artifacts import Attempt, Page
+from knowledge_base.experience import free_methods
 from knowledge_base.experience.log import Experience
+from knowledge_base.experience.similarity import Conditions
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from tools.analysis.rules import Rule
@@ -216,6 +218,13 @@ class Services:
     def past_attempts(self, bottleneck: Bound) -> tuple[Attempt, ...]:
         """Unmasked outcomes of this operator, language and architecture under the same bottleneck."""
         return self.experience.like(self.operator, self.task.language, self.architecture, bottleneck=bottleneck)
+
+    def own_methods(self, bottleneck: Bound) -> tuple[Page, ...]:
+        """Of methods that plans of other runs named themselves, those that were accepted in like conditions, the most alike first."""
+        here = {"operator": self.operator, "architectures": (self.architecture,), "dtype": self.task.outputs[0].dtype}
+        asked = Conditions.model_validate({"language": self.task.language, "bottleneck": bottleneck, **here})
+        others = (one for one in self.experience.attempts() if one.workspace != self.workspace.root.name)
+        return free_methods.alike(others, asked)
 
 
 def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None) -> Executor:

@@ -65,7 +65,7 @@ class Search(Figures):
     methods_per_iteration: int = Field(default=3, ge=1, le=3)
     """1 is the discipline of one variable at a time."""
     methods_per_axis: int = Field(default=2, ge=1, le=3)
-    """Of those at most so many that act on the same axis (compute, memory, latency, occupancy)."""
+    """Of those so many at most on one axis (compute, memory, latency, occupancy), unless the plan says why more."""
     repair_rounds: int = Field(default=3, ge=0)
     """How often a plan whose candidates all failed is written again with the failures shown."""
     fix_rounds: int = Field(default=2, ge=0)

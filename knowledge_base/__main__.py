@@ -29,6 +29,9 @@ VERBS = {
     "experience list": ("knowledge_base.experience.verbs:ListAttempts", "show attempts, the newest first"),
     "experience search": ("knowledge_base.experience.verbs:SearchAttempts", "find attempts by words"),
     "experience stats": ("knowledge_base.experience.verbs:CountAttempts", "count outcomes; resolved, pending, avoid"),
+    "experience own": ("knowledge_base.experience.verbs:ListOwn", "show the methods that plans named themselves"),
+    "experience edit": ("knowledge_base.experience.verbs:EditOwn", "change what the page of one says"),
+    "experience drop": ("knowledge_base.experience.verbs:DropOwn", "take its page back"),
     "experience merge": ("knowledge_base.experience.verbs:Merge", "append other logs"),
     "experience sync": ("knowledge_base.experience.verbs:Sync", "share the log with other machines"),
     "serve": ("knowledge_base.mcp_server:Serve", "answer as an MCP server over stdio"),
@@ -84,7 +87,9 @@ def parser() -> Parser:
     """The command line; what it parses goes to `asked`."""
     top = Parser(prog="python -m knowledge_base", description=__doc__)
     verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=VerbParser)
-    inner = verbs.add_parser("experience", help="past outcomes: add, recommend, search, list, merge, sync, stats", description=EXPERIENCE)
+    inner = verbs.add_parser(
+        "experience", help="past outcomes: add, recommend, search, list, merge, sync, stats, own, edit, drop", description=EXPERIENCE
+    )
     below = inner.add_subparsers(required=True, metavar="VERB")
     for words, (verb, brief) in VERBS.items():
         group, _, name = words.rpartition(" ")

@@ -14,6 +14,10 @@ PassageKind = PageType | Literal["outcome", "reference"]
 """Of what a query finds: a page's type, a past outcome, a piece of a reference project."""
 Direction = Literal["<", "<=", ">", ">=", "=="]
 
+OWN = r"own:[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
+"""What a plan may call a method that no page describes; it becomes the name of a file."""
+LONGEST_NAME = 48
+
 
 class Trigger(Artifact):
     """A metric condition under which a page is worth reading."""
@@ -87,6 +91,20 @@ class Passage(Artifact):
     """Of its first line."""
 
 
+class FreeMethod(Artifact):
+    """A method that a plan named itself and a version was accepted with; the texts are a model's, without figures of the hardware."""
+
+    method: str = Field(pattern=f"^{OWN}$", max_length=LONGEST_NAME)
+    axis: Axis
+    change: str
+    rationale: str
+    signature: dict[str, str] = Field(default_factory=dict)
+    effect: Interval | None = None
+    """Of it alone; None: not separable from those that it was accepted with."""
+    device: str = ""
+    """Name, where that holds no figure."""
+
+
 class Attempt(Artifact):
     """One remembered outcome of a method (B4). Infrastructure failures never become one."""
 
@@ -121,6 +139,8 @@ class Attempt(Artifact):
     """`mark` of the incumbent's source; empty: not known."""
     after: str = ""
     """`mark` of the candidate's."""
+    free: tuple[FreeMethod, ...] = ()
+    """Of the methods of an accepted version."""
     origin: Literal["run", "stated", "memo"] = "run"
     """Measured by a run of ours; stated by a person; in older logs, read from somebody's notes."""
     stamp: int = 0

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from knowledge_base.artifacts import Passage
+from knowledge_base.artifacts import Page, Passage
+from knowledge_base.experience import free_methods
+from knowledge_base.experience.log import Experience
 from knowledge_base.experience.verbs import Answer, Base, Verb
 from tools.artifacts import Artifact
 from tools.cli.suggestions import meant, offered
@@ -102,9 +104,9 @@ def _passages(answer: Passages) -> Iterator[str]:
 
 
 class Pages(Verb):
-    """Skill and method pages that answer rules of the profile."""
+    """Skill and method pages that answer rules of the profile; methods of own experience that gained on several kernels, too."""
 
-    uses = ("wiki",)
+    uses = ("wiki", "home")
     positional = frozenset({"rules"})
 
     rules: tuple[str, ...]
@@ -125,14 +127,23 @@ class Pages(Verb):
         if self.language and self.language not in wiki.languages():
             raise SettingsError(f"--language {self.language}: no page is about it; {offered(self.language, wiki.languages())}")
         ranked = sorted(wiki.pages, key=lambda page: (page.head.type != "skill", -page.head.priority, page.head.id))
+        log = Experience(base.home)
+        own = free_methods.outcomes(log.attempts()).values()
+        ranked += (free_methods.page(one) for one in own if len(free_methods.gained_on(one)) >= free_methods.OFFERED)
         about = [page for page in ranked if not self.language or self.language in (page.head.languages or (self.language,))]
         pairs = [(rule, page) for rule in dict.fromkeys(self.rules) for page in about if rule in page.head.rules]
         return Answer(
             None,
-            (f"{rule}: {p.head.type} {p.head.id}: {p.head.title}  <gpu-wiki>/{p.path}:{p.body_line}" for rule, p in pairs),
+            (f"{rule}: {p.head.type} {p.head.id}: {p.head.title}  {_place(p, log.home)}" for rule, p in pairs),
             0 if pairs else 1,
             [{"rule": rule, "type": p.head.type, "id": p.head.id, "title": p.head.title, "path": p.path} for rule, p in pairs],
         )
+
+
+def _place(page: Page, home: Path) -> str:
+    if page.path.startswith(free_methods.PLACE):
+        return str(home / free_methods.FOLDER / Path(page.path).name)
+    return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 
 class LookUp(Verb):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 
 from agents.artifacts import Plan, PlannerBrief
+from knowledge_base.experience.free_methods import PREFIX
 
 
 def passed_over(method: str, plan: Plan, brief: PlannerBrief) -> tuple[str, ...]:
-    """Retrieved methods of `method`'s axis with a higher priority for which `plan` has neither room nor a word, highest first.
+    """Retrieved methods of `method`'s axis with a higher priority for which `plan` has neither room nor a word, highest first; none for a
+    method without a page in the catalogue.
 
     A method counts as dealt with when it is planned, when it was tried since the kernel last changed, and when the plan's reason names it.
     """
-    pages = {page.head.id: page.head for page in brief.dossier.methods if page.head.type == "method"}
+    pages = {page.head.id: page.head for page in brief.dossier.methods if not page.head.id.startswith(PREFIX)}
     mine = pages.get(method)
     if mine is None:
         return ()

@@ -16,6 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from agents.artifacts import Analysis, AnalystBrief, Hypothesis, Plan, PlannerBrief
+from knowledge_base.experience.free_methods import PREFIX
 
 WIKI = re.compile(r"(?:<gpu-wiki>/|(?=<reference>/))([^\s:`]+):(\d+)")
 """A line of the wiki or of a reference project."""
@@ -165,15 +166,24 @@ def unsourced(hypothesis: Hypothesis, sources: Sources) -> bool:
     return bool(uncited(hypothesis.change, sources) or uncited(hypothesis.rationale, sources))
 
 
+def without_figures(text: str) -> str:
+    """`text` on one line, without the sentences that state a figure of the hardware, whatever they cite, and without lines of a wiki."""
+    kept = (sentence for sentence in SENTENCE.split(text) if not uncited(sentence, Sources()))
+    return " ".join(WIKI.sub("the wiki", " ".join(kept)).split())
+
+
 def unresolved(citation: str, brief: PlannerBrief) -> bool:
-    """Whether what a hypothesis cites is neither a record, nor a line of a passage, page or spec, that its writer was given."""
+    """Whether what a hypothesis cites is neither a record or finding, nor a line of a passage, page or spec, that its writer was given."""
     named = WIKI.fullmatch(citation.strip())
     if named is None:
-        return citation.strip() not in known(brief).records
+        # Own experience can be cited, and vouches for no figure.
+        own = (page.head.sources for page in brief.dossier.methods if page.head.id.startswith(PREFIX))
+        given = {*known(brief).records, *(finding.rule for finding in brief.findings), *(record for records in own for record in records)}
+        return citation.strip() not in given
     path, line = named[1], int(named[2])
     shown = [(p.path, p.first_line, p.last_line) for p in brief.dossier.passages]
     # A page's head, above its body, is part of what was given.
-    shown += [(p.path, 1, p.body_line + p.body.count("\n")) for p in (*brief.dossier.methods, *brief.skills)]
+    shown += [(p.path, 1, p.body_line + p.body.count("\n")) for p in (*brief.dossier.methods, *brief.skills, *brief.dossier.earlier)]
     shown += [(place.path, place.line, place.line) for spec in brief.specs for place in (spec.citation, spec.via) if place]
     return not any(path == where and first <= line <= last for where, first, last in shown)
 

@@ -11,6 +11,7 @@ from agents.prompting import history
 from agents.prompting.token_budget import Item
 from agents.text.fencing import cut, line, plain
 from knowledge_base.artifacts import Page, Signal
+from knowledge_base.experience.free_methods import PLACE
 from knowledge_base.pages.wiki import section
 from tools.artifacts import Finding, Quantity
 from tools.roofline.hardware import Headroom, Spec
@@ -208,7 +209,11 @@ def methods(brief: Brief, most: int | None) -> Content | None:
         return None
     fired = {finding.rule for finding in brief.findings}
     pages = brief.dossier.methods
-    return Content(tuple(_method(page, fired, brief.architecture) for page in pages), {"count": len(pages)})
+    told = [_method(page, fired, brief.architecture) for page in pages]
+    listed = (_method(page, fired, brief.architecture) for page in brief.dossier.earlier if page.head.type == "method")
+    # Of pages that were listed before, what they are called is enough.
+    told += [Item(item.name, item.levels[-1:], rank=1) for item in listed]
+    return Content(tuple(told), {"count": len(told)})
 
 
 def _method(page: Page, fired: set[str], architecture: str) -> Item:
@@ -371,6 +376,8 @@ def _whole(name: str, text: str) -> Item:
 
 
 def _cited(page: Page) -> str:
+    if page.path.startswith(PLACE):
+        return f"own experience: record {', '.join(page.head.sources)}"
     return f"<gpu-wiki>/{page.path}:{page.body_line}"
 
 

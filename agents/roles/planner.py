@@ -1,96 +1,127 @@
-"""Planner: from findings, headroom and cited methods to a plan within the axis budget."""
+"""Planner: from findings, headroom and what is known of methods to a plan, by a budget of axes that guides and never blocks."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Collection, Iterator
 from functools import partial
 
-from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief
+from agents.artifacts import Movement, Plan, PlannedMethod, PlannerBrief
 from agents.checks import sourced
 from agents.checks.priorities import passed_over
 from agents.roles.agent import Agent
+from knowledge_base.artifacts import LONGEST_NAME, OWN, Page
+from knowledge_base.experience.free_methods import PREFIX
+from tools.analysis import signatures
 from tools.errors import UnusableAnswerError
 
 UNSOURCED = "its hypothesis states a figure of the hardware without a source"
 
 
 def plan(agent: Agent, brief: PlannerBrief) -> Plan:
-    """A plan that respects the budget; methods that break a rule are struck out and the reason is said in `reason`.
+    """A plan of methods that can be written and scored; those that break a rule are struck out and the reason is said in `reason`.
 
-    Whatever breaks a rule is returned to the model first, once, with one sentence each. No more candidates are asked for than the run
-    wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start, which is to say
-    that nothing is left; an answer that cannot be read does not say so.
+    Whatever breaks a rule is returned to the model first, once, with one sentence each, and so is a step beyond the budget of an axis or
+    past a page of higher priority without a word on it, which stays in the plan all the same. No more candidates are asked for than the
+    run wants, and of what is cited only what was given is kept. None are asked for by a plan that was empty from the start, which is to
+    say that nothing is left; an answer that cannot be read does not say so.
     """
     try:
         proposed = agent.ask(brief, Plan, partial(faults, brief=brief))
     except UnusableAnswerError as error:
         return Plan(methods=(), candidates=1, reason=str(error))
+    proposed = _on_their_axes(proposed, brief)
     struck = violations(proposed, brief)
-    # Only now: what the reason says of methods that were passed over counts, whatever else stands in it.
+    said = [f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items()]
+    # Only now: what the reason says counts, whatever else stands in it.
+    said += [f"{step}, unexplained" for step in _unexplained(proposed, struck, brief)]
     if sourced.uncited(proposed.reason, sourced.known(brief)) or sourced.invented(proposed.reason, brief):
         proposed = proposed.model_copy(update={"reason": sourced.LEFT_OUT})
     kept = tuple(_resolved(item, brief) for number, item in enumerate(proposed.methods) if number not in struck)
-    said = (f"{proposed.methods[number].method} struck out: {fault}" for number, fault in struck.items())
     reason = "; ".join([proposed.reason, *said]).lstrip("; ")
     candidates = min(max(proposed.candidates, 1), brief.candidates) if proposed.methods else 0
     return proposed.model_copy(update={"methods": kept, "reason": reason, "candidates": candidates})
 
 
 def faults(proposed: Plan, brief: PlannerBrief) -> tuple[str, ...]:
-    """What is returned to the model: what would be struck out, figures without a source, citations that do not resolve."""
+    """What is returned to the model: what would be struck out or is not explained, figures without a source, citations that do not
+    resolve, patterns that are not looked for."""
+    proposed = _on_their_axes(proposed, brief)
     struck = violations(proposed, brief)
     # A figure without a source is told with its sentence, below.
     found = [f"methods.{number} ({proposed.methods[number].method}): {why}" for number, why in struck.items() if why != UNSOURCED]
-    found += [
-        f"methods.{number} ({item.method}): {citation!r} is no record and no line of the wiki that you were given; cite one that is"
-        for number, item in enumerate(proposed.methods)
-        for citation in item.hypothesis.citations
-        if number not in struck and sourced.unresolved(citation, brief)
-    ]
+    found += [f"{step}; plan otherwise, or say why in `reason`, by name" for step in _unexplained(proposed, struck, brief)]
+    for number, item in enumerate(proposed.methods):
+        wrong = [
+            f"{one!r} is no record, finding or line of the wiki that you were given; cite one that is" for one in _unresolved(item, brief)
+        ]
+        wrong += [f"signature {fault}" for pattern in item.signature.values() if _own(item) and (fault := signatures.fault(pattern))]
+        found += [f"methods.{number} ({item.method}): {why}" for why in wrong if number not in struck]
     found += [f"reason: {citation} is no line of the wiki that you were given" for citation in sourced.invented(proposed.reason, brief)]
     return (*found, *sourced.faults(proposed, sourced.known(brief)))
 
 
 def violations(proposed: Plan, brief: PlannerBrief) -> dict[int, str]:
-    """Position -> why the plan may not contain that method (A5): known, once, in budget and order, cited, with a prediction to score."""
-    spent: Counter[str] = Counter()
+    """Position -> why the plan may not contain that method: known or its own, once, cited, with a prediction to score."""
     kept: list[PlannedMethod] = []
     found: dict[int, str] = {}
     for number, item in enumerate(proposed.methods):
-        fault = _misplaced(item, kept, spent, brief) or _unfounded(item.hypothesis, brief)
+        fault = _misplaced(item, kept, brief) or _unfounded(item, brief)
         if fault:
             found[number] = fault
         else:
             kept.append(item)
-            spent[item.axis] += 1
-    for number, item in enumerate(proposed.methods):
-        better = passed_over(item.method, proposed, brief) if number not in found else ()
-        if better:
-            found[number] = (
-                f"{', '.join(better)} come before it on the {item.axis} axis; plan what comes first, or name it in `reason` and say why not"
-            )
     return found
 
 
-def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], spent: Counter[str], brief: PlannerBrief) -> str:
-    page = next((page for page in brief.dossier.methods if page.head.id == item.method), None)
-    if page is None:
-        return "no retrieved method page has this id"
+def _unexplained(proposed: Plan, struck: Collection[int], brief: PlannerBrief) -> Iterator[str]:
+    """Where a plan leaves what budget and priorities advise (A4, A5) without a word on it in `reason`."""
+    kept = [item for number, item in enumerate(proposed.methods) if number not in struck]
+    for axis, count in Counter(item.axis for item in kept).items():
+        worth = brief.budget.get(axis, 0)
+        if count > worth and not re.search(rf"\b{axis}\b", proposed.reason):
+            yield f"{count} method{'s' * (count > 1)} on the {axis} axis, beyond its budget of {worth}"
+    for item in kept:
+        better = passed_over(item.method, proposed, brief)
+        if better:
+            yield f"{', '.join(better)} come before {item.method} on the {item.axis} axis"
+
+
+def _own(item: PlannedMethod) -> bool:
+    return item.method.startswith(PREFIX)
+
+
+def _page(item: PlannedMethod, brief: PlannerBrief) -> Page | None:
+    """The page by which a method is planned, of all that this run listed."""
+    return next((page for page in (*brief.dossier.methods, *brief.dossier.earlier) if page.head.id == item.method), None)
+
+
+def _on_their_axes(proposed: Plan, brief: PlannerBrief) -> Plan:
+    """Each method on its page's axis, where it has one."""
+    axes = [(page.head.axis if (page := _page(item, brief)) else None) or item.axis for item in proposed.methods]
+    methods = (item.model_copy(update={"axis": axis}) for item, axis in zip(proposed.methods, axes, strict=True))
+    return proposed.model_copy(update={"methods": tuple(methods)})
+
+
+def _misplaced(item: PlannedMethod, kept: list[PlannedMethod], brief: PlannerBrief) -> str:
+    if _own(item) and not (re.fullmatch(OWN, item.method) and len(item.method) <= LONGEST_NAME):
+        return f"behind `own:` stands a name of small letters, digits and single dashes, at most {LONGEST_NAME} characters in all"
+    page = _page(item, brief)
+    if not _own(item) and (page is None or page.head.type != "method"):
+        return "no method page that was listed has this id; an idea of your own is called `own:<slug>`"
     if any(other.method == item.method for other in kept):
         return "it is planned twice"
     if len(kept) >= brief.methods_per_iteration:
         return f"more than {brief.methods_per_iteration} methods in one iteration"
-    if page.head.axis != item.axis:
-        return f"its page puts it on the {page.head.axis} axis, not on {item.axis}"
-    if spent[item.axis] >= brief.budget.get(item.axis, 0):
-        return f"the {item.axis} axis has a budget of {brief.budget.get(item.axis, 0)}"
     return ""
 
 
-def _unfounded(hypothesis: Hypothesis, brief: PlannerBrief) -> str:
-    if not hypothesis.citations:
+def _unfounded(item: PlannedMethod, brief: PlannerBrief) -> str:
+    hypothesis = item.hypothesis
+    if not hypothesis.citations and not _own(item):
         return "its hypothesis cites nothing"
-    if all(sourced.unresolved(citation, brief) for citation in hypothesis.citations):
+    if not _own(item) and len(_unresolved(item, brief)) == len(hypothesis.citations):
         return "its hypothesis cites nothing that was given: " + ", ".join(hypothesis.citations[:3])
     invented = (*sourced.invented(hypothesis.rationale, brief), *sourced.invented(hypothesis.change, brief))
     if invented:
@@ -113,7 +144,18 @@ def _possible(expected: Movement) -> bool:
     return expected.factor <= 1 if expected.direction == "down" else expected.factor >= 1
 
 
+def _unresolved(item: PlannedMethod, brief: PlannerBrief) -> list[str]:
+    return [citation for citation in item.hypothesis.citations if sourced.unresolved(citation, brief)]
+
+
 def _resolved(item: PlannedMethod, brief: PlannerBrief) -> PlannedMethod:
-    """Without citations of what was not given; one at least is left, or the method would have been struck out."""
-    citations = tuple(citation for citation in item.hypothesis.citations if not sourced.unresolved(citation, brief))
-    return item.model_copy(update={"hypothesis": item.hypothesis.model_copy(update={"citations": citations})})
+    """Without citations of what was not given; of a catalogued method one at least is left, or it would have been struck out. With the
+    patterns that are looked for: those of its page, where it has one and the plan gives none."""
+    unresolved = _unresolved(item, brief)
+    citations = tuple(citation for citation in item.hypothesis.citations if citation not in unresolved)
+    update: dict[str, object] = {"hypothesis": item.hypothesis.model_copy(update={"citations": citations})}
+    if _own(item):
+        page = _page(item, brief)
+        sound = {target: pattern for target, pattern in item.signature.items() if not signatures.fault(pattern)}
+        update["signature"] = sound or (page.head.signature if page else {})
+    return item.model_copy(update=update)

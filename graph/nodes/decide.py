@@ -166,23 +166,24 @@ def attribute(state: State, services: Services) -> State:
     """Each method of the champion taken out alone, and its signature looked for in the machine code (A7-A9)."""
     champion = services.candidate(state["champion"] or "", state["iteration"])
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    planned = {item.method: item.signature for item in made.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
     for method in champion.methods:
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
             trial = next(j.trial for j in trials(state, services) if j.trial.candidate == champion.id)
-            mechanism = _mechanism(method, assembly, incumbent, services)
+            mechanism = _mechanism(method, planned.get(method, {}), assembly, incumbent, services)
             outcome = _of_whole(method, mechanism.shown, trial, state)
         else:
             # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
             try:
-                trial_without, why = _ablated(method, champion, made, state, services), "cannot be taken out alone"
+                trial_without, why = _ablated(method, champion, made, state, services), "not separable: it cannot be taken out alone"
             except BudgetError as error:
                 trial_without, why = None, str(error)
                 services.out_of_budget(why)
             twin = services.candidate(trial_without.candidate) if isinstance(trial_without, Passed) else incumbent
-            mechanism = _mechanism(method, assembly, twin, services)
+            mechanism = _mechanism(method, planned.get(method, {}), assembly, twin, services)
             outcome = _of_ablation(method, mechanism.shown, trial_without, state, why)
         outcomes.append(outcome.model_copy(update={"mechanism": mechanism}))
     attribution = Attribution(champion=champion.id, methods=tuple(outcomes))
@@ -190,10 +191,11 @@ def attribute(state: State, services: Services) -> State:
     return State(attribution=record.id, summary="; ".join(f"{o.method} {o.status}" for o in outcomes))
 
 
-def _mechanism(method: str, assembly: str, without: Candidate, services: Services) -> signatures.Mechanism:
-    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the kernel `without` it."""
+def _mechanism(method: str, claimed: dict[str, str], assembly: str, without: Candidate, services: Services) -> signatures.Mechanism:
+    """Whether the method's signature is in the champion's `assembly` because of it: not, or markedly less, in the kernel `without` it.
+    `claimed`: the plan's, of a method without a page."""
     page = services.guide.page(method)
-    signature = page.head.signature if page else {}
+    signature = page.head.signature if page else claimed
     there = signatures.check(assembly, services.architecture, signature)
     # Nothing is disassembled for what is not there to be compared.
     other = signatures.check(services.assembly(without), services.architecture, signature) if there.present else None

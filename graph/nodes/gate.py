@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from agents.artifacts import GatekeeperBrief, Plan
+from agents.checks import sourced
 from agents.roles import gatekeeper
 from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
 from graph.nodes.commits import commit_version
@@ -16,7 +17,8 @@ from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import completeness, drift
-from knowledge_base.artifacts import Attempt, mark
+from knowledge_base.artifacts import Attempt, FreeMethod, mark
+from knowledge_base.experience.free_methods import PREFIX
 from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.errors import BudgetError, WorkspaceError
@@ -27,6 +29,9 @@ from tools.screen.screen import screen
 from tools.store.records import key
 from tools.store.repository import having
 from tools.tasks import loader as tasks
+
+WORDS = 800
+"""Characters that experience keeps of what a plan says of a method of its own."""
 
 
 def close(state: State, services: Services) -> tuple[Verdict, str, str]:
@@ -294,8 +299,31 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
     if not verdict.explained:
         return tuple(_siblings(state, services, champion))
     weighed = _attempt(state, services, champion, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
+    if verdict.outcome == "accept":
+        weighed = weighed.model_copy(update={"free": tuple(_free(state, services, champion, verdict.worth))})
     # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
     return (*_siblings(state, services, champion), weighed)
+
+
+def _free(state: State, services: Services, champion: Candidate, worth: Interval | None) -> Iterator[FreeMethod]:
+    """The methods of an accepted version that its plan named itself, but for those that were shown to have no part in the gain."""
+    made, found = Plan.model_validate(services.records.get(state["plan"]).payload), _attribution(state, services)
+    outcomes = {outcome.method: outcome for outcome in found.methods} if found else {}
+    name = services.device.name
+    for item in made.methods:
+        seen = outcomes.get(item.method)
+        if not item.method.startswith(PREFIX) or item.method not in champion.methods:
+            continue
+        if seen is None or seen.status not in ("ineffective", "implementation_failed"):
+            yield FreeMethod(
+                method=item.method,
+                axis=item.axis,
+                change=sourced.without_figures(item.hypothesis.change)[:WORDS],
+                rationale=sourced.without_figures(item.hypothesis.rationale)[:WORDS],
+                signature=item.signature,
+                effect=worth if len(champion.methods) == 1 else seen.ratio if seen else None,
+                device=name if sourced.without_figures(name) else "",
+            )
 
 
 def _siblings(state: State, services: Services, champion: Candidate) -> Iterator[Attempt]:

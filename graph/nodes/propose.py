@@ -15,7 +15,7 @@ from graph.report.content.summary import versions
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
-from knowledge_base.artifacts import Attempt
+from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Failed
 from tools.roofline.roofline import budget
 from tools.store.records import key
@@ -50,7 +50,10 @@ def retrieve_evidence(state: State, services: Services) -> State:
             methods=services.guide.methods(task.language, fired, inspection.metrics),
             attempts=services.past_attempts(inspection.bottleneck),
         )
-        dossier = dossier.model_copy(update={"shortfall": services.index.shortfall})
+        methods = (*services.own_methods(inspection.bottleneck), *dossier.methods)
+        dossier = dossier.model_copy(update={"shortfall": services.index.shortfall, "methods": methods})
+        before = Dossier.model_validate(services.records.get(state["dossier"]).payload) if state.get("dossier") else None
+        dossier = _listed(dossier, brief.skills, before, services)
         record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
     found = Dossier.model_validate(record.payload)
     summary = (
@@ -59,20 +62,31 @@ def retrieve_evidence(state: State, services: Services) -> State:
     return State(iteration=iteration, dossier=record.id, repair=0, summary=summary)
 
 
+def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, services: Services) -> Dossier:
+    """`found` with what this run listed up to now, which stays to be planned and cited as long as it holds."""
+    pages, passages = (before.methods + before.earlier, before.passages) if before else ((), ())
+    now, places = {page.head.id for page in found.methods}, {(passage.path, passage.first_line) for passage in found.passages}
+    earlier = {page.head.id: page for page in (*pages, *skills) if page.head.id not in now}
+    kept = (one for one in passages if (one.path, one.first_line) not in places and services.index.holds(one.citation))
+    return found.model_copy(update={"earlier": tuple(earlier.values()), "passages": (*found.passages, *kept)})
+
+
 def plan(state: State, services: Services) -> State:
-    """Up to three methods within the axis budget, each with one hypothesis and its predictions (A4, A5, B3)."""
+    """Up to three methods by the budget of the axes, each with one hypothesis and its predictions (A4, A5, B3)."""
     inspected = services.records.get(state["profile"])
     inspection = Inspection.model_validate(inspected.payload)
     search = services.settings.search
     ranks = {rule: rank for rank, rule in enumerate(inspection.analysis.ranking)}
+    dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
+    asked = {finding.axis for finding in inspection.findings} | {page.head.axis for page in dossier.methods if page.head.axis}
     brief = PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
         findings=tuple(sorted(inspection.findings, key=lambda finding: ranks.get(finding.rule, len(ranks)))),
         headroom=inspection.headroom,
-        dossier=Dossier.model_validate(services.records.get(state["dossier"]).payload),
+        dossier=dossier,
         tried=tried(services),
-        budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis),
+        budget=budget(inspection.headroom, search.methods_per_iteration, search.methods_per_axis, asked=asked),
         methods_per_iteration=search.methods_per_iteration,
         candidates=search.candidates,
         records=(state["profile"], *inspected.parents),
@@ -120,11 +134,13 @@ def write(state: State, services: Services) -> State:
 
 def coder_brief(state: State, services: Services, made: Plan, source: str) -> CoderBrief:
     """The brief for a plan on a source."""
+    listed = Dossier.model_validate(services.records.get(state["dossier"]).payload)
+    pages = {page.head.id: page for page in (*listed.earlier, *listed.methods)}
     return CoderBrief(
         task=services.task,
         source=source,
         plan=made,
-        pages=tuple(page for item in made.methods if (page := services.guide.page(item.method)) is not None),
+        pages=tuple(page for item in made.methods if (page := services.guide.page(item.method) or pages.get(item.method)) is not None),
         tried=tried(services),
         specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,

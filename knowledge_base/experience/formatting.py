@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from knowledge_base.artifacts import Attempt
+from knowledge_base.experience import free_methods
 from knowledge_base.experience.recommend import Advice, Recommendation
 from knowledge_base.experience.status import ORDER, MethodStatus
 from knowledge_base.experience.sync import Synced
@@ -106,6 +108,17 @@ def _status_line(one: MethodStatus) -> str:
     verdicts = ", ".join(f"{verdict} x{count}" if count > 1 else verdict for verdict, count in one.verdicts.items())
     where = f"{one.operator} {one.language} {one.architecture}"
     return f"{one.status}: {' + '.join(one.methods)}: {verdicts}  {where}; last {one.last.evidence}"
+
+
+def own_method(found: free_methods.Outcomes, home: Path) -> Iterator[str]:
+    """What it came to and where its page lies, then what it changes."""
+    last, free = found[0]
+    gained = free_methods.gained_on(found)
+    offered = ", a method page" if len(gained) >= free_methods.OFFERED else ""
+    where = home / free_methods.FOLDER / free_methods.name(found)
+    told = f"{effect(free.effect)}  {last.language}, {free.axis}; gained on {', '.join(gained) or 'none alone'}{offered}"
+    yield f"{free.method}  {told}  {where}"
+    yield f"    {' '.join(free.change.split())}"
 
 
 def added(done: Added) -> Iterator[str]:

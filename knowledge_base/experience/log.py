@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 from pydantic import ValidationError
 
 from knowledge_base.artifacts import Attempt
+from knowledge_base.experience import free_methods
 from knowledge_base.experience.similarity import family
 from knowledge_base.pages.wiki import HOME, home_folder
 from tools.artifacts import Bound
@@ -53,9 +54,21 @@ class Experience:
             known = next((old for old in _counting(lines) if old.identity == attempt.identity), None)
             if known is not None and (anew or known.masked == attempt.masked):
                 return False
-            stamp = max([time.time_ns(), *(old.stamp + 1 for old in lines)])
-            _append(file, [attempt.model_copy(update={"stamp": stamp})])
+            # What was edited or dropped of its free methods stays so.
+            self._keep(file, lines, [attempt if known is None else attempt.model_copy(update={"free": known.free})])
         return True
+
+    def restate(self, attempts: Iterable[Attempt]) -> None:
+        """Append `attempts` once more, as they now are; of what was said before nothing counts."""
+        with self._locked() as file:
+            self._keep(file, self.lines().attempts, attempts)
+
+    def _keep(self, file: BinaryIO, lines: Sequence[Attempt], attempts: Iterable[Attempt]) -> None:
+        """Append `attempts` as the newest of all; `lines`: those that are there."""
+        stamp = max([time.time_ns(), *(old.stamp + 1 for old in lines)])
+        new = [one.model_copy(update={"stamp": stamp + number}) for number, one in enumerate(attempts)]
+        _append(file, new)
+        free_methods.draw(self.home, _visible([*lines, *new]))
 
     def refuse_unwritable(self) -> None:
         """SettingsError where nothing could be appended, before any work whose outcome would be lost. Creates nothing."""
@@ -70,14 +83,16 @@ class Experience:
     def merge(self, lines: Iterable[Attempt]) -> int:
         """Append those of `lines` (stamped ones, see `read`) that are not here; how many that were. Commutes, and again adds nothing."""
         with self._locked() as file:
-            here = {one.model_dump_json() for one in self.lines().attempts}
+            old = self.lines().attempts
+            here = {one.model_dump_json() for one in old}
             new = {text: one for one in lines if one.verdict != "infra_error" and (text := one.model_dump_json()) not in here}
             _append(file, sorted(new.values(), key=_order))
+            free_methods.draw(self.home, _visible([*old, *new.values()]))
         return len(new)
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Every attempt that counts and is not masked, newest first."""
-        return tuple(one for one in _counting(self.lines().attempts) if not one.masked)
+        return _visible(self.lines().attempts)
 
     def like(self, operator: str, language: str, architecture: str, bottleneck: Bound | None = None) -> tuple[Attempt, ...]:
         """Attempts on the same operator family, language and architecture, newest first; of a bottleneck where one is given."""
@@ -152,6 +167,10 @@ def _counting(lines: Iterable[Attempt]) -> list[Attempt]:
     for one in sorted(lines, key=_order, reverse=True):
         latest.setdefault(one.identity, one)
     return list(latest.values())
+
+
+def _visible(lines: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    return tuple(one for one in _counting(lines) if not one.masked)
 
 
 def _append(file: BinaryIO, attempts: list[Attempt]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import ConfigDict, Field, ValidationError
 
 from knowledge_base.artifacts import Attempt, PageType
-from knowledge_base.experience import formatting
+from knowledge_base.experience import formatting, free_methods
 from knowledge_base.experience import sync as log_sync
 from knowledge_base.experience.formatting import Added, Listed, Stats
 from knowledge_base.experience.log import Experience, read
@@ -301,6 +301,71 @@ class Add(Described):
         if not ordered or any(value <= 0 for value in self.effect):
             raise SettingsError("--effect: must be old time / new time, as one positive number or as ESTIMATE LOW HIGH")
         return architecture[0]
+
+
+class ListOwn(Verb):
+    """Show the methods that plans named themselves and versions were accepted with, each with its page."""
+
+    uses = ("home",)
+    has_json = False
+
+    def answer(self, base: Base) -> Answer:
+        """Two lines each."""
+        log = Experience(base.home)
+        found = free_methods.outcomes(log.attempts())
+        lines = [line for one in found.values() for line in formatting.own_method(one, log.home)]
+        return Answer(None, lines or [f"{log.folder} holds no method that a plan named itself"], 0 if found else 1)
+
+
+class _OfOwn(Verb):
+    """A change of the page of a method that a plan named itself."""
+
+    uses = ("home",)
+    positional = frozenset({"method"})
+    has_json = False
+
+    method: str
+    """such as own:two-rows-a-warp"""
+    language: str = ""
+    """only its page for this kernel language"""
+
+    def restated(self, base: Base, said: dict[str, str] | None) -> int:
+        """How many outcomes were stated again, with other texts; None: without the method. SettingsError where none is kept."""
+        log = _writable(base)
+        found = free_methods.outcomes(log.attempts())
+        met = [one for (language, method), one in found.items() if method == self.method and self.language in ("", language)]
+        if not met:
+            known = meant(self.method, {method for _, method in found}, "`python -m knowledge_base experience own` shows those there are")
+            raise SettingsError(f"{self.method}: no such method is kept{self.language and f' for {self.language}'}; {known}")
+        attempts = [one for outcomes in met for one, _ in reversed(outcomes)]
+        kept = ([free for free in one.free if said is not None or free.method != self.method] for one in attempts)
+        free = [tuple(f.model_copy(update=said) if f.method == self.method else f for f in found) for found in kept]
+        log.restate(one.model_copy(update={"free": now}) for one, now in zip(attempts, free, strict=True))
+        return len(attempts)
+
+
+class EditOwn(_OfOwn):
+    """Change what the page of a method that a plan named itself says."""
+
+    what: str = ""
+    """what the method changes"""
+    when: str = ""
+    """when it pays"""
+
+    def answer(self, base: Base) -> Answer:
+        """Every outcome of it says so from now on."""
+        said = {name: text for name, text in (("change", self.what), ("rationale", self.when)) if text}
+        if not said:
+            raise SettingsError("experience edit: --what or --when must be given")
+        return Answer(None, [f"{self.method}: {self.restated(base, said)} outcomes say so now"])
+
+
+class DropOwn(_OfOwn):
+    """Take back the page of a method that a plan named itself; what came of the versions with it stays."""
+
+    def answer(self, base: Base) -> Answer:
+        """Its page is gone."""
+        return Answer(None, [f"{self.method}: {self.restated(base, None)} outcomes make no page any more"])
 
 
 class Merge(Verb):

@@ -71,7 +71,8 @@ def resolve(product: str, metric: str, variant: str = "", qualifier: str = "", h
     folder = home or home_folder()
     if not pages(folder):
         return None
-    wiki = Wiki.open(folder)
+    # Other pages of the overlay quote models, and give no figures.
+    wiki = Wiki.open(folder, ["hardware"])
     if metrics(wiki).canonical(metric)[0] not in NAMES.values():
         return None
     found = lookup.resolve(wiki, product, metric, variant, qualifier)

@@ -109,11 +109,11 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(works
 
 
 def without_news(text: str) -> object:
-    """What protocol 2 had not: a claim, how noisy the machine was, the version of memory's schema, and predictions that noise hides, which
-    it called missed."""
+    """What protocol 2 had not: a claim, how noisy the machine was, the version of memory's schema, methods that plans name themselves, and
+    predictions that noise hides, which it called missed."""
 
     def clean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: value for name, value in pairs if name not in ("claim", "noise_floor", "schema_version", "hit")}
+        return {name: value for name, value in pairs if name not in ("claim", "noise_floor", "schema_version", "hit", "free")}
 
     return json.loads(text, object_pairs_hook=clean)
 

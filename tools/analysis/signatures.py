@@ -16,6 +16,10 @@ from tools.errors import SettingsError
 
 SIGNATURES = Path(__file__).with_name("signatures.yaml")
 EXAMPLES = 5
+SIMPLE = re.compile(r"[^(){}*+?]+(?:[*+?][^(){}*+?]*){0,3}")
+"""No groups and few repeats, so that a search always ends soon."""
+LONGEST = 120
+"""Characters of a pattern that a model wrote."""
 MARKED = 1.25
 """Times by which a signature must fill more of the hot loops than without the method, where it stands in these, too."""
 
@@ -56,6 +60,21 @@ class Mechanism(Artifact):
         if self.shown is None:
             return f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
         return f"{'yes' if self.shown else 'no'}: {self.there}" + (f", without it {self.without}" if self.without else "")
+
+
+def fault(pattern: str) -> str:
+    """Why a pattern that a model wrote is not looked for; empty where it is."""
+    if pattern.startswith("@"):
+        return (
+            "" if pattern[1:] in _named() else f"{pattern!r} is not known; use one of {', '.join('@' + name for name in sorted(_named()))}"
+        )
+    if len(pattern) > LONGEST or not SIMPLE.fullmatch(pattern):
+        return f"{pattern!r} is no plain pattern: at most {LONGEST} characters, no (), no {{}}, at most three of * + ?"
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"{pattern!r} is not a regular expression ({error})"
+    return ""
 
 
 def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> InstructionCheck:

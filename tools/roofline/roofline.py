@@ -10,7 +10,7 @@ what no honest kernel can undercut is `memory_floor`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from tools.artifacts import Axis, Bound, Quantity, Task
@@ -28,7 +28,7 @@ PUBLISHED: dict[str, RoofMetric] = {
 """What the wiki calls a peak -> the roof that it is."""
 PREFIXES = {"G": 1e9, "T": 1e12, "P": 1e15}
 CLOSED = 0.15
-"""Gap of an axis below which no method is spent on it (A4)."""
+"""Gap of an axis below which no method is spent on it unasked (A4)."""
 ALIKE = 0.95
 """Ratio of two measurements of a roof from which on the one bears out the other."""
 BALANCED = 1.25
@@ -199,11 +199,11 @@ def published(specs: Sequence[Spec]) -> tuple[Roof, ...]:
     return tuple(cited.values())
 
 
-def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis, int]:
-    """How many methods each axis may have this iteration: `methods` in proportion to the gaps, at most `per_axis` on one (A4).
+def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2, *, asked: Collection[Axis] = ()) -> dict[Axis, int]:
+    """How many methods each axis is worth this iteration: `methods` in proportion to the gaps, at most `per_axis` on one (A4).
 
-    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none; `methods` bounds
-    the plan, not this sum. Occupancy has no gap of its own and shares latency's allowance; both keys say it.
+    An axis that is open (its gap is unknown, or at least CLOSED) keeps one even where its share rounds to none, and so does one that
+    findings or pages ask for; `methods` bounds the plan, not this sum. Occupancy has no gap of its own: what latency is worth, it is, too.
     """
     gaps: dict[Axis, float | None] = {"compute": headroom.compute, "memory": headroom.memory, "latency": headroom.latency}
     shares = {axis: 1.0 if gap is None else gap for axis, gap in gaps.items() if gap is None or gap >= CLOSED}
@@ -215,7 +215,8 @@ def budget(headroom: Headroom, methods: int = 3, per_axis: int = 2) -> dict[Axis
             break
         given[max(left, key=lambda axis: methods * shares[axis] / sum(shares.values()) - given[axis])] += 1
     given.update({axis: max(given[axis], min(1, methods, per_axis)) for axis in shares})
-    return {**given, "occupancy": given["latency"]}
+    given["occupancy"] = given["latency"]
+    return given | {axis: max(given[axis], min(1, methods, per_axis)) for axis in asked}
 
 
 def target(

@@ -10,12 +10,17 @@ from agents.artifacts import Dossier, Hypothesis, Movement, Plan, PlannedMethod,
 from agents.models.answers import parsing
 from agents.models.base import Request, Unfit, Usage
 from agents.models.playbook.model import Playbook
+from agents.prompting.render import blocks
 from agents.roles import planner
 from agents.roles.agent import REPAIRS
 from knowledge_base.artifacts import Page, Passage
+from knowledge_base.experience import free_methods
+from knowledge_base.experience.similarity import Conditions
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.checks.test_sourced import RECORD, cited, planner_brief
 from tests.agents.scripted import agent
+from tests.contracts.test_models import FINDINGS
+from tests.knowledge_base.experience.test_free_methods import outcome
 from tools.artifacts import Axis
 
 WIKI = Wiki.open()
@@ -70,9 +75,12 @@ def test_a_sound_plan_passes_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        (planned(method="invented-method"), "no retrieved method page has this id"),
-        (planned(method=SECOND.head.id), "no retrieved method page has this id"),
-        (planned(axis="memory"), "its page puts it on the compute axis, not on memory"),
+        (planned(method="invented-method"), "an idea of your own is called `own:<slug>`"),
+        (planned(method=SECOND.head.id), "no method page that was listed has this id"),
+        *(
+            (planned(method=f"own:{slug}"), "small letters, digits and single dashes")
+            for slug in ("", "Two_Rows", "../x", "a\n## Rules", "x" * 99)
+        ),
         (planned(citations=()), "its hypothesis cites nothing"),
         (planned(citations=("fedcba9876543210",)), "cites nothing that was given: fedcba9876543210"),
         (planned(citations=("<gpu-wiki>/methods/invented.md:3", "trust me")), "cites nothing that was given"),
@@ -91,25 +99,58 @@ def test_what_breaks_a_rule_is_returned_with_the_reason_and_then_struck_out(tmp_
     assert answered(tmp_path / "b", brief(), insisting, mended)[0] == mended
 
 
-def test_the_budget_of_an_axis_and_of_an_iteration_holds(tmp_path: Path) -> None:
+def test_no_more_methods_than_an_iteration_may_have_and_each_once(tmp_path: Path) -> None:
     other = pages("occupancy")[0]
     ids = [page.head.id for page in (FIRST, SECOND, other)]
     three = Plan(methods=(planned(), planned(method=ids[1]), planned(method=ids[2], axis="occupancy")), candidates=2)
-    for room, kept, why in ((1, [ids[0], ids[2]], "the compute axis has a budget of 1"), (2, ids[:2], "more than 2 methods")):
-        made, told = answered(tmp_path / str(room), brief((FIRST, SECOND, other), room=room), three)
-        assert [item.method for item in made.methods] == kept and any(why in fault for fault in told)
+    made, told = answered(tmp_path / "three", brief((FIRST, SECOND, other)), three)
+    assert [item.method for item in made.methods] == ids[:2] and any("more than 2 methods" in fault for fault in told)
     assert len(answered(tmp_path / "twice", brief(), Plan(methods=(planned(), planned()), candidates=2))[0].methods) == 1
 
 
-def test_a_lower_priority_needs_a_word_about_the_higher(tmp_path: Path) -> None:
-    lower = Plan(methods=(planned(method=SECOND.head.id),), candidates=2, reason="I like it.")
-    both = brief((FIRST, SECOND))
+def test_budget_and_priority_advise_want_a_word_once_and_never_block(tmp_path: Path) -> None:
+    both = brief((FIRST, SECOND), room=0)
+    lower = Plan(methods=(planned(method=SECOND.head.id, axis="memory"),), candidates=2, reason="I like it.")
     made, told = answered(tmp_path / "a", both, lower)
-    assert made.methods == () and f"{FIRST.head.id} come before it on the compute axis" in told[0]
-    said = lower.model_copy(update={"reason": f"{FIRST.head.id}: it stands in the source already."})
+    steps = (
+        "1 method on the compute axis, beyond its budget of 0; plan",
+        f"{FIRST.head.id} come before {SECOND.head.id} on the compute axis",
+    )
+    assert all(any(fault.startswith(step) for fault in told) for step in steps) and len(told) == 2
+    assert made.methods == (planned(method=SECOND.head.id),) and made.reason.count(", unexplained") == 2, "on its page's axis, and kept"
+    said = lower.model_copy(
+        update={"reason": f"{FIRST.head.id} stands in the source; the compute axis alone is left.", "methods": made.methods}
+    )
     assert answered(tmp_path / "b", both, said) == (said, ())
     tried = (Tried(iteration=1, methods=(FIRST.head.id,), knobs={}, verdict="reject_perf", reason="slow"),)
-    assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), lower) == (lower, ())
+    untold = said.model_copy(update={"reason": "By now."})
+    assert answered(tmp_path / "c", brief((FIRST, SECOND), tried=tried), untold) == (untold, ())
+
+
+def test_an_idea_of_the_planners_own_needs_no_page_citation_or_priority(tmp_path: Path) -> None:
+    own = planned(method="own:two-rows", citations=()).model_copy(update={"signature": {"x86_64": "vfmadd|vaddps"}})
+    plan = Plan(methods=(own,), candidates=2, reason="New.")
+    assert answered(tmp_path / "a", brief((FIRST, SECOND)), plan) == (plan, ())
+    for number, pattern in enumerate(("(a+)+$", "[", "@nothing", "x" * 200)):
+        kept, told = answered(
+            tmp_path / str(number), brief(), Plan(methods=(own.model_copy(update={"signature": {"*": pattern}}),), candidates=2)
+        )
+        assert kept.methods[0].signature == {} and told[0].startswith(f"methods.0 (own:two-rows): signature {pattern!r} is ")
+    guess = Plan(methods=(planned(method="own:two-rows", rationale="The part has 132 SMs."),), candidates=2)
+    assert answered(tmp_path / "b", brief(), guess)[0].methods == (), "law 2 holds for it, too"
+
+
+def test_what_was_listed_before_findings_and_own_experience_can_be_cited_and_the_last_vouches_for_no_figure(tmp_path: Path) -> None:
+    (experience,) = free_methods.alike([outcome("softmax", "feed" * 4)], Conditions(language="cpp"))
+    given = brief((experience,))
+    given = given.model_copy(update={"findings": FINDINGS[:1], "dossier": given.dossier.model_copy(update={"earlier": (FIRST,)})})
+    cites = ("feed" * 4, FINDINGS[0].rule, f"<gpu-wiki>/{FIRST.path}:{FIRST.body_line}")
+    sound = Plan(methods=(planned(citations=cites), planned("own:two-rows", "memory", cites[:1])), candidates=2)
+    assert answered(tmp_path / "a", given, sound) == (sound, ())
+    guess = Plan(methods=(planned(citations=cites, rationale=f"It streams at 2.1 TB/s by record {cites[0]}."),), candidates=2)
+    assert answered(tmp_path / "b", given, guess)[0].methods == ()
+    shown = "".join(block.text for block in blocks("planner", given, "Plan"))
+    assert f"(own experience: record {cites[0]})" in shown and FIRST.head.id in shown and "\n## Rules" not in shown
 
 
 def test_a_reason_at_fault_is_lost_alone(tmp_path: Path) -> None:
@@ -134,7 +175,7 @@ def test_of_what_is_cited_only_what_was_given_is_kept(tmp_path: Path) -> None:
     mixed = Plan(methods=(planned(citations=(good, f"<gpu-wiki>/{PASSAGE.path}:99999", RECORD)),), candidates=2)
     kept, told = answered(tmp_path, brief(passages=(PASSAGE,)), mixed)
     assert kept.methods[0].hypothesis.citations == (good, RECORD)
-    assert any("is no record and no line of the wiki that you were given" in fault for fault in told)
+    assert any("is no record, finding or line of the wiki that you were given" in fault for fault in told)
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(1000, 3), (-4, 1), (2, 2)])

@@ -84,6 +84,8 @@ def test_budget_follows_the_gaps_within_the_cap():
     assert budget(gaps(0.9, 0.1, 0.2)) == {"compute": 2, "memory": 0, "latency": 1, "occupancy": 1}
     assert budget(gaps(0.9, 0.0, 0.0)) == {"compute": 2, "memory": 0, "latency": 0, "occupancy": 0}
     assert sum(budget(gaps(0.0, 0.1, 0.1)).values()) == 0
+    asked = budget(gaps(0.9, 0.1, 0.1), asked=("memory", "occupancy", "compute"))
+    assert asked == {"compute": 2, "memory": 1, "latency": 0, "occupancy": 1}, "a finding or a page keeps its axis open"
     one = {"compute": 1, "memory": 1, "latency": 1, "occupancy": 1}
     assert budget(gaps(0.99, 0.98, 0.97), methods=1) == one, "one method an iteration leaves every open axis a chance"
 
