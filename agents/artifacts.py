@@ -139,12 +139,8 @@ class Tried(Artifact):
     """Of the plan; a candidate may have left some out."""
     speedup: Interval | None = None
     """Incumbent / candidate; None: it was not timed."""
-    scored: int = 0
-    """Predictions that could be scored (F6) …"""
-    hits: int = 0
-    """… and those of them that held."""
-    missed: tuple[str, ...] = ()
-    """Of the predictions of time, those that did not: what was predicted and what came."""
+    predicted: str = ""
+    """How many of the predictions that could be scored held (F6), and what came of the others; empty: none could be scored."""
 
 
 class AnalystBrief(Artifact):
@@ -211,6 +207,8 @@ class PlannerBrief(Artifact):
     """As in AnalystBrief."""
     memory: tuple[Attempt, ...] = ()
     """Outcomes of earlier runs in like conditions, newest first, as they stood when this run first asked."""
+    forecasts: str = ""
+    """How the predictions of this model fared in them all; empty: too few were scored."""
     shape_class: str = ""
     """Of the task's visible workloads, as an Attempt names it."""
     signals: tuple[Signal, ...] = ()

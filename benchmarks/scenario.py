@@ -259,8 +259,7 @@ def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
         reason=REASONS[verdict],
         planned=methods,
         speedup=gains.get(verdict),
-        scored=len(methods),
-        hits=len(methods) if verdict == "accept" else 0,
+        predicted=f"{len(methods) if verdict == 'accept' else 0} of {len(methods)} predictions held" if methods else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m graph`: run, resume, check, show, report, audit, verify, mask, unmask, restart. The only module of this layer that prints."""
+"""`python -m graph`: run, resume, check, show, report, audit, explain, verify, mask, unmask, restart. In this layer it alone prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPTIMISING = ("run", "resume", "restart")
 CODES = {
     0: "done",
-    1: "verify disagrees, or audit finds a fault",
+    1: "verify disagrees, audit finds a fault, or explain decides otherwise",
     2: "bad input",
     3: "budget reached: the run is finished and reported, and `restart WORKSPACE VERSION --budget usd=5` goes on in a new one",
     4: "the machine failed",
@@ -64,21 +64,24 @@ def parser() -> argparse.ArgumentParser:
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records")
     audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
+    explain = verbs.add_parser("explain", help="make a version's decisions again from its records, and say whether they come out the same")
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
     restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
-    for verb in (resume, show, report, audit, verify, mask, unmask, restart):
+    for verb in (resume, show, report, audit, explain, verify, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
-    for verb in (mask, unmask, restart):
+    for verb in (explain, mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
+    decisions = "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
+    explain.add_argument("--of", choices=("plan", "champion", "attribution", "verdict", "prompts"), help=decisions)
     other = "what is other than in the old run, by its key in a config, e.g. dims='M=512 N=1000' gpu=1 judge.min_effect=0.05"
     restart.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other)
     caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (run, check, resume, show, audit, verify, restart):
+    for verb in (run, check, resume, show, audit, explain, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
         verb.add_argument(
@@ -160,7 +163,7 @@ def _named(interrupt: BaseException | None) -> Path | None:
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     """The workspace that is there after a failure: the one that the run made, or the one that it was told to work on."""
-    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "audit", "verify", "mask", "unmask") else None
+    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "audit", "explain", "verify", "mask", "unmask") else None
     found = made or asked
     return found if found is not None and found.is_dir() else None
 
@@ -222,6 +225,13 @@ def dispatch(arguments: argparse.Namespace) -> int:
         faults = audit(arguments.workspace)
         _say(json.dumps({"faults": faults}) if arguments.json else "\n".join(faults) or "every closed version is whole and in order")
         return 1 if faults else 0
+    if arguments.verb == "explain":
+        from graph.lifecycle.explain import explain
+
+        decisions = tuple(explain(arguments.workspace, arguments.version, arguments.of))
+        text = "\n".join(one.text(whole=bool(arguments.of)) for one in decisions) or f"{arguments.version}: no such decision was made"
+        _say(json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text, alone=True)
+        return int(any(one.differs for one in decisions))
     if arguments.verb in ("mask", "unmask"):
         from graph.lifecycle.versions import mask
 

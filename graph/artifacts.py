@@ -156,6 +156,8 @@ class EarlierAttempts(Artifact):
 
     attempts: tuple[Attempt, ...]
     """Newest first."""
+    forecasts: str = ""
+    """How the predictions of the planner's model fared, of any operator; empty: too few of them were scored."""
 
 
 class Judged(Artifact):

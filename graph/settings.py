@@ -229,6 +229,12 @@ class Settings(Section):
         choice = self.models.get(role) or self.models.get("default") or ModelChoice()
         return choice.model_dump()
 
+    @property
+    def planned_by(self) -> str:
+        """The planner's model; its provider where the config names none."""
+        choice = self.model_for("planner")
+        return str(choice.get("model") or choice["provider"])
+
     def sources(self, suffix: str) -> Sources:
         """How the user calls the kernel (in a task folder `kernel<suffix>`) and its reference."""
         return Sources(Path(self.kernel or f"kernel{suffix}").name, Path(self.reference or "reference.py").name)

@@ -105,6 +105,17 @@ class FreeMethod(Artifact):
     """Name, where that holds no figure."""
 
 
+class Forecast(Artifact):
+    """A plan's prediction of what a method does to the time, and whether it held (F6)."""
+
+    model: str
+    """That planned; where the config names none, its provider."""
+    method: str
+    confidence: float
+    """As stated, 0..1."""
+    held: bool
+
+
 class Attempt(Artifact):
     """One remembered outcome of a method (B4). Infrastructure failures never become one."""
 
@@ -141,6 +152,8 @@ class Attempt(Artifact):
     """`mark` of the candidate's."""
     free: tuple[FreeMethod, ...] = ()
     """Of the methods of an accepted version."""
+    forecasts: tuple[Forecast, ...] = ()
+    """Of the plan, about this kernel; those of which nothing is known are not among them."""
     origin: Literal["run", "stated", "memo"] = "run"
     """Measured by a run of ours; stated by a person; in older logs, read from somebody's notes."""
     stamp: int = 0

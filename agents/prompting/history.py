@@ -65,7 +65,7 @@ def of_earlier(attempts: Sequence[Attempt], most: int | None, baseline: str = ""
 
 def _of_tried(one: Tried) -> _Event:
     status, reason = _meant(one.verdict, one.speedup, one.reason)
-    detail = ", ".join(part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), _predicted(one)) if part)
+    detail = ", ".join(part for part in (_knobs(one.knobs), "" if reason else _effect(one.speedup), one.predicted) if part)
     return _Event(one.iteration, status, one.verdict, detail, reason, f"v{one.iteration}")
 
 
@@ -92,13 +92,6 @@ def _effect(effect: Interval | None) -> str:
         return ""
     ends = f" [{effect.low:.3g}, {effect.high:.3g}]" if effect.bounded else ""
     return f"{effect.estimate:.3g}x{ends}"
-
-
-def _predicted(one: Tried) -> str:
-    if not one.scored:
-        return ""
-    missed = f" ({'; '.join(one.missed)})" if one.missed else ""
-    return f"{one.hits} of {one.scored} predictions held{missed}"
 
 
 def _told(groups: dict[tuple[str, ...], list[_Event]], most: int | None) -> Told:

@@ -104,7 +104,9 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
     if not isinstance(brief, PlannerBrief):
         return None
     told = history.of_earlier(brief.memory, _inner(most), brief.task.baseline or "")
-    return Content(told.items, {"counts": told.counts, "count": len(brief.memory)})
+    said = f"your predictions so far, of any operator: {line(brief.forecasts, 200)}"
+    fared = [Item("predictions", (said,))] if brief.forecasts else []
+    return Content((*fared, *told.items), {"counts": told.counts, "count": len(brief.memory)})
 
 
 def signals(brief: Brief, most: int | None) -> Content | None:

@@ -44,7 +44,7 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
     workspace = workspaces.reopen(path)
     try:
         repository = workspace.repository
-        _memory(workspace, version)
+        memory_of(workspace, version)
         drift.refuse(repository)
         # What HEAD says counts: a kill may have left files written and not committed. Every step below can be done again.
         closed = _closed(repository)
@@ -108,7 +108,7 @@ def restart(
     workspace = workspaces.reopen(path)
     try:
         drift.refuse(workspace.repository)
-        memory = remembered((workspace.root / _memory(workspace, version)).read_bytes(), workspace.root, version)
+        memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
         commit = workspace.repository.find_commit("Version", version)
         record = workspace.records.find(key("task"))
         if commit is None or record is None:
@@ -160,7 +160,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
     return parse(data, origin="--set", base=Path.cwd()) if changes else settings
 
 
-def _memory(workspace: Workspace, version: str) -> str:
+def memory_of(workspace: Workspace, version: str) -> str:
     relative = f"memory/{version}.json"
     path = workspace.root / relative
     if not re.fullmatch(r"v\d+", version) or not path.is_file():

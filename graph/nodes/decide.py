@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.artifacts import Plan
 from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
-from graph.nodes.gate import asked, close
+from graph.nodes.gate import ablation, asked, close
 from graph.nodes.propose import coder_brief, trials
 from graph.report.content.render import ratio, worth
 from graph.report.content.summary import remembered, version_of
@@ -207,6 +207,9 @@ def _ablated(method: str, champion: Candidate, made: Plan, state: State, service
 
     BudgetError where it cannot be written or measured any more.
     """
+    kept = ablation(state, services, champion.id, method)
+    if kept is not None:
+        return kept.trial
     over = services.jobs_of("gatekeeper").reached()
     if over:
         # Nobody need be paid for a kernel that cannot be measured.
@@ -273,7 +276,7 @@ def _weighed(method: str, visible: bool | None, ratio: Interval, saved: float, w
 
 def gate(state: State, services: Services) -> State:
     """The verdict from records, the version's artifacts, one commit (design 7)."""
-    second = _second(state, services)
+    second = runner_up(state, services)
     verdict, record, commit = close(State(**{**state, **second}), services)
     accepted = verdict.outcome == "accept"
     parent = version_of(services.workspace.root, state["incumbent"])
@@ -294,7 +297,7 @@ def gate(state: State, services: Services) -> State:
     return update
 
 
-def _second(state: State, services: Services) -> State:
+def runner_up(state: State, services: Services) -> State:
     """The runner-up in the place of a champion that the gate refuses, where it takes that one; else nothing."""
     rest = [trial.candidate for trial in _proven(state, services) if trial.candidate != state.get("champion")]
     if not state.get("champion") or not rest:

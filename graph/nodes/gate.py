@@ -17,7 +17,7 @@ from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
 from graph.workspace import completeness, drift
-from knowledge_base.artifacts import Attempt, FreeMethod, mark
+from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
 from knowledge_base.experience.free_methods import PREFIX
 from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
@@ -234,18 +234,26 @@ def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Ve
 def _ablations(state: State, services: Services) -> dict[str, Judged]:
     """Method -> the trial of the champion without it, where one was made."""
     champion = state.get("champion")
-    if not champion:
-        return {}
-    found = {}
-    for method in services.candidate(champion, state["iteration"]).methods:
-        record = services.records.find(key("ablation", iteration=state["iteration"], champion=champion, method=method))
-        if record is not None:
-            found[method] = Judged.model_validate(record.payload)
-    return found
+    methods = services.candidate(champion, state["iteration"]).methods if champion else ()
+    return {method: judged for method in methods if (judged := ablation(state, services, champion or "", method)) is not None}
+
+
+def ablation(state: State, services: Services, champion: str, method: str) -> Judged | None:
+    """The trial of a champion without one of its methods; None: none is on record."""
+    record = services.records.find(key("ablation", iteration=state["iteration"], champion=champion, method=method))
+    return Judged.model_validate(record.payload) if record else None
 
 
 def _memory(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> VersionMemory:
     made = Plan.model_validate(services.records.get(state["plan"]).payload)
+    predictions = _scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect)
+    forecasts = tuple(
+        Forecast(model=services.settings.planned_by, method=one.planned.method, confidence=e.confidence, held=one.hit)
+        for one in predictions
+        for e in one.planned.hypothesis.expected
+        if e.metric == "time" and one.hit is not None
+    )
+    attempts = _attempts(state, services, verdict, record, champion)
     return VersionMemory(
         iteration=state["iteration"],
         parent=state["incumbent"],
@@ -255,8 +263,8 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         methods=champion.methods if champion else tuple(item.method for item in made.methods),
         knobs=champion.knobs if champion else {},
         speedup=verdict.worth,
-        predictions=_scored(made, verdict, champion, _attribution(state, services), services.settings.judge.min_effect),
-        attempts=_attempts(state, services, verdict, record, champion),
+        predictions=predictions,
+        attempts=tuple(one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts),
         records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
     )
 

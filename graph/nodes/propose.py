@@ -15,7 +15,8 @@ from graph.report.content.summary import versions
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
-from knowledge_base.artifacts import Attempt, Page
+from knowledge_base.artifacts import Page
+from knowledge_base.experience.forecasts import ENOUGH, scores
 from tools.artifacts import Failed
 from tools.roofline.roofline import budget
 from tools.store.records import key
@@ -73,13 +74,24 @@ def _listed(found: Dossier, skills: tuple[Page, ...], before: Dossier | None, se
 
 def plan(state: State, services: Services) -> State:
     """Up to three methods by the budget of the axes, each with one hypothesis and its predictions (A4, A5, B3)."""
+    made = planner.plan(services.agents["planner"], planner_brief(state, services))
+    record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
+    if not made.candidates:
+        # No version was opened, so the iteration is given back and the run ends.
+        return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
+    # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration, patience ends the run.
+    return State(plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}")
+
+
+def planner_brief(state: State, services: Services) -> PlannerBrief:
+    """What the planner is given, the axis budget included."""
     inspected = services.records.get(state["profile"])
-    inspection = Inspection.model_validate(inspected.payload)
+    inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
     ranks = {rule: rank for rank, rule in enumerate(inspection.analysis.ranking)}
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
     asked = {finding.axis for finding in inspection.findings} | {page.head.axis for page in dossier.methods if page.head.axis}
-    brief = PlannerBrief(
+    return PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
         findings=tuple(sorted(inspection.findings, key=lambda finding: ranks.get(finding.rule, len(ranks)))),
@@ -92,20 +104,14 @@ def plan(state: State, services: Services) -> State:
         records=(state["profile"], *inspected.parents),
         specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
-        memory=earlier_outcomes(services),
+        memory=memory.attempts,
+        forecasts=memory.forecasts,
         shape_class=services.shape_class,
         signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
         analysis=analysis(inspected),
         frameworks=frameworks.beside(state, services),
     )
-    made = planner.plan(services.agents["planner"], brief)
-    record = services.keep("plan", made, parents=(state["dossier"], state["profile"]), iteration=state["iteration"])
-    if not made.candidates:
-        # No version was opened, so the iteration is given back and the run ends.
-        return State(plan=record.id, iteration=state["iteration"] - 1, stop="exhausted", summary=f"nothing left: {made.reason}")
-    # A planner of whose methods none can stand has not said that nothing is left: its gate closes the iteration, patience ends the run.
-    return State(plan=record.id, summary=", ".join(item.method for item in made.methods) or f"nothing stands: {made.reason}")
 
 
 def write(state: State, services: Services) -> State:
@@ -144,15 +150,15 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         tried=tried(services),
         specs=datasheet.sheet(state["specs"], services).here,
         architecture=services.architecture,
-        memory=earlier_outcomes(services),
+        memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
         hints=hints(services.handlers, source, services.task.language),
         frameworks=frameworks.beside(state, services),
     )
 
 
-def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
-    """What earlier runs made of this operator, newest first, as it stood when this run first asked.
+def earlier_outcomes(services: Services) -> EarlierAttempts:
+    """What earlier runs made of this operator, and how the planner's predictions fared, as it stood when this run first asked.
 
     Kept as a record: other runs add to the log meanwhile, and each change of an early stretch of the prompt loses what a cache holds of it.
     """
@@ -161,8 +167,10 @@ def earlier_outcomes(services: Services) -> tuple[Attempt, ...]:
         task = services.task
         found = services.experience.like(services.operator, task.language, services.architecture)
         others = tuple(attempt for attempt in found if attempt.workspace != services.workspace.root.name)
-        record = services.keep("memory", EarlierAttempts(attempts=others))
-    return EarlierAttempts.model_validate(record.payload).attempts
+        score = scores(services.experience.attempts()).get(services.settings.planned_by)
+        fared = str(score) if score and score.scored >= ENOUGH else ""
+        record = services.keep("memory", EarlierAttempts(attempts=others, forecasts=fared))
+    return EarlierAttempts.model_validate(record.payload)
 
 
 def trials(state: State, services: Services) -> tuple[Judged, ...]:
@@ -189,16 +197,20 @@ def tried(services: Services) -> tuple[Tried, ...]:
             reason="; ".join(m.reasons),
             planned=tuple(scored.planned.method for scored in m.predictions),
             speedup=m.speedup,
-            scored=sum(scored.hit is not None for scored in m.predictions),
-            hits=sum(scored.hit is True for scored in m.predictions),
-            missed=tuple(map(_missed, (scored for scored in m.predictions if scored.hit is False))),
+            predicted=_fared([scored for scored in m.predictions if scored.hit is not None]),
         )
         for m in versions(services.workspace.root)
         if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
     )
 
 
-def _missed(scored: Scored) -> str:
-    """New / old time of a method whose prediction did not hold, as predicted and as observed."""
-    predicted = next(one.factor for one in scored.planned.hypothesis.expected if one.metric == "time")
-    return f"{scored.planned.method}: time {predicted:.3g} predicted, {scored.observed_factor or math.nan:.3g} observed"
+def _fared(known: list[Scored]) -> str:
+    """How many predictions held, and of the others the new / old time as predicted and as observed."""
+    missed = [
+        f"{one.planned.method}: time {e.factor:.3g} predicted, {one.observed_factor or math.nan:.3g} observed"
+        for one in known
+        for e in one.planned.hypothesis.expected
+        if e.metric == "time" and not one.hit
+    ]
+    held = f"{sum(bool(one.hit) for one in known)} of {len(known)} predictions held"
+    return f"{held} ({'; '.join(missed)})" if missed else held if known else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience import free_methods
+from knowledge_base.experience.forecasts import ForecastScore
 from knowledge_base.experience.recommend import Advice, Recommendation
 from knowledge_base.experience.status import ORDER, MethodStatus
 from knowledge_base.experience.sync import Synced
@@ -33,6 +34,8 @@ class Stats(Artifact):
     """Method -> result -> how often."""
     standings: tuple[MethodStatus, ...]
     """Compaction: each set of methods in its conditions is resolved, pending or to be avoided."""
+    forecasts: dict[str, ForecastScore] = {}
+    """Model, and model with method -> how the confidence that it stated in its predictions fared."""
     damaged: tuple[str, ...]
 
 
@@ -100,6 +103,7 @@ def counted(found: Stats) -> Iterator[str]:
         yield f"{method}: {', '.join(f'{count} {result}' for result, count in counts.items())}"
     for status in ORDER:
         yield from map(_status_line, (one for one in found.standings if one.status == status))
+    yield from (f"{name}: {score}" for name, score in found.forecasts.items())
     for where in found.damaged:
         yield f"damaged line left out: {where}"
 

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from knowledge_base.artifacts import Attempt, PageType
 from knowledge_base.experience import formatting, free_methods
 from knowledge_base.experience import sync as log_sync
+from knowledge_base.experience.forecasts import scores
 from knowledge_base.experience.formatting import Added, Listed, Stats
 from knowledge_base.experience.log import Experience, read
 from knowledge_base.experience.recommend import Recommendation, conditions, recommend, targets
@@ -197,7 +198,8 @@ def _listed(attempts: tuple[Attempt, ...], most: int, note: str) -> Answer:
 
 
 class CountAttempts(Filter):
-    """Count outcomes by method, and say of each set of methods whether it is resolved, pending or to be avoided."""
+    """Count outcomes by method, and say of each set of methods whether it is resolved, pending or to be avoided, of each model how far
+    its predictions hold."""
 
     answers = Stats
 
@@ -215,6 +217,7 @@ class CountAttempts(Filter):
             results=dict(sorted(Counter(attempt.result for attempt in passing).items())),
             methods={method: dict(sorted(counts.items())) for method, counts in sorted(methods.items())},
             standings=compacted(passing),
+            forecasts=scores(passing),
             damaged=log.lines().damaged,
         )
         return Answer(stats, formatting.counted(stats))

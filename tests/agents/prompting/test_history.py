@@ -73,8 +73,3 @@ def test_earlier_runs_name_their_record_and_what_came_of_this_very_baseline_its_
         "resolved: b: accept; last record 0123456789abcdef (1.5x [1.4, 1.6], limited by memory, float32, 2^25B)",
         "resolved: c: accept; last record r1 (on this baseline, TILE=8, limited by memory, float32, 2^25B)",
     ]
-
-
-def test_a_miss_is_told_with_what_was_predicted_and_what_came() -> None:
-    one = tried(1, "accept", "a").model_copy(update={"scored": 2, "hits": 1, "missed": ("a: time 0.15 predicted, 0.063 observed",)})
-    assert "1 of 2 predictions held (a: time 0.15 predicted, 0.063 observed)" in lines([one])[0]

@@ -80,6 +80,12 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert "Below 1 torch is faster" in said and "The bar" not in rendered(one)
 
 
+def test_a_planner_reads_how_its_predictions_fared_where_that_is_known() -> None:
+    asked = LAST["cpp", "planner"]
+    told = rendered(asked, asked.brief.model_copy(update={"forecasts": "m: 3 of 10 predictions of time held"}))
+    assert "your predictions so far, of any operator: m: 3 of 10 predictions of time held" in told and "so far, of" not in rendered(asked)
+
+
 @pytest.mark.parametrize("language", sorted(FOLDERS))
 def test_what_roles_share_is_the_same_bytes_for_all_of_them(language: str) -> None:
     """Else a cache keeps it once a role."""

@@ -165,7 +165,7 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
         settings=SimpleNamespace(judge=Policy()), task=SimpleNamespace(margins={}), keep=lambda kind, verdict, **asked: kept.append(verdict)
     )
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
-    found = decide._second(state, services)  # type: ignore[arg-type]
+    found = decide.runner_up(state, services)  # type: ignore[arg-type]
     assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
     assert [verdict.outcome for verdict in kept] == ([first] if taken else [])
 

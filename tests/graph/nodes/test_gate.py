@@ -13,11 +13,12 @@ from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted
 from graph.nodes import gate as gate_node
 from graph.nodes.gate import _attempts, _scored
-from graph.nodes.propose import trials
+from graph.nodes.propose import _fared, earlier_outcomes, trials
 from graph.report.content.summary import stored_state, versions
 from graph.state import State
 from graph.workspace.folder import peek
-from knowledge_base.artifacts import mark
+from knowledge_base.artifacts import Forecast, mark
+from knowledge_base.experience.forecasts import ENOUGH
 from tests.graph.conftest import FinishedRun, gain_of
 from tools.artifacts import Candidate, Claim, Interval, Outcome, Verdict
 from tools.gate.confirmation import claim
@@ -73,6 +74,35 @@ def test_a_prediction_that_noise_hides_is_neither_hit_nor_missed(gain: tuple[flo
     verdict = Verdict(outcome="accept", reasons=(), candidate="c", incumbent="i", claim=measured)
     champion = Candidate(language="cpp", files={"kernel.cpp": ""}, methods=("m",))
     assert _scored(made, verdict, champion, None, 0.02)[0].hit is hit
+
+
+def test_experience_keeps_stated_confidence_where_something_is_known(copied: Path) -> None:
+    memory = versions(copied)[3]
+    ids = dict(zip(("verdict", "plan", "dossier", "profile"), memory.records, strict=True))
+    with runs.opened(copied) as services:
+        state = State(**{**stored_state(services.workspace), **ids, "iteration": 3, "champion": None, "attribution": None})  # type: ignore[typeddict-item]
+        record = services.records.get(ids["verdict"])
+        verdict = Verdict.model_validate(record.payload).model_copy(update={"speedup": Interval(estimate=0.9, low=0.8, high=0.95)})
+        again = gate_node._memory(state, services, verdict, record, services.candidate(memory.candidate or "", 3))
+    # Of the two planned methods the coder left one out.
+    assert [(one.planned.method, one.hit) for one in again.predictions] == [("simd-reduction", None), ("simd-loop", False)]
+    assert _fared([again.predictions[1]]) == "0 of 1 predictions held (simd-loop: time 0.9 predicted, 1.11 observed)"
+    *siblings, weighed = again.attempts
+    assert weighed.forecasts == (Forecast(model="playbook", method="simd-loop", confidence=0.4, held=False),)
+    assert not any(one.forecasts for one in siblings)
+
+
+def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = versions(copied)[1].attempts[-1]
+    told = []
+    with runs.opened(copied) as services:
+        monkeypatch.setattr(services.records, "find", lambda asked: None)
+        monkeypatch.setattr(services.records, "add", lambda record: record)
+        for number in range(ENOUGH):
+            one = Forecast(model="playbook", method=f"m{number}", confidence=0.9, held=number % 2 == 0)
+            services.experience.add(attempt.model_copy(update={"evidence": str(number), "forecasts": (one,)}))
+            told.append(earlier_outcomes(services).forecasts)
+    assert set(told[:-1]) == {""} and f"{ENOUGH // 2} of {ENOUGH} predictions" in told[-1] and "stated 90%" in told[-1]
 
 
 @pytest.mark.slow

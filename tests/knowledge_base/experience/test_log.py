@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from knowledge_base.__main__ import main
 from knowledge_base.artifacts import Attempt
 from knowledge_base.experience.log import Experience, read
 from knowledge_base.pages.wiki import HOME
@@ -46,6 +48,24 @@ def test_newest_first_and_each_piece_of_evidence_once(tmp_path: Path):
     assert not log.add(attempt("a", note="again"))
     assert names(Experience(tmp_path)) == ["b", "a"]
     assert log.add(attempt("a", methods=("fuse-passes",)))
+
+
+def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Experience(tmp_path)
+    said = [("m", "a", 0.8, True), ("m", "a", 1.0, False), ("m", "b", 0.5, True), ("n", "a", 0.9, True)]
+    for number, (model, method, confidence, held) in enumerate(said):
+        log.add(attempt(str(number), forecasts=[{"model": model, "method": method, "confidence": confidence, "held": held}]))
+    log.add(attempt("4"))
+    log.add(attempt("3", masked=True))
+    assert main(["experience", "stats", "--home", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["forecasts"]
+    # Certainty that misses counts as 99 %.
+    each = {"m": math.log(0.8 * 0.01 * 0.5) / 3, "m, a": math.log(0.8 * 0.01) / 2, "m, b": math.log(0.5)}
+    assert {name: one["log_score"] for name, one in found.items()} == pytest.approx(each)
+    assert main(["experience", "stats", "--home", str(tmp_path)]) == 0
+    assert "m: 2 of 3 predictions of time held (67%), stated 77% on average; log score -1.84" in capsys.readouterr().out
 
 
 def test_like_narrows(tmp_path: Path):

@@ -1,0 +1,45 @@
+"""How far the confidence that models state in their predictions is to be trusted: a log score over all runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from knowledge_base.artifacts import Attempt, Forecast
+from tools.artifacts import Artifact
+
+ENOUGH = 10
+"""Scored predictions from which on a model is told how it did."""
+SURE = 0.01
+"""Nothing is counted as more certain than 1 - SURE: one that was stated as certain and missed would outweigh all others."""
+
+
+class ForecastScore(Artifact):
+    """How some scored predictions fared."""
+
+    scored: int
+    held: int
+    stated: float
+    """Mean confidence."""
+    log_score: float
+    """Mean of ln(probability stated for what came of it): 0 is best, and one half stated each time has ln 0.5."""
+
+    def __str__(self) -> str:
+        held = f"{self.held} of {self.scored} predictions of time held ({self.held / self.scored:.0%})"
+        return f"{held}, stated {self.stated:.0%} on average; log score {self.log_score:.2f} (a coin has {math.log(0.5):.2f})"
+
+
+def scores(attempts: Iterable[Attempt]) -> dict[str, ForecastScore]:
+    """By model (`name`), and by model and method (`name, method`)."""
+    groups: dict[str, list[Forecast]] = {}
+    for one in (forecast for attempt in attempts for forecast in attempt.forecasts):
+        for name in (one.model, f"{one.model}, {one.method}"):
+            groups.setdefault(name, []).append(one)
+    return {name: _score(found) for name, found in sorted(groups.items())}
+
+
+def _score(found: Sequence[Forecast]) -> ForecastScore:
+    log_score = fmean(math.log(max(SURE, one.confidence if one.held else 1 - one.confidence)) for one in found)
+    stated, held = fmean(one.confidence for one in found), sum(one.held for one in found)
+    return ForecastScore(scored=len(found), held=held, stated=stated, log_score=log_score)
