@@ -64,7 +64,7 @@ def page(found: Outcomes) -> Page:
     )
     said = "Own experience, no page of the wiki: versions were accepted with it. What is quoted a model wrote."
     shown = "\n".join(f"- {_outcome(one, free)}" for one, free in found)
-    what, when = (" ".join(text.split()) for text in (free.change, free.rationale))
+    what, when = (" ".join(text.split()) or "Not said." for text in (free.change, free.rationale))
     body = f"# {title}\n\n{said}\n\n## What\n\n> {what}\n\n## When it pays\n\n> {when}\n\n{shown}\n"
     return Page(path=f"{PLACE}/{name(found)}", head=head, body=body, body_line=1)
 

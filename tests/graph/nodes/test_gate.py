@@ -158,3 +158,29 @@ def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
     ]
     monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
     assert gate_node._mechanisms(None, None) == kept  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("methods", "status", "ratio", "kept"),
+    [
+        (("own:a",), "not_checked", 1.2, [1.5]),
+        (("own:a", "tiles"), "not_checked", 1.2, [1.2]),
+        (("own:a", "tiles"), "unattributed", None, [None]),
+        (("own:a", "tiles"), "ineffective", 1.0, []),
+        (("tiles",), "effective", 1.2, []),
+    ],
+)
+def test_of_a_method_that_a_plan_named_itself_its_own_worth_is_kept_and_no_figure_of_the_hardware(
+    monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], status: str, ratio: float | None, kept: list[float | None]
+) -> None:
+    said = Hypothesis(change="Two rows. The part has 132 SMs.", rationale="It streams at 4.8 TB/s.", citations=(), expected=())
+    made = Plan(methods=tuple(PlannedMethod(method=one, axis="memory", hypothesis=said) for one in ("own:a", "tiles")), candidates=1)
+    own = Interval(estimate=ratio, low=ratio, high=ratio) if ratio else None
+    outcomes = [SimpleNamespace(method=one, status=status, ratio=own) for one in methods]
+    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=outcomes))
+    records = SimpleNamespace(get=lambda _: SimpleNamespace(payload=made.model_dump()))
+    services = SimpleNamespace(records=records, device=SimpleNamespace(name="CPU @ 2.10GHz"))
+    champion = Candidate(files={"kernel.cpp": ""}, language="cpp", methods=methods)
+    found = list(gate_node._free({"plan": "p"}, services, champion, Interval(estimate=1.5, low=1.4, high=1.6)))  # type: ignore[arg-type]
+    assert [one.effect.estimate if one.effect else None for one in found] == kept
+    assert all((one.change, one.rationale, one.device) == ("Two rows.", "", "") for one in found)
