@@ -141,8 +141,9 @@ def profile(state: State, services: Services) -> State:
     record = inspected(candidate, state, services)
     found = Inspection.model_validate(record.payload)
     update = State(profile=record.id, headroom=found.headroom.total)
+    untimed = ""
     if state["iteration"] == 0:
-        update["frameworks"] = _time_frameworks(state, services)
+        update["frameworks"], untimed = _time_frameworks(state, services)
     times = frameworks.beside(State(**{**state, **update}), services)
     ahead = times.ahead if times else ()
     room = found.headroom
@@ -158,8 +159,9 @@ def profile(state: State, services: Services) -> State:
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
     if times and ahead and not stop and routes.near_roof(found.headroom.total):
         update["summary"] += f"; near its roof, but {onward(times)}"
-    elif times and not state["iteration"]:
-        update["summary"] += "".join(f"; {rival(name)} {seconds(took)}" for name, took in times.seconds.items())
+    elif not state["iteration"]:
+        took = times.seconds if times else {}
+        update["summary"] += "".join(f"; {rival(name)} {seconds(taken)}" for name, taken in took.items()) or untimed
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:
@@ -167,17 +169,17 @@ def profile(state: State, services: Services) -> State:
     return update
 
 
-def _time_frameworks(state: State, services: Services) -> str:
-    """Record id of v0 timed once beside torch; empty where nobody wants it, or there is no time or luck for it: nothing depends on it."""
+def _time_frameworks(state: State, services: Services) -> tuple[str, str]:
+    """Record id of v0 timed once beside torch; or empty and why, where there is no time or luck for it: nothing depends on it."""
     wanted = services.settings.benchmark.frameworks
     if not wanted:
-        return ""
+        return "", ""
     try:
-        judge = services.judge.through(services.jobs_of("gatekeeper", tell=lambda _: None))
+        judge = services.judge.through(services.jobs_of("profiler_analyst", tell=lambda _: None))
         rounds = judge.policy.least_rounds(len(services.task.workloads))
-        return judge.benchmark({"baseline": services.candidate(state["baseline"])}, wanted, rounds).id
-    except (BudgetError, HarnessError):
-        return ""
+        return judge.benchmark({"baseline": services.candidate(state["baseline"])}, wanted, rounds).id, ""
+    except (BudgetError, HarnessError) as error:
+        return "", f"; torch was not timed beside it: {error}"
     finally:
         # For the final benchmark, where they did not outlive this one.
         _start_frameworks(services)

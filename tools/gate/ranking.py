@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tools.artifacts import Artifact, Clock, Interval, Record
 from tools.gate import confirmation
-from tools.gate.statistics import Objective, Paired, speedup_interval
+from tools.gate.statistics import Objective, Paired, product, speedup_interval
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's own, in the order in which they are shown."""
@@ -98,16 +98,8 @@ class FrameworkTimes(Artifact):
     """What the times are of where that is not one call of one workload."""
 
     def after(self, gain: Interval) -> FrameworkTimes:
-        """The same beside a kernel that is faster by `gain`: ends are multiplied, and what may be missed by either interval adds up."""
-        against = {
-            name: Interval(
-                estimate=found.estimate * gain.estimate,
-                low=found.low * gain.low,
-                high=found.high * gain.high,
-                confidence=max(0.0, found.confidence + gain.confidence - 1),
-            )
-            for name, found in self.against.items()
-        }
+        """The same beside a kernel that is faster by `gain`."""
+        against = {name: product((found, gain)) for name, found in self.against.items()}
         return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
 
     @property

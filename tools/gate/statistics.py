@@ -12,7 +12,8 @@ sign-test interval, whatever the noise looks like, and several workloads are com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -123,6 +124,13 @@ def speedup_interval(
         high=min(float(np.exp(high)), UNBOUNDED),
         confidence=confidence,
     )
+
+
+def product(found: Iterable[Interval]) -> Interval:
+    """What factors come to one after another, end by end; 1 of none. What each interval may miss adds up in the confidence."""
+    taken = tuple(found)
+    ends = {end: math.prod(getattr(one, end) for one in taken) for end in ("estimate", "low", "high")}
+    return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in taken)))
 
 
 def least_pairs(confidence: float, workloads: int = 1) -> int:

@@ -10,6 +10,7 @@ from graph.report.content.render import objective_of
 from graph.report.content.summary import versions
 from tools.artifacts import Clock, Interval, Verdict
 from tools.gate.ranking import FrameworkTimes, framework_times
+from tools.gate.statistics import product
 
 if TYPE_CHECKING:
     from graph.services import Services
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
 
 
 def claimed(verdicts: Iterable[Verdict], clock: Clock) -> Interval:
-    """Product of what accepted versions are said to be worth by `clock`, end by end; what the intervals may miss adds up."""
-    found = [v.claim.by(clock) if v.claim else v.speedup for v in verdicts if v.claim or v.speedup]
-    taken = [one for one in found if one is not None]
-    ends = {end: math.prod(getattr(one, end) for one in taken) for end in ("estimate", "low", "high")}
-    return Interval(**ends, confidence=max(0.0, 1 - sum(1 - one.confidence for one in taken)))
+    """What accepted versions are said to be worth together, by `clock`."""
+    worth = (v.claim.by(clock) if v.claim else v.speedup for v in verdicts)
+    return product(one for one in worth if one)
 
 
 def beside(state: State, services: Services, latest: Verdict | None = None) -> FrameworkTimes | None:

@@ -125,7 +125,8 @@ def test_a_run_without_torchs_times_goes_on_as_ever(why: Exception | None, copie
         off = services.settings.model_copy(update={"benchmark": Benchmark(eager=False, compile=False)})
         services = services if why else replace(services, settings=off)
         state = stored_state(services.workspace)
-        state["frameworks"] = prepare._time_frameworks(state, services)
+        state["frameworks"], said = prepare._time_frameworks(state, services)
+        assert said == (f"; torch was not timed beside it: {why}" if why else "")
         assert (state["frameworks"], services.ended, beside(state, services)) == ("", None, None)
 
 
