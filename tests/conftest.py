@@ -6,10 +6,14 @@ import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tools.executors.local import Local
+from tools.store.records import Blobs
 
 KEYS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "CLOUD_ML_", "AZURE_")
 """How the environment variables begin that models are reached by."""
@@ -82,3 +86,12 @@ def is_here(host: str | bytes | None) -> bool:
     except ValueError:
         return False
     return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
+    """This machine and its blobs, for all tests of a module: the oracle starts once."""
+    folder = tmp_path_factory.mktemp("beside")
+    blobs = Blobs(folder / "blobs")
+    with Local(blobs, folder / "scratch") as executor:
+        yield executor, blobs

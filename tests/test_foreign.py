@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,9 @@ import pytest
 from agents.models.playbook.recipe import RECIPES, recipe
 from benchmarks import foreign
 from tools.executors.base import Executor
-from tools.executors.local import Local
 from tools.screen.screen import screen
 from tools.store.records import Blobs
 from tools.tasks import loader as tasks
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Executor, Blobs]]:
-    folder = tmp_path_factory.mktemp("stage")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        yield executor, blobs
 
 
 def declared(reference: Path, name: str) -> Any:
@@ -37,14 +27,14 @@ def test_there_are_as_many_as_the_table_needs() -> None:
 
 
 @pytest.mark.parametrize("name", foreign.names())
-def test_a_foreign_kernel_fits_its_reference(name: str, stage: tuple[Executor, Blobs]) -> None:
+def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, Blobs]) -> None:
     kernel, reference = foreign.KERNELS / name / "kernel.cpp", foreign.KERNELS / name / "reference.py"
     visible, ranges = declared(reference, "workloads"), declared(reference, "dims_range")
     for workload in visible:
         assert workload["name"] == "x".join(str(value) for value in workload["dims"].values())
         assert all(low <= workload["dims"][dim] <= high for dim, (low, high) in ranges.items()), workload["name"]
     smallest = visible[-1]["dims"] | {dim: low for dim, (low, _) in ranges.items()}
-    loaded = tasks.load_files(kernel, reference, " ".join(f"{dim}={value}" for dim, value in smallest.items()), *stage)
+    loaded = tasks.load_files(kernel, reference, " ".join(f"{dim}={value}" for dim, value in smallest.items()), *beside)
     assert any(argument.role == "output" for argument in loaded.task.arguments)
     assert loaded.task.dims_range == ranges
     assert screen(kernel.read_text(), "cpp") == ()

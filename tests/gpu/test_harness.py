@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.gpu import bench as gpu
 from tools.artifacts import Record
 from tools.executors.protocol import PROTOCOL, ContestResult
 from tools.gate import confirmation
@@ -22,12 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-_place = Path(__file__).with_name("bench.py")
-_specification = importlib.util.spec_from_file_location("gpu_bench", _place)
-assert _specification and _specification.loader
-gpu = importlib.util.module_from_spec(_specification)
-sys.modules["gpu_bench"] = gpu
-_specification.loader.exec_module(gpu)
 HONEST, case, kernel = gpu.HONEST, gpu.case, gpu.kernel
 
 WIDE = {"M": 4096, "N": 4096}

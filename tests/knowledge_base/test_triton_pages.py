@@ -6,7 +6,6 @@ They run in Triton's interpreter and are compiled for sm_90, both without a GPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -83,14 +82,6 @@ CASES = {
     "triton-tensor-descriptor": product(plain=DESCRIBED),
     "triton-rows-per-program": Case(MAP, 'torch.softmax(a["x"], 1)'),
 }
-
-
-@pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Local, Blobs]]:
-    folder = tmp_path_factory.mktemp("pages")
-    blobs = Blobs(folder / "blobs")
-    with Local(blobs, folder / "scratch") as executor:
-        yield executor, blobs
 
 
 def block(page: Page) -> str:

@@ -1,7 +1,7 @@
 """C and C++ kernels for the CPU: `extern "C" void solve(...)` in a shared library.
 
 The compiler is $CXX, else g++, clang++, or the one of the `ziglang` wheel (extra `[zig]`). Baseline and candidates are built with the
-same flags; what this machine's compiler cannot do (OpenMP without its runtime) is found by one trial build and said in `notes`.
+same flags; what this machine's compiler cannot do (OpenMP without its runtime) is found by one trial build; `python -m tools env` says it.
 """
 
 from __future__ import annotations
@@ -94,15 +94,6 @@ class Cpp(Language):
                 "see whether that folder has room and lets programs run, or set TMPDIR"
             )
         return self._optimisations
-
-    def notes(self) -> tuple[str, ...]:
-        """What the compiler found here cannot do, one sentence each."""
-        missing = [flag for flag in ("-fopenmp",) if flag not in self.optimisations()]
-        if not missing:
-            return ()
-        name = self.toolchain().name
-        remedy = "zig brings none" if self.toolchain().argv == _ZIG else "install libomp (clang) or libgomp (gcc)"
-        return (f"{name} has no OpenMP runtime here ({remedy}): kernels are built with -fopenmp-simd and run on one thread",)
 
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
         """The job that compiles `candidate` to `kernel.so`. The same sources and flags give the same bytes."""

@@ -51,6 +51,8 @@ class Recipe(ABC):
     language: ClassVar[str] = "cpp"
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
+    written: ClassVar[str] = r"\d+"
+    """What a knob's value looks like in a source."""
 
     def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
         """Whether the edit would change `source`."""
@@ -88,16 +90,20 @@ class Recipe(ABC):
         """A new name for the constant that carries a numeric knob in the source, so that `retune` finds it."""
         return fresh(unit, f"{PREFIX}{self.name}_{knob}")
 
+    def mark(self, knob: str) -> str:
+        """Pattern of the place that carries a knob's value: what stands before it, the value, what stands behind it."""
+        return rf"(\bconstexpr int {PREFIX}{self.name}_{knob}_\d+ = )({self.written})(;)"
+
     def present(self, source: str) -> dict[str, str]:
         """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
-        found = re.findall(rf"\bconstexpr int {PREFIX}{self.name}_(\w+?)_\d+ = (\d+);", source)
-        return {knob: value for knob, value in found if knob in self.knobs}
+        found = {knob: re.search(self.mark(knob), source, re.MULTILINE) for knob in self.knobs}
+        return {knob: match[2] for knob, match in found.items() if match}
 
     def retune(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source`, where this recipe is applied already, with its constants set to `knobs`."""
         for knob, value in knobs.items():
-            if knob in self.knobs and str(value).isdigit():
-                source = re.sub(rf"(\bconstexpr int {PREFIX}{self.name}_{knob}_\d+ = )\d+;", rf"\g<1>{value};", source)
+            if knob in self.knobs and re.fullmatch(self.written, str(value)):
+                source = re.sub(self.mark(knob), rf"\g<1>{value}\g<3>", source, flags=re.MULTILINE)
         return source
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,24 +10,11 @@ from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook.model import Playbook
 from agents.roles import coder
 from tests.agents.scripted import agent, called
-from tests.agents.softmax import METHOD, bench, brief, judge
+from tests.agents.softmax import METHOD, bench, brief
 from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
 from tools.judge.judge import Judge
-from tools.store.records import Records
 
 ALSO = FASTER.replace("1.0f / sum", "1.0f / (sum + 0.0f)")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Counting]]:
-    root = tmp_path_factory.mktemp("coder")
-    with Counting(Records(root).blobs, root / "scratch") as executor:
-        yield root, executor
-
-
-@pytest.fixture
-def judging(place: tuple[Path, Counting]) -> Judge:
-    return judge(*place)
 
 
 def drafts(*sources: str, methods: tuple[str, ...] = (METHOD,)) -> Drafts:

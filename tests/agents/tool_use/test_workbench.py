@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,6 @@ from tools.judge.judge import REHEARSAL, Judge
 from tools.store.records import Records
 
 SHELL = NAIVE.replace("#include <cmath>", '#include <cmath>\n#include <cstdlib>\nstatic int s = system("true");')
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Counting]]:
-    root = tmp_path_factory.mktemp("workbench")
-    with Counting(Records(root).blobs, root / "scratch") as executor:
-        yield root, executor
-
-
-@pytest.fixture
-def judging(place: tuple[Path, Counting]) -> Judge:
-    return judge(*place)
 
 
 def tools(judge: Judge, candidates: int = 2, **changes: object) -> CoderTools:

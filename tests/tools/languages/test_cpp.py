@@ -141,13 +141,12 @@ def script(path: Path, body: str) -> None:
 
 
 @needs_compiler
-def test_a_compiler_without_openmp_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_without_openmp_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.which("g++") or shutil.which("clang++")
     wrapper = tmp_path / "no-omp"
     script(wrapper, f'for a in "$@"; do [ "$a" = -fopenmp ] && {{ echo "cannot find -lomp" >&2; exit 1; }}; done\nexec {real} "$@"')
     monkeypatch.setenv("CXX", str(wrapper))
-    language = Cpp()
-    assert "-fopenmp-simd" in language.flags(NO_TASK) and "OpenMP" in language.notes()[0]
+    assert "-fopenmp-simd" in Cpp().flags(NO_TASK)
 
 
 @needs_compiler

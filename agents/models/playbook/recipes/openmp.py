@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
@@ -36,6 +35,7 @@ class ParallelOuter(Recipe):
 
     name = "parallel_outer"
     knobs = {"SCHEDULE": ("static", "dynamic")}
+    written = r"\w+"
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         schedule = self.value(knobs, "SCHEDULE")
@@ -72,14 +72,9 @@ class ParallelOuter(Recipe):
             clauses.append(f"if({'parallel: ' if simd else ''}{amount} >= {least})")
         return insert_pragma(unit, loop.node, " ".join(clauses), previous)
 
-    def present(self, source: str) -> dict[str, str]:
-        found = re.search(r"#pragma omp parallel for\b.*\bschedule\((\w+)\)", source)
-        return {"SCHEDULE": found[1]} if found else {}
-
-    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
-        if "SCHEDULE" not in knobs:
-            return source
-        return re.sub(r"(#pragma omp parallel for\b.*\bschedule\()\w+(\))", rf"\g<1>{knobs['SCHEDULE']}\g<2>", source)
+    def mark(self, knob: str) -> str:
+        """See `Recipe.mark`."""
+        return rf"(#pragma omp parallel for\b.*\bschedule\()({self.written})(\))"
 
 
 def _threaded_inside(unit: Unit, loop: Loop) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -64,17 +63,9 @@ class TritonRecipe(Recipe):
         end = last_argument(module, launch.node)
         return [*edits, *([Edit(end, end, added)] if added and end else [])]
 
-    def present(self, source: str) -> dict[str, str]:
-        """The knobs' values in a source where this recipe is applied already; empty elsewhere."""
-        found = {knob: re.search(rf"^{self.named(knob)} = (\d+)$", source, re.MULTILINE) for knob in self.knobs}
-        return {knob: match[1] for knob, match in found.items() if match}
-
-    def retune(self, source: str, knobs: Mapping[str, str]) -> str:
-        """`source`, where this recipe is applied already, with its constants set to `knobs`."""
-        for knob, value in knobs.items():
-            if knob in self.knobs and str(value).isdigit():
-                source = re.sub(rf"^({self.named(knob)} = )\d+$", rf"\g<1>{value}", source, flags=re.MULTILINE)
-        return source
+    def mark(self, knob: str) -> str:
+        """See `Recipe.mark`."""
+        return rf"^({self.named(knob)} = )({self.written})()$"
 
 
 def head(module: Module) -> int:

@@ -31,25 +31,14 @@ from knowledge_base.artifacts import Page
 from knowledge_base.pages.wiki import Wiki
 from tests.agents.models.playbook import triton_foreign
 from tests.agents.models.playbook.kernels import source as kernel
+from tests.tools.builders import softmax
 from tools.analysis.rules import evaluate
 from tools.analysis.rules import load as load_rules
-from tools.artifacts import Argument, Finding, Quantity, Task, Workload
+from tools.artifacts import Finding, Quantity, Workload
 from tools.roofline.hardware import Headroom
 
 AnswerT = TypeVar("AnswerT", Analysis, Drafts, Plan, Queries, Review)
-TASK = Task(
-    name="softmax",
-    language="cpp",
-    arguments=(
-        Argument(name="x", role="input", dtype="float32", shape=("M", "N")),
-        Argument(name="y", role="output", dtype="float32", shape=("M", "N")),
-        Argument(name="M", role="scalar", dtype="int32"),
-        Argument(name="N", role="scalar", dtype="int32"),
-    ),
-    reference="import torch\ndef reference(x): return torch.softmax(x, -1)",
-    baseline=kernel("softmax_int"),
-    workloads=(Workload(name="w", dims={"M": 64, "N": 64}),),
-)
+TASK = softmax(baseline=kernel("softmax_int"), workloads=(Workload(name="w", dims={"M": 64, "N": 64}),))
 FINDINGS = (
     Finding(rule="single_threaded", severity="high", axis="occupancy", text="One thread.", evidence=("rec1",)),
     Finding(rule="scalar_math_call", severity="high", axis="compute", text="Calls expf.", line=8, evidence=("rec2",)),

@@ -10,21 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import GatekeeperBrief, Review
-from agents.models.base import Answered, Block, Model, Request, Usage
+from agents.artifacts import Review
+from agents.models.base import Answered, Model, Usage
 from agents.roles.agent import open_model
 from tests.agents.models import anthropic_server
 from tests.agents.models.openai_server import Server
+from tests.agents.models.providers.test_command import REQUEST
 from tests.agents.models.scripted_server import Step
-from tests.contracts.test_models import DIFF, TASK
 from tools.errors import OverloadedError, ProviderError, SettingsError
-
-REQUEST = Request(
-    role="gatekeeper",
-    brief=GatekeeperBrief(task=TASK, diff=DIFF),
-    answer="Review",
-    prompt=(Block(scope="stable", text="You review."), Block(scope="iteration", text="The diff.")),
-)
 
 
 def llama_cpp(name: str) -> Step:

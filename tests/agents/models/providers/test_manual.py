@@ -8,20 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Analysis, AnalystBrief, GatekeeperBrief, Review
-from agents.models.base import Answered, Block, Model, Request
+from agents.artifacts import Analysis, AnalystBrief, Review
+from agents.models.base import Answered, Model, Request
 from agents.roles.agent import Agent, open_model
 from agents.roles.profiler_analyst import analyse
-from tests.contracts.test_models import ASKED, DIFF, TASK
+from tests.agents.models.providers.test_command import REQUEST
+from tests.contracts.test_models import ASKED
 from tools.errors import PendingError, SettingsError
 from tools.store.records import Records
-
-REQUEST = Request(
-    role="gatekeeper",
-    brief=GatekeeperBrief(task=TASK, diff=DIFF),
-    answer="Review",
-    prompt=(Block(scope="stable", text="You are the reviewer."),),
-)
 
 
 @pytest.fixture
