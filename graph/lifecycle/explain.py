@@ -59,7 +59,8 @@ class Explained(Artifact):
 
     def text(self, *, whole: bool) -> str:
         """The same for people; `whole`: with `decided`."""
-        title = f"{self.version} {self.of}: {'DIFFERS from' if self.differs else 'as'} recorded {self.record}"
+        where = f" ({self.record})" if self.record else ""
+        title = f"{self.version} {self.of}: {'DIFFERS from what is' if self.differs else 'as'} recorded{where}"
         return "\n".join([title, *(f"- {line}" for line in self.differs), *(f"  {line}" for line in prompts.lines(self.decided) if whole)])
 
 
@@ -153,7 +154,7 @@ def explain(path: Path, version: str, of: str | None = None) -> Iterator[Explain
 
 def _explained(copy: Path, version: str, of: str, before: State, after: State) -> Explained:
     _, kind, decided_by = DECISIONS[of]
-    records, found = workspaces.peek(copy).records, str(after.get(of))
+    records, found = workspaces.peek(copy).records, str(after.get(of) or "none")
     recorded: Payload = {of: after.get(of)}  # type: ignore[dict-item]
     if kind is not None:
         recorded = kind.model_validate(records.get(found).payload).model_dump(mode="json", exclude_unset=True)
