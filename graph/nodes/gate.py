@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agents.artifacts import GatekeeperBrief, Plan
 from agents.checks import sourced
 from agents.roles import gatekeeper
-from graph.artifacts import SIZE, Attribution, Inspection, Judged, Scored, VersionMemory
+from graph.artifacts import SIZE, Attribution, Inspection, Judged, MethodOutcome, Scored, VersionMemory
 from graph.nodes.commits import commit_version
 from graph.nodes.prepare import inspected
 from graph.nodes.propose import trials
@@ -21,6 +21,7 @@ from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
 from knowledge_base.experience.free_methods import PREFIX
 from knowledge_base.experience.status import result
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
+from tools.cli.formatting import ratio
 from tools.errors import BudgetError, WorkspaceError
 from tools.gate import gate
 from tools.judge import evidence
@@ -104,6 +105,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         # Nothing is accepted unconfirmed, and nobody accused of what roofs forbid that could not be measured again.
         unconfirmed = str(error)
         services.out_of_budget(unconfirmed)
+    methods = made.methods if (made := _attribution(state, services)) else ()
     weighed = gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
@@ -119,7 +121,8 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         physics=possible,
         noise_floor=state["noise_floor"],
         looks=_looks(trial, services),
-        mechanisms=_mechanisms(state, services),
+        mechanisms={o.method: o.visible for o in methods},
+        idle=_idle(methods),
         records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
     )
     before = refused(state, services)
@@ -187,12 +190,10 @@ def _looks(trial: Trial | None, services: Services) -> int:
     return max(1, kinds.count("timing"))
 
 
-def _mechanisms(state: State, services: Services) -> dict[str, bool | None]:
-    found = _attribution(state, services)
-    methods = found.methods if found else ()
-    # What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where another method is seen.
-    bearing = [o for o in methods if o.visible is not False or o.ratio is None or o.ratio.low > 1]
-    return {o.method: o.visible for o in (bearing if any(o.visible for o in bearing) else methods)}
+def _idle(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
+    """What is in neither the machine code nor the time explains nothing, and leaves nothing unexplained where another method is seen."""
+    idle = tuple(o.method for o in methods if o.visible is False and o.ratio is not None and o.ratio.low <= 1)
+    return idle if any(o.visible for o in methods) else ()
 
 
 def _attribution(state: State, services: Services) -> Attribution | None:
@@ -296,7 +297,8 @@ def _scored(
 
 
 def _attempts(state: State, services: Services, verdict: Verdict, record: Record, champion: Candidate | None) -> tuple[Attempt, ...]:
-    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its mechanism showing.
+    """What experience may keep: nothing of a machine's failure or of a cap's, nothing that was accepted without its mechanism showing,
+    and no success of a method that did not show.
 
     A refusal by screen, review or physics is kept (D8): it is about what was written, which need not be written again, and says nothing of
     what the methods are worth.
@@ -306,7 +308,10 @@ def _attempts(state: State, services: Services, verdict: Verdict, record: Record
         return ()
     if not verdict.explained:
         return tuple(_siblings(state, services, champion))
-    weighed = _attempt(state, services, champion, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
+    made = _attribution(state, services) if verdict.outcome == "accept" else None
+    absent = {o.method for o in made.methods if o.status == "implementation_failed"} if made else set()
+    shared = champion.model_copy(update={"methods": tuple(name for name in champion.methods if name not in absent)})
+    weighed = _attempt(state, services, shared, verdict.outcome, verdict.worth, record.id, "; ".join(verdict.reasons))
     if verdict.outcome == "accept":
         weighed = weighed.model_copy(update={"free": tuple(_free(state, services, champion, verdict.worth))})
     # The newest line about a set of methods is what counts, so that the one that was weighed comes last.
@@ -354,7 +359,10 @@ def _siblings(state: State, services: Services, champion: Candidate) -> Iterator
         else:
             slower = trial.speedup.high < 1
             note = "slower than the incumbent" if slower else "timed, but another candidate of its iteration was put to the gate"
-            yield _attempt(state, services, candidate, "reject_perf" if slower else "inconclusive", trial.speedup, evidence, note)
+            outcome = "reject_perf" if slower else "inconclusive"
+            # Nothing confirmed the figure: it is said, and no effect.
+            effect = trial.speedup if slower else None
+            yield _attempt(state, services, candidate, outcome, effect, evidence, f"{note}: {ratio(trial.speedup)}, not confirmed")
 
 
 def _attempt(

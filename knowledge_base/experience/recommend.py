@@ -29,6 +29,8 @@ PRIOR = 1.0
 SPREAD = math.log(1.5)
 """By how much one method's gain differs from kernel to kernel: an outcome whose standard error is as large counts half."""
 CONFIDENCE = 0.95
+DECIDED = ("success", "failure")
+"""Results whose figure tells something: the best of a few trials, which nothing confirmed, lies too high as a rule."""
 BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
 
 
@@ -70,10 +72,10 @@ class Advice(Artifact):
     n: int
     results: dict[str, int]
     effect: Interval | None
-    """Pooled over those that were timed, weighted by likeness; with n = 1 the measurement's own. None: none was timed, or without an
-    interval."""
+    """Pooled over those that a confirmation or a shown loss decided, weighted by likeness; with n = 1 the measurement's own. None: there is
+    none with an interval."""
     score: float
-    """By which it is ranked: the gain to be expected when every outcome counts by its weight, beside one imagined outcome of 1x."""
+    """By which it is ranked: the gain to be expected when every decided outcome counts by its weight, beside one imagined outcome of 1x."""
     warning: str
     """What failed in the same conditions; empty: nothing did."""
     reason: str
@@ -191,7 +193,8 @@ def pooled(outcomes: Sequence[tuple[Interval, float]]) -> Interval | None:
 def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
     alike = sorted(found, key=lambda one: -one.weight)
     methods = tuple(sorted(set(found[0].attempt.methods)))
-    timed = [(one.attempt.effect, one.weight) for one in alike if one.attempt.effect is not None and one.attempt.effect.bounded]
+    decided = [one for one in alike if one.attempt.result in DECIDED]
+    timed = [(one.attempt.effect, one.weight) for one in decided if one.attempt.effect is not None and one.attempt.effect.bounded]
     effect = pooled(timed)
     results: dict[str, int] = {}
     for one in found:
@@ -203,7 +206,7 @@ def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
         n=len(found),
         results=results,
         effect=effect,
-        score=_score(alike),
+        score=_score(decided),
         warning=_warning(alike),
         reason=_reason(alike, len(timed)),
         citation=", ".join(pages),
@@ -212,12 +215,10 @@ def _advice(found: list[Weighed], wiki: Wiki) -> Advice:
 
 
 def _score(found: Iterable[Weighed]) -> float:
-    """A wide interval counts for less; what was not timed counts as no gain, and a draft that was wrong not at all."""
+    """A wide interval counts for less; what was not timed counts as no gain."""
     total, weights = 0.0, PRIOR
     for one in found:
         effect = one.attempt.effect
-        if one.attempt.result == "crash":
-            continue
         weight = one.weight / (1.0 + (_error(effect) / SPREAD) ** 2) if effect is not None else one.weight
         total += weight * (math.log(effect.estimate) if effect is not None else 0.0)
         weights += weight

@@ -112,11 +112,13 @@ def test_the_readme_names_instructions_of_methods_that_the_kernel_asks_for(works
 
 def without_news(text: str) -> object:
     """What protocol 2 had not: a claim, how noisy the machine was, the version of memory's schema, methods that plans name themselves,
-    predictions with their confidence, and which of them noise hides: those it called missed."""
-    news = ("claim", "noise_floor", "schema_version", "hit", "free", "forecasts")
+    predictions with their confidence, which of them noise hides (those it called missed), and what nothing confirmed as a note."""
+    news = {"claim", "noise_floor", "schema_version", "hit", "free", "forecasts"}
 
     def clean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {name: value for name, value in pairs if name not in news}
+        sibling = ("verdict", "inconclusive") in pairs and "effect" in dict(pairs)
+        skipped = news | ({"effect", "note"} if sibling else set())
+        return {name: value for name, value in pairs if name not in skipped}
 
     return json.loads(text, object_pairs_hook=clean)
 

@@ -47,7 +47,7 @@ class Mechanism(Artifact):
     """A method's signature in a kernel, held against the same kernel without the method: a mechanism is a difference."""
 
     shown: bool | None
-    """None: not checked."""
+    """None: not checked, or not clear: a larger share of fewer instructions may be what else was taken out."""
     there: InstructionCheck
     without: InstructionCheck | None
     """None: nothing to compare with was looked at."""
@@ -58,6 +58,8 @@ class Mechanism(Artifact):
         if self.there.pattern is None:
             return f"not checked: no signature for {self.there.architecture}"
         if self.shown is None:
+            if self.there.present and self.without and self.without.present:
+                return f"not clear: {self.there}, without it {self.without}"
             return f"not checked: {'no code of this kernel' if self.there.present is None else 'nothing to compare with'}"
         return f"{'yes' if self.shown else 'no'}: {self.there}" + (f", without it {self.without}" if self.without else "")
 
@@ -107,7 +109,7 @@ def check(assembly: str, architecture: str, signature: Mapping[str, str]) -> Ins
 
 
 def compare(there: InstructionCheck, without: InstructionCheck | None, against: str) -> Mechanism:
-    """Whether a signature is shown `there` by a method: it is not `without` it, or fills markedly less of the hot loops.
+    """Whether a signature is shown `there` by a method: it is not `without` it, or fewer times and markedly less of the hot loops.
 
     Where it stands in no hot loop of either, as the start of threads does, its instructions are counted instead. `against`: what `without`
     was made of.
@@ -118,6 +120,8 @@ def compare(there: InstructionCheck, without: InstructionCheck | None, against: 
             shown = None
         elif there.share or without.share:
             shown = (there.share or 0.0) > MARKED * (without.share or 0.0)
+            if shown and without.share and there.count <= without.count:
+                shown = None
         else:
             shown = there.count > MARKED * without.count
     return Mechanism(shown=shown, there=there, without=without, against=against)

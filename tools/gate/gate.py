@@ -73,6 +73,8 @@ class Evidence(Artifact):
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
     mechanisms: dict[str, bool | None] = {}
     """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: that could not be checked."""
+    idle: tuple[str, ...] = ()
+    """Of these, what is seen neither there nor in the time."""
     records: tuple[str, ...] = ()
     """Ids of further records that this rests on: calibration, confirmation, roofs, review."""
 
@@ -108,13 +110,16 @@ def decide(evidence: Evidence, policy: Policy) -> Verdict:
         if outcome is not None:
             return _verdict(evidence, outcome, (reason,))
         passed.append(reason)
-    shown, absent, unchecked = (sorted(n for n, seen in evidence.mechanisms.items() if seen is is_) for is_ in (True, False, None))
+    felt = {name: seen for name, seen in evidence.mechanisms.items() if name not in evidence.idle}
+    shown, absent, unchecked = (sorted(n for n, seen in felt.items() if seen is is_) for is_ in (True, False, None))
     if unchecked:
         passed.append(f"Not checked in the machine code: {', '.join(unchecked)}.")
     if absent:
         passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than without it.")
     elif shown:
-        passed.append(f"The claimed mechanisms are visible: {', '.join(shown)}.")
+        claimed = "The claimed mechanisms are visible" if not evidence.idle else "Of the claimed mechanisms these are visible"
+        besides = f"; neither there nor in the time: {', '.join(evidence.idle)}" if evidence.idle else ""
+        passed.append(f"{claimed}: {', '.join(shown)}{besides}.")
     return _verdict(evidence, "accept", tuple(passed), explained=not absent)
 
 

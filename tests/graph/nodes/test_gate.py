@@ -12,7 +12,7 @@ from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod
 from graph.lifecycle import run as runs
 from graph.lifecycle.verify import accepted
 from graph.nodes import gate as gate_node
-from graph.nodes.gate import _attempts, _scored
+from graph.nodes.gate import _attempts, _idle, _scored
 from graph.nodes.propose import _fared, earlier_outcomes, trials
 from graph.report.content.summary import stored_state, versions
 from graph.state import State
@@ -38,13 +38,18 @@ from tools.store.repository import Repository
         ("infra_error", []),
     ],
 )
-def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(copied: Path, outcome: Outcome, kept: list[str]) -> None:
+def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, kept: list[str]
+) -> None:
+    statuses = {"seen": "effective", "unseen": "implementation_failed"}
+    methods = [SimpleNamespace(method=method, status=status) for method, status in statuses.items()]
+    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
     memory = versions(copied)[1]
     with runs.opened(copied) as services:
         state = State(**{**stored_state(services.workspace), "iteration": 1})  # type: ignore[typeddict-item]
         record = services.records.get(memory.records[0])
         verdict = Verdict.model_validate(record.payload).model_copy(update={"outcome": outcome})
-        champion = services.candidate(memory.candidate or "", 1)
+        champion = services.candidate(memory.candidate or "", 1).model_copy(update={"methods": tuple(statuses)})
         found = _attempts(state, services, verdict, record, champion)
         judged = {services.candidate(j.trial.candidate).source for j in trials(state, services)}
         incumbent = services.candidate(state["incumbent"]).source
@@ -56,6 +61,9 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(copied: Path, 
         assert {attempt.before for attempt in found} == {mark(incumbent)}
         assert len({attempt.evidence for attempt in found}) == len(found)
         assert all(attempt.result in ("neutral", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"
+        assert found[-1].methods == (("seen",) if outcome == "accept" else tuple(statuses)), "no success of what did not show"
+        unsure = [attempt for attempt in found[:-1] if attempt.result == "neutral"]
+        assert all(a.effect is None and "not confirmed" in a.note for a in unsure), "what nothing confirmed is said, and no effect"
 
 
 SEEN = Hypothesis(
@@ -141,23 +149,22 @@ def test_a_champion_that_was_refused_before_the_runner_up_is_remembered_as_that(
 
 
 @pytest.mark.parametrize(
-    ("visible", "low", "kept"),
+    ("visible", "low", "idle"),
     [
         # One that brought nothing rides along; one that the time speaks for must be seen; where nothing is seen all is unexplained.
-        ((True, False), 0.8, {"m0": True}),
-        ((True, False), 1.2, {"m0": True, "m1": False}),
-        ((False, False), 0.8, {"m0": False, "m1": False}),
-        ((None, False), 0.8, {"m0": None, "m1": False}),
+        ((True, False), 0.8, ("m1",)),
+        ((True, False), 1.2, ()),
+        ((False, False), 0.8, ()),
+        ((None, False), 0.8, ()),
     ],
 )
 def test_a_method_that_is_neither_seen_nor_felt_leaves_nothing_unexplained(
-    monkeypatch: pytest.MonkeyPatch, visible: tuple[bool | None, ...], low: float, kept: dict[str, bool | None]
+    visible: tuple[bool | None, ...], low: float, idle: tuple[str, ...]
 ) -> None:
     methods = [
         SimpleNamespace(method=f"m{at}", visible=seen, ratio=SimpleNamespace(low=low if at else 2.0)) for at, seen in enumerate(visible)
     ]
-    monkeypatch.setattr(gate_node, "_attribution", lambda state, services: SimpleNamespace(methods=methods))
-    assert gate_node._mechanisms(None, None) == kept  # type: ignore[arg-type]
+    assert _idle(methods) == idle  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,9 @@ def test_accept_says_why_with_numbers_and_records():
     assert "Candidate x was refused." in verdict(refused="Candidate x was refused.").reasons
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]
+    idle = verdict(mechanisms={"simd": True, "parallel": False}, idle=("parallel",))
+    assert idle.explained and idle.reasons[-1].endswith("visible: simd; neither there nor in the time: parallel.")
+    assert not idle.reasons[-1].startswith("The claimed mechanisms are")
     unchecked = verdict(mechanisms={"simd": True, "tiles": None})
     assert unchecked.explained and ["tiles" in reason for reason in unchecked.reasons[-2:]] == [True, False]
     assert unchecked.reasons[-2] == "Not checked in the machine code: tiles." and not any(
