@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,13 +50,12 @@ class Routes:
             return "profile"
         return "finalise" if state.get("stop") else "retrieve_evidence"
 
-    def good_enough(self, state: State, doubt: str = "", ahead: Sequence[str] = ()) -> StopReason | None:
-        """The stop condition that the incumbent meets, if any. No nearness to its roof ends a run with a `doubt`, which says why the roof
-        may lie higher, nor while frameworks are `ahead`."""
+    def good_enough(self, state: State, doubt: str = "") -> StopReason | None:
+        """The stop condition that the incumbent meets, if any. `doubt`: why no nearness to its roof may end the run; others may."""
         stop = self.settings.stop
         if stop.speedup is not None and state.get("speedup", 1.0) >= stop.speedup:
             return "speedup"
-        return None if doubt or ahead else self.near_roof(state.get("headroom"))
+        return None if doubt else self.near_roof(state.get("headroom"))
 
     def near_roof(self, headroom: float | None) -> StopReason | None:
         """The stop condition that is met at this distance from the roof, if any."""

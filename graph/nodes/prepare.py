@@ -145,20 +145,20 @@ def profile(state: State, services: Services) -> State:
     if state["iteration"] == 0:
         update["frameworks"], untimed = _time_frameworks(state, services)
     times = frameworks.beside(State(**{**state, **update}), services)
-    ahead = times.ahead if times else ()
+    behind = onward(times) if times and times.ahead else ""
     room = found.headroom
     gaps = events.figures(total=room.total, compute=room.compute, memory=room.memory, latency=room.latency)
     services.emit("headroom", {"candidate": candidate.id, "bound": found.bottleneck if found.profiled else "", **gaps})
     routes = Routes(services.settings)
     over = services.over_budget()
-    stop = routes.good_enough({**state, **update}, found.doubt, ahead) or routes.exhausted(state, over)
+    stop = routes.good_enough({**state, **update}, found.doubt or behind) or routes.exhausted(state, over)
     names = ", ".join(dict.fromkeys(finding.rule for finding in found.findings[:3]))
     limit = found.limit if found.profiled else f"{found.limit} ({next(iter(found.missing.values()))})"
     update["summary"] = f"{limit}, headroom {percent(found.headroom.total)}{f'; {names}' if names else ''}"
     if found.doubt and not stop and not state.get("stop"):
         update["summary"] += f"; near a roof that may lie higher, so the run goes on: {found.doubt}"
-    if times and ahead and not stop and routes.near_roof(found.headroom.total):
-        update["summary"] += f"; near its roof, but {onward(times)}"
+    if behind and not stop and routes.near_roof(found.headroom.total):
+        update["summary"] += f"; near its roof, but {behind}"
     elif not state["iteration"]:
         took = times.seconds if times else {}
         update["summary"] += "".join(f"; {rival(name)} {seconds(taken)}" for name, taken in took.items()) or untimed

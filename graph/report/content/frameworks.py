@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -30,8 +29,7 @@ def beside(state: State, services: Services, latest: Verdict | None = None) -> F
     objective, records = services.settings.judge.objective, services.records
     times = framework_times(records.get(state["frameworks"]), objective, objective_of(objective, services.task))
     # A kill may have left the memory of the version that is being closed.
-    before = state["iteration"] if latest else math.inf
-    closed = [m for m in versions(services.workspace.root) if m.verdict == "accept" and not m.masked and m.iteration < before]
-    kept = [record for m in closed for record in map(records.get, m.records) if record.kind == "verdict"]
-    verdicts = [*(Verdict.model_validate(record.payload) for record in kept), *([latest] if latest else [])]
-    return times.after(claimed(verdicts, times.clock))
+    upto = state["iteration"] + (latest is None)
+    closed = [m for m in versions(services.workspace.root) if m.verdict == "accept" and not m.masked and m.iteration < upto]
+    kept = [Verdict.model_validate(r.payload) for m in closed for r in map(records.get, m.records) if r.kind == "verdict"]
+    return times.after(claimed([*kept, latest] if latest else kept, times.clock))

@@ -14,12 +14,10 @@ from graph.state import State
 from graph.workspace import events as event_log
 from graph.workspace.events import Event
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
+from tools.gate.ranking import FRAMEWORKS as FRAMEWORKS
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
-
-FRAMEWORKS = ("eager", "compile", "max_autotune")
-"""Contestants of the final benchmark that no run made, in the order in which they are shown."""
 
 
 @dataclass(frozen=True)

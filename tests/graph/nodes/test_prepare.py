@@ -94,7 +94,7 @@ def test_a_run_goes_on_near_a_roof_that_is_in_doubt_or_behind_torch(
 ) -> None:
     """`eager_s`: by the clock by which v0 takes 1 s."""
     with runs.opened(copied) as services:
-        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 1, "stale": 0})  # type: ignore[typeddict-item]
+        state = State(**{**stored_state(services.workspace), "stop": None, "iteration": 2, "stale": 0})  # type: ignore[typeddict-item]
         record = services.records.find(key("inspection", candidate=state["baseline"]))
         assert record is not None
         found = Inspection.model_validate(record.payload)

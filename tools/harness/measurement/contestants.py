@@ -203,7 +203,7 @@ class Torch:
         """On a CPU its process rests until the next contest; on a GPU it would hold a context."""
         if self.opened and self.process.alive and not self.place.launched:
             with contextlib.suppress(InfraError, WorkloadError):
-                self.process.call("rest")
+                self.process.call("rest", limit_s=self.limit_s)
                 self.place.supervisor.keep(self.kind, self.process)
                 return
         self.process.close()
