@@ -51,7 +51,7 @@ class Place(Base):
     embedder: str | None = None
     """hashed, minilm or package.module:Class (default: $KERNELWRIGHT_EMBEDDER, else minilm if installed)"""
     chroma: str | None = None
-    """URL of a Chroma server, instead of the index on disk (default: $KERNELWRIGHT_CHROMA)"""
+    """URL of a Chroma server, where vectors are compared instead of here (default: $KERNELWRIGHT_CHROMA)"""
 
     def index(self) -> Index:
         """Everything there is to search."""

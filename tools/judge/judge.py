@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
@@ -52,33 +53,24 @@ QUICK_PAIRS = 8
 """Pairs a workload in a rehearsal."""
 
 
+@dataclass(eq=False, repr=False)
 class Judge:
     """Measures candidates of one task on one device; owns no state but the records."""
 
-    def __init__(
-        self,
-        task: Task,
-        language: Language,
-        executor: Executor,
-        records: Records,
-        *,
-        environment: str,
-        device: str,
-        secret: bytes,
-        policy: Policy,
-        emit: Emit,
-    ) -> None:
-        self.task = task
-        self.language = language
-        self.executor = executor
-        self.records = records
-        self.environment = environment
-        self.device = device
-        self.secret = secret
-        self.policy = policy
-        self.emit = emit
-        self.hidden = workloads.hidden_workloads(task, secret, policy.hidden_workloads)
-        self.builds = Builds(task, language, executor, records, environment)
+    task: Task
+    language: Language
+    executor: Executor
+    records: Records
+    _: KW_ONLY
+    environment: str
+    device: str
+    secret: bytes
+    policy: Policy
+    emit: Emit
+
+    def __post_init__(self) -> None:
+        self.hidden = workloads.hidden_workloads(self.task, self.secret, self.policy.hidden_workloads)
+        self.builds = Builds(self.task, self.language, self.executor, self.records, self.environment)
         self.unanswered: dict[str, str] = {}
         """Candidates that the machine failed to measure for good in this process, and how."""
         self._rehearsed = False
@@ -149,17 +141,8 @@ class Judge:
         Its records are of kinds of their own (`REHEARSAL`), from which no trial can be made; builds are shared.
         """
         policy = self.policy.model_copy(update={"hidden_workloads": 0, "pairs": QUICK_PAIRS, "warm_pairs": 0, "batches": 1})
-        rehearsing = Judge(
-            self.task,
-            self.language,
-            self.executor,
-            self.records,
-            environment=self.environment,
-            device=self.device,
-            secret=bytes.fromhex(workloads.secret_digest(self.secret, REHEARSAL)),
-            policy=policy,
-            emit=self.emit,
-        )
+        secret = bytes.fromhex(workloads.secret_digest(self.secret, REHEARSAL))
+        rehearsing = replace(self, secret=secret, policy=policy)
         rehearsing._rehearsed = True
         return rehearsing
 
@@ -212,7 +195,7 @@ class Judge:
     def timing(self, candidate: Candidate, incumbent: Candidate, baseline: Candidate | None, batch: int = 0, attempt: int = 0) -> Record:
         """Paired timing of the visible workloads in one process. Payload: `evidence.Timing`."""
         contestants = {"incumbent": incumbent, "candidate": candidate} | ({"baseline": baseline} if baseline else {})
-        return self._paired("timing", contestants, candidate, incumbent, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
+        return self._paired("timing", contestants, batch, attempt, self.policy.pairs, self.policy.warm_pairs)
 
     def needed(self, trial: Passed, names: Collection[str]) -> Record:
         """What the outputs of the workloads `names` depend on with the very inputs that `trial` was timed on. Payload: `NeededResult`."""
@@ -233,7 +216,7 @@ class Judge:
         """
         contestants = {"incumbent": incumbent, "candidate": incumbent}
         pairs = max(self.policy.calibration_pairs, self._least())
-        return self._paired("calibration", contestants, incumbent, incumbent, 0, attempt, pairs, 0)
+        return self._paired("calibration", contestants, 0, attempt, pairs, 0)
 
     def confirm(self, candidate: Candidate, incumbent: Candidate, attempt: int = 0) -> Record:
         """The two kernels in processes of their own, clocked from outside. Payload: `confirmation.Contest`."""
@@ -302,19 +285,10 @@ class Judge:
         measured = evidence.measurements(timings, {}, confidence)
         return with_margins(measured, self.task.margins, self.policy.workload_margin)
 
-    def _paired(
-        self,
-        kind: str,
-        contestants: Mapping[str, Candidate],
-        candidate: Candidate,
-        incumbent: Candidate,
-        batch: int,
-        attempt: int,
-        pairs: int,
-        warm_pairs: int,
-    ) -> Record:
+    def _paired(self, kind: str, contestants: Mapping[str, Candidate], batch: int, attempt: int, pairs: int, warm_pairs: int) -> Record:
+        candidate, incumbent = contestants["candidate"].id, contestants["incumbent"].id
         asked = {"batch": batch, "attempt": attempt, "pairs": pairs, "warm_pairs": warm_pairs, "workloads": self._workloads()}
-        named = (kind, candidate.id, incumbent.id, batch, attempt)
+        named = (kind, candidate, incumbent, batch, attempt)
 
         def request(libraries: Mapping[str, str]) -> TimingRequest:
             return TimingRequest(
@@ -329,7 +303,7 @@ class Judge:
         def payload(request: TimingRequest, result: TimingResult) -> Artifact:
             evidence.check_timing(request, result)
             return evidence.Timing(
-                candidate=candidate.id, incumbent=incumbent.id, batch=batch, attempt=attempt, weights=self._weights(), result=result
+                candidate=candidate, incumbent=incumbent, batch=batch, attempt=attempt, weights=self._weights(), result=result
             )
 
         return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
