@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field, FiniteFloat
 
-from knowledge_base.artifacts import Attempt, Page, Passage, Signal
+from knowledge_base.artifacts import Attempt, Page, Passage
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
 from tools.executors.protocol import Trace
 from tools.gate.ranking import FrameworkTimes
@@ -106,7 +106,7 @@ class Dossier(Artifact):
     queries: tuple[Query, ...]
     passages: tuple[Passage, ...]
     methods: tuple[Page, ...]
-    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, priority first."""
+    """Own experience from like conditions, then method pages whose rules fired or whose triggers hold, those that fit best first."""
     attempts: tuple[Attempt, ...]
     """Past outcomes in like conditions."""
     earlier: tuple[Page, ...] = ()
@@ -141,6 +141,21 @@ class Tried(Artifact):
     """Incumbent / candidate; None: it was not timed."""
     predicted: str = ""
     """How many of the predictions that could be scored held (F6), and what came of the others; empty: none could be scored."""
+    moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Counter -> before and after, of those that changed; the last attempts'."""
+
+
+class Seen(Artifact):
+    """What was measured of the kernel at HEAD; the same for all roles that read of it, so that a cache keeps it once."""
+
+    times: dict[str, dict[str, float | None]] = Field(default_factory=dict)
+    """Workload -> what was timed or worked out for it -> seconds a call; None: not known."""
+    counters: dict[str, dict[str, Quantity]] = Field(default_factory=dict)
+    """Record -> metric -> value: what an analysis may refer to."""
+    machine_code: tuple[str, ...] = ()
+    """Of the hot loops, the longest first."""
+    operator: tuple[Passage, ...] = ()
+    """The page on what the reference computes, whole."""
 
 
 class AnalystBrief(Artifact):
@@ -152,16 +167,13 @@ class AnalystBrief(Artifact):
     remarks: tuple[Remark, ...]
     headroom: Headroom
     records: tuple[str, ...]
-    figures: dict[str, dict[str, Quantity]] = Field(default_factory=dict)
-    """Record -> metric -> value: what the answer may refer to."""
+    seen: Seen = Seen()
     specs: tuple[Spec, ...] = ()
     """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
     architecture: str = ""
     """Of the device, as pages and signatures name it; empty: not known."""
     task: Task | None = None
     """None: the kernel's source says it all."""
-    signals: tuple[Signal, ...] = ()
-    """Of all skills of the language: what a kernel can suffer from, and how it shows."""
     skills: tuple[Page, ...] = ()
     """The skill pages whose signal fired, most important first."""
 
@@ -180,10 +192,9 @@ class RetrieverBrief(Artifact):
     """As in AnalystBrief."""
     architecture: str = ""
     """As in AnalystBrief."""
-    signals: tuple[Signal, ...] = ()
-    """As in AnalystBrief."""
     skills: tuple[Page, ...] = ()
     """As in AnalystBrief."""
+    seen: Seen = Seen()
 
 
 class PlannerBrief(Artifact):
@@ -211,10 +222,9 @@ class PlannerBrief(Artifact):
     """How the predictions of this model fared in them all; empty: too few were scored."""
     shape_class: str = ""
     """Of the task's visible workloads, as an Attempt names it."""
-    signals: tuple[Signal, ...] = ()
-    """As in AnalystBrief."""
     skills: tuple[Page, ...] = ()
     """As in AnalystBrief."""
+    seen: Seen = Seen()
     analysis: str = ""
     """What the profiler-analyst says of these findings, its figures put in place from the records."""
     frameworks: FrameworkTimes | None = None
@@ -246,6 +256,11 @@ class CoderBrief(Artifact):
     """As in PlannerBrief."""
     shape_class: str = ""
     """As in PlannerBrief."""
+    findings: tuple[Finding, ...] = ()
+    headroom: Headroom | None = None
+    skills: tuple[Page, ...] = ()
+    """As in AnalystBrief."""
+    seen: Seen = Seen()
     hints: tuple[str, ...] = ()
     """What the handlers of the kernel's shape say, in words of ours."""
     frameworks: FrameworkTimes | None = None

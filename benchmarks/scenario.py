@@ -23,19 +23,24 @@ from agents.artifacts import (
     Queries,
     RetrieverBrief,
     RoleName,
+    Seen,
     Tried,
 )
 from agents.models.playbook.model import answer
 from graph.nodes.gate import diff
-from knowledge_base.artifacts import Attempt, Page
+from graph.nodes.prepare import telling
+from knowledge_base.artifacts import Attempt, Page, Passage
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
 from knowledge_base.specs import lookup
-from tools.analysis import rules
+from tools.analysis import rules, signatures
 from tools.artifacts import Argument, Candidate, Finding, Interval, Profile, Quantity, Remark, Task, Workload, digest
+from tools.profilers import ncu
 from tools.roofline.hardware import Headroom, Spec
 
 CONFIGS = Path(__file__).parent.parent / "configs" / "tasks"
+FIXTURES = Path(__file__).parent.parent / "tests" / "tools" / "fixtures"
+LISTINGS = {"cpp": "static/softmax/gcc.assembly.txt", "triton": "static/triton-softmax/sm_90.assembly.txt"}
 FOLDERS: dict[str, tuple[str, str]] = {"cpp": ("softmax", "kernel.cpp"), "triton": ("triton-softmax", "kernel.py")}
 SHAPES = {"cpp": ((4096, 1024), (512, 1000)), "triton": ((8192, 4096), (4096, 8192), (16384, 1000))}
 RANGES = {"cpp": {"M": (64, 4096), "N": (32, 4096)}, "triton": {"M": (1024, 16384), "N": (128, 8192)}}
@@ -101,7 +106,7 @@ class Scenario:
             planner = self.planner(version, source, tried)
             yield Asked(iteration, "planner", planner, "Plan")
             plan = self.planned(planner)
-            coder = self.coder(source, plan, tried)
+            coder = self.coder(version, source, plan, tried)
             yield Asked(iteration, "coder", coder, "Drafts")
             if verdict == "reject_correctness":
                 failed = f"4f1d0c8a2b9e: correctness: {REASONS[verdict]}\n" + "\n".join(f"row {n}: nan" for n in range(30))
@@ -113,6 +118,22 @@ class Scenario:
             if verdict == "accept":
                 version, source = version + 1, written
                 yield Asked(iteration, "profiler_analyst", self.analyst(version, source), "Analysis")
+
+    def seen(self, version: int) -> Seen:
+        """What a run shows of a version; the loops are the first one's, the counters of ncu another softmax's."""
+        metrics = self.metrics(version)
+        if self.language == "triton":
+            report = (FIXTURES / "ncu" / "triton_softmax.raw.csv").read_text(encoding="utf-8")
+            metrics = ncu.kept(ncu.longest(ncu.launches(report)).metrics) | metrics
+        times = {"incumbent": 4e-4 / (1 + version), "measured roof": 6.1e-5, "published roof": 5.6e-5}
+        names = [w.name for w in self.task.workloads]
+        timed = {f"time.{name}": Quantity(value=times["incumbent"], unit="s") for name in names}
+        return Seen(
+            times=dict.fromkeys(names, times),
+            counters={record("calibration", version): timed, record("profile", version): telling(metrics, rules.load())},
+            machine_code=signatures.hot((FIXTURES / LISTINGS[self.language]).read_text(encoding="utf-8")),
+            operator=self.operator,
+        )
 
     def findings(self, version: int) -> tuple[Finding, ...]:
         """What the shipped rules make of the version's metrics."""
@@ -133,8 +154,8 @@ class Scenario:
             specs=self.specs,
             architecture=self.architecture,
             task=self.task,
-            signals=self.wiki.signals(self.language),
             skills=self.skills(findings),
+            seen=self.seen(version),
         )
 
     def retriever(self, version: int, source: str) -> RetrieverBrief:
@@ -147,8 +168,8 @@ class Scenario:
             headroom=_headroom(version),
             specs=self.specs,
             architecture=self.architecture,
-            signals=self.wiki.signals(self.language),
             skills=self.skills(findings),
+            seen=self.seen(version),
         )
 
     def planner(self, version: int, source: str, tried: tuple[Tried, ...]) -> PlannerBrief:
@@ -167,11 +188,12 @@ class Scenario:
             specs=self.specs,
             architecture=self.architecture,
             memory=_memory(self.task, self.architecture),
-            signals=self.wiki.signals(self.language),
             skills=self.skills(findings),
+            seen=self.seen(version),
         )
 
-    def coder(self, source: str, plan: Plan, tried: tuple[Tried, ...]) -> CoderBrief:
+    def coder(self, version: int, source: str, plan: Plan, tried: tuple[Tried, ...]) -> CoderBrief:
+        findings = self.findings(version)
         found = [self.wiki.page(item.method) for item in plan.methods]
         return CoderBrief(
             task=self.task,
@@ -181,6 +203,10 @@ class Scenario:
             tried=tried,
             specs=self.specs,
             architecture=self.architecture,
+            findings=findings,
+            headroom=_headroom(version),
+            skills=self.skills(findings),
+            seen=self.seen(version),
         )
 
     def skills(self, findings: Sequence[Finding]) -> tuple[Page, ...]:
@@ -191,9 +217,19 @@ class Scenario:
         findings = self.findings(version)
         asked = answer(RetrieverBrief(task=self.task, findings=findings, bottleneck="memory"))
         assert isinstance(asked, Queries)
-        found = {(p.path, p.first_line): p for query in asked.queries for p in self.index.search(query.text, language=self.language)[:4]}
-        methods = self.wiki.methods(self.language, [finding.rule for finding in findings], self.metrics(version))
-        return Dossier(queries=asked.queries, passages=tuple(found.values()), methods=methods, attempts=())
+        found = {
+            (p.path, p.first_line): p
+            for query in asked.queries
+            for p in self.index.search(query.text, language=self.language, arch=self.architecture)[:4]
+        }
+        fired = [finding.rule for finding in findings]
+        methods = self.wiki.methods(self.language, fired, self.metrics(version), "softmax", self.architecture)
+        others = (passage for passage in found.values() if passage.path not in {one.path for one in self.operator})
+        return Dossier(queries=asked.queries, passages=(*self.operator, *others), methods=methods, attempts=())
+
+    @cached_property
+    def operator(self) -> tuple[Passage, ...]:
+        return self.wiki.of_operator("softmax", "cpu" if self.language == "cpp" else "cuda")
 
     @cached_property
     def index(self) -> Index:
@@ -260,6 +296,7 @@ def _tried(iteration: int, plan: Plan, verdict: str) -> Tried:
         planned=methods,
         speedup=gains.get(verdict),
         predicted=f"{len(methods) if verdict == 'accept' else 0} of {len(methods)} predictions held" if methods else "",
+        moved={"sass.registers": (26.0, 40.0), "ncu.dram_bytes": (4.1e8, 2.7e8)} if verdict in gains else {},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agents.artifacts import Analysis, PlannedMethod
+from agents.artifacts import Analysis, PlannedMethod, Seen
 from knowledge_base.artifacts import Attempt
 from tools.analysis.signatures import Mechanism
 from tools.artifacts import Artifact, Bound, Finding, Interval, Profile, Quantity, Trial
@@ -134,6 +134,8 @@ class Inspection(Artifact):
     doubt: str = ""
     """Why the roof that binds may lie higher, where the kernel is so near to it that this decides; empty where nothing speaks for it."""
     analysis: Analysis
+    seen: Seen = Seen()
+    """What all who read of this kernel are shown; empty in records from before it was kept."""
 
     @property
     def metrics(self) -> dict[str, Quantity]:

@@ -64,15 +64,6 @@ class Page(Artifact):
     """Line number of the body's first line in the file."""
 
 
-class Signal(Artifact):
-    """How the trouble that a skill page treats shows, in one line."""
-
-    skill: str
-    """Id of the page."""
-    axis: Axis | None
-    text: str
-
-
 class Passage(Artifact):
     """A piece of a page, of the experience log or of a reference project; it can be cited."""
 

@@ -51,13 +51,13 @@ def mended(text: str, brief: AnalystBrief) -> str:
 
 def _dangling(text: str, brief: AnalystBrief) -> Iterator[str]:
     fired = {finding.rule for finding in brief.findings}
-    known = {*brief.records, *brief.figures, *(record for finding in brief.findings for record in finding.evidence)}
+    known = {*brief.records, *brief.seen.counters, *(record for finding in brief.findings for record in finding.evidence)}
     for found in REFERENCE.finditer(text):
         if found["rule"] and found["rule"] not in fired:
             yield f"text: {found[0]} names no finding of this kernel"
         elif found["record"] and found["record"] not in known:
             yield f"text: {found[0]} names no record that you were given"
-        elif found["metric"] and found["metric"] not in brief.figures.get(found["record"], {}):
+        elif found["metric"] and found["metric"] not in brief.seen.counters.get(found["record"], {}):
             yield f"text: {found[0]} names no metric of that record"
     for found in BROKEN.finditer(REFERENCE.sub("", text)):
         yield f"text: {found[0]!r} is no reference; write [rule:ID] or [record:ID METRIC]"

@@ -26,9 +26,13 @@ PROMPTS = Path(__file__).parents[1] / "prompts"
 LABELS = {
     "task": "the task's contract",
     "specs": "published figures of the device",
+    "operator": "the operator's page",
     "memory": "outcomes of earlier runs",
-    "signals": "signals of all skills",
     "kernel": "the incumbent kernel",
+    "counters": "counters",
+    "machine_code": "machine code of the hot loops",
+    "standing": "times",
+    "moved": "counters before and after",
     "remarks": "remarks of compiler and profiler",
     "records": "records of the measurements",
     "skills": "skills whose signal fired",
@@ -38,7 +42,6 @@ LABELS = {
     "plan": "the plan",
     "pages": "pages of the planned methods",
     "failures": "why drafts failed",
-    "baseline": "the user's kernel",
     "champion": "the champion's kernel",
     "iteration": "what the ablation leaves out",
 }

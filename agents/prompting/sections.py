@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, RetrieverBrief
+from agents.artifacts import AnalystBrief, Brief, CoderBrief, GatekeeperBrief, PlannedMethod, PlannerBrief, Tried
 from agents.prompting import history
 from agents.prompting.token_budget import Item
 from agents.text.fencing import cut, line, plain
-from knowledge_base.artifacts import Page, Signal
+from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import PLACE
 from knowledge_base.pages.wiki import section
 from tools.artifacts import Finding, Quantity
@@ -18,6 +18,8 @@ from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
 """Characters of one failure with its source, where the budget does not hold them whole; older ones are shortened first."""
+WHOLE = 3
+"""Method pages that are shown whole."""
 OWN = 150
 """Tokens of a section's own sentences and note, at most."""
 LINK = re.compile(r"\[([^\]\n]*)\]\((?:https?://[^\s)]+|[\w./-]+\.md(?:#[\w-]*)?)\)")
@@ -80,11 +82,6 @@ def reference(brief: Brief, most: int | None) -> Content | None:
     return Content((_whole("reference.py", brief.task.reference),)) if brief.task else None
 
 
-def baseline(brief: Brief, most: int | None) -> Content | None:
-    """The user's kernel, whole."""
-    return Content((_whole("baseline", brief.task.baseline),)) if brief.task and brief.task.baseline else None
-
-
 def specs(brief: Brief, most: int | None) -> Content | None:
     """What is published of the device, each line with its citation."""
     if isinstance(brief, GatekeeperBrief):
@@ -109,27 +106,12 @@ def earlier(brief: Brief, most: int | None) -> Content | None:
     return Content((*fared, *told.items), {"counts": told.counts, "count": len(brief.memory)})
 
 
-def signals(brief: Brief, most: int | None) -> Content | None:
-    """The catalogue of all skills' signals."""
-    found: Sequence[Signal] = brief.signals if isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief) else ()
-    return Content(tuple(map(_signal, found)), {"count": len(found)}) if found else None
-
-
-def _signal(found: Signal) -> Item:
-    # A rule of the skill's own name is not said twice.
-    text = found.text.removeprefix(f"`{found.skill.removeprefix('gpu-').replace('-', '_')}`: ")
-    return Item(found.skill, tuple(f"{found.skill} [{found.axis}]: {line(text, most)}" for most in (420, 120)))
-
-
 # ---------------------------------------------------------------- until a version is accepted
 
 
 def kernel(brief: Brief, most: int | None) -> Content | None:
-    """The incumbent, whole, unless it is the baseline that stands above; a coder is not shown that."""
-    if isinstance(brief, GatekeeperBrief) or not brief.source:
-        return None
-    shown = not isinstance(brief, CoderBrief) and brief.task is not None and brief.source == brief.task.baseline
-    return Content(() if shown else (_whole("kernel", brief.source),), {"baseline": shown})
+    """The incumbent, whole."""
+    return None if isinstance(brief, GatekeeperBrief) or not brief.source else Content((_whole("kernel", brief.source),))
 
 
 def champion(brief: Brief, most: int | None) -> Content | None:
@@ -141,7 +123,7 @@ def champion(brief: Brief, most: int | None) -> Content | None:
 
 def findings(brief: Brief, most: int | None) -> Content | None:
     """Rules that fired, and how far the kernel is from the roof."""
-    if not isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief):
+    if isinstance(brief, GatekeeperBrief) or (isinstance(brief, CoderBrief) and not brief.source):
         return None
     rows = [_finding(finding) for finding in brief.findings]
     if brief.headroom is not None:
@@ -150,22 +132,42 @@ def findings(brief: Brief, most: int | None) -> Content | None:
 
 
 def records(brief: Brief, most: int | None) -> Content | None:
-    """The measurements that an answer may name, with their figures for an analysis, and with what the analysis made of them for a plan."""
+    """The measurements that an answer may name, and for a plan what the analysis made of them."""
     if not isinstance(brief, PlannerBrief | AnalystBrief) or not brief.records:
         return None
     named = Item("records", (f"records: {', '.join(map(plain, brief.records))}",))
     said = brief.analysis if isinstance(brief, PlannerBrief) else ""
     analysis = [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)] if said else []
-    return Content((named, *analysis, *(_figures(brief.figures) if isinstance(brief, AnalystBrief) else ())))
+    return Content((named, *analysis))
 
 
-def _figures(held: dict[str, dict[str, Quantity]]) -> tuple[Item, ...]:
-    """What an analysis may refer to, by record."""
-    rows = []
-    for identity, metrics in held.items():
-        values = [f"{name} {q.value:.4g}{' ' + q.unit if q.unit else ''}" for name, q in sorted(metrics.items())]
-        rows.append(Item(f"record {identity}", (f"record {identity}: {line(', '.join(values), 2400)}",)))
-    return tuple(rows)
+def counters(brief: Brief, most: int | None) -> Content | None:
+    """What was counted, by record; times stand elsewhere."""
+    held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.counters
+    rows = {name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items())) for name, metrics in held.items()}
+    return Content(tuple(Item(name, (f"record {line(name, 40)}: {line(said, 4000)}",)) for name, said in rows.items())) if rows else None
+
+
+def _value(quantity: Quantity) -> str:
+    return _us(quantity.value) if quantity.unit == "s" else f"{quantity.value:.4g} {quantity.unit}".rstrip()
+
+
+def _us(seconds: float) -> str:
+    return f"{1e6 * seconds:.4g} us"
+
+
+def machine_code(brief: Brief, most: int | None) -> Content | None:
+    """The hot loops."""
+    found = () if isinstance(brief, GatekeeperBrief) else brief.seen.machine_code
+    rows = (Item(f"loop {at}", (plain(text), cut(text, 900), line(text, 80))) for at, text in enumerate(found, 1))
+    return Content(tuple(rows)) if found else None
+
+
+def standing(brief: Brief, most: int | None) -> Content | None:
+    """The incumbent's times beside what they are held against."""
+    held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.times
+    rows = {name: "; ".join(f"{line(what, 60)} {_us(s)}" for what, s in times.items() if s is not None) for name, times in held.items()}
+    return Content(tuple(Item(name, (f"{line(name, 120)}: {said}",)) for name, said in rows.items())) if rows else None
 
 
 def _finding(found: Finding) -> Item:
@@ -193,7 +195,7 @@ def remarks(brief: Brief, most: int | None) -> Content | None:
 
 def skills(brief: Brief, most: int | None) -> Content | None:
     """The skill pages whose signal fired."""
-    found = brief.skills if isinstance(brief, PlannerBrief | AnalystBrief | RetrieverBrief) else ()
+    found = () if isinstance(brief, GatekeeperBrief) else brief.skills
     return Content(tuple(map(_skill, found)), {"count": len(found)}) if found else None
 
 
@@ -206,26 +208,25 @@ def _skill(page: Page) -> Item:
 
 
 def methods(brief: Brief, most: int | None) -> Content | None:
-    """The method pages to choose from, by what they want and promise."""
+    """The method pages that fit best, whole, and the names of the others."""
     if not isinstance(brief, PlannerBrief):
         return None
     fired = {finding.rule for finding in brief.findings}
     pages = brief.dossier.methods
-    told = [_method(page, fired, brief.architecture) for page in pages]
-    listed = (_method(page, fired, brief.architecture) for page in brief.dossier.earlier if page.head.type == "method")
-    # Of pages that were listed before, what they are called is enough.
-    told += [Item(item.name, item.levels[-1:], rank=1) for item in listed]
+    told = [_method(page, fired, brief.architecture) for page in pages[:WHOLE]]
+    others = (*pages[WHOLE:], *(page for page in brief.dossier.earlier if page.head.type == "method"))
+    # Of pages that fit less, and of those that were listed before, what they are called is enough.
+    told += [Item(page.head.id, (_method(page, fired, brief.architecture).levels[-1],), rank=1) for page in others]
     return Content(tuple(told), {"count": len(told)})
 
 
 def _method(page: Page, fired: set[str], architecture: str) -> Item:
     rules = ", ".join(rule for rule in page.head.rules if rule in fired) or "no rule that fired"
     start = f"# {page.head.id} [{page.head.axis}, priority {page.head.priority}]: {line(page.head.title, 160)} ({_cited(page)})"
-    # Knobs are the coder's to choose.
-    head = f"{start}\nanswers {rules}{_signature(page, architecture)}"
-    parts = [_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal")]
-    full = "\n".join(part for part in parts if part) or _text(page.body)
-    return Item(page.head.id, (f"{head}\n{full}", f"{head}\n{parts[2] or line(full, 300)}", head, start))
+    head = f"{start}\nanswers {rules}{_knobs(page)}{_signature(page, architecture)}"
+    body = _text(IMPORTS.sub("", re.sub(r"\A#+ .*\n+", "", page.body.strip())))
+    short = "\n".join(part for part in (_text(section(page.body, name)) for name in ("What", "When it pays", "When it is legal")) if part)
+    return Item(page.head.id, (f"{head}\n{body}", f"{head}\n{short or cut(body, 900)}", head, start))
 
 
 def _knobs(page: Page) -> str:
@@ -241,19 +242,45 @@ def _signature(page: Page, architecture: str) -> str:
     return f"; signature {found}" if found else ""
 
 
+def moved(brief: Brief, most: int | None) -> Content | None:
+    """What the last attempts did to which counters, newest first."""
+    tried = [one for one in brief.tried if one.moved][::-1] if isinstance(brief, PlannerBrief | CoderBrief) else []
+    rows = [
+        Item(
+            f"v{one.iteration}",
+            tuple(
+                f"v{one.iteration} {line(' + '.join(one.methods), 160)}, {one.verdict}: {line(_moved(one), most)}" for most in (900, 200)
+            ),
+        )
+        for one in tried
+    ]
+    return Content(tuple(rows)) if rows else None
+
+
+def _moved(one: Tried) -> str:
+    return ", ".join(f"{name} {before:.4g} -> {after:.4g}" for name, (before, after) in one.moved.items())
+
+
+def operator(brief: Brief, most: int | None) -> Content | None:
+    """The page on what the reference computes."""
+    found = () if isinstance(brief, GatekeeperBrief) else brief.seen.operator
+    return Content(tuple(map(_passage, found))) if found else None
+
+
 def passages(brief: Brief, most: int | None) -> Content | None:
     """What retrieval found, less the pages that are shown anyway."""
     if not isinstance(brief, PlannerBrief):
         return None
-    shown = {page.path for page in (*brief.dossier.methods, *brief.skills)}
-    found = [passage for passage in brief.dossier.passages if passage.path not in shown]
-    rows = []
-    for passage in found:
-        head = f"# {line(' > '.join(passage.heading), 200)} ({passage.citation})"
-        # Its own heading is told already.
-        text = _text(re.sub(r"\A#+ .*\n+", "", passage.text))
-        rows.append(Item(str(passage.citation), (f"{head}\n{cut(text, 1500)}", f"{head}\n{line(text, 240)}", head)))
-    return Content(tuple(rows), {"count": len(rows)}) if rows else None
+    shown = {page.path for page in (*brief.dossier.methods[:WHOLE], *brief.skills)} | {one.path for one in brief.seen.operator}
+    rows = tuple(_passage(passage) for passage in brief.dossier.passages if passage.path not in shown)
+    return Content(rows, {"count": len(rows)}) if rows else None
+
+
+def _passage(found: Passage) -> Item:
+    head = f"# {line(' > '.join(found.heading), 200)} ({found.citation})"
+    # Its own heading is told already.
+    text = _text(re.sub(r"\A#+ .*\n+", "", found.text))
+    return Item(str(found.citation), (f"{head}\n{cut(text, 1500)}", f"{head}\n{line(text, 240)}", head))
 
 
 # ---------------------------------------------------------------- for this iteration
@@ -361,8 +388,8 @@ def iteration(brief: Brief, most: int | None) -> Content:
 
 
 _NAMED_ALIKE: tuple[Fill, ...] = (
-    *(reference, baseline, specs, signals, kernel, champion, findings, remarks, records, skills, methods, passages, attempts, plan, pages),
-    *(hints, frameworks, failures, diff, iteration),
+    *(reference, specs, operator, kernel, champion, findings, counters, machine_code, standing, frameworks, remarks, records),
+    *(skills, methods, passages, attempts, moved, plan, pages, hints, failures, diff, iteration),
 )
 SECTIONS: dict[str, Fill] = {"task": contract, "memory": earlier, **{fill.__name__: fill for fill in _NAMED_ALIKE}}
 """Section of budget.yaml -> what fills it; the others are text alone."""

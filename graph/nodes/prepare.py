@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+from collections.abc import Mapping
 
-from agents.artifacts import Analysis, AnalystBrief
+from agents.artifacts import Analysis, AnalystBrief, Seen
 from agents.roles import profiler_analyst
 from graph.artifacts import Inspection, SpecSheet, WorkloadRoofline
 from graph.budget.reserve import Reserve, benchmark_s, sample_s
 from graph.nodes.commits import commit_baseline
 from graph.report.content import frameworks
-from graph.report.content.placeholders import Figures, figures
+from graph.report.content.placeholders import figures
 from graph.report.content.render import onward, percent, rival, seconds
 from graph.routing import Routes
 from graph.services import Services
 from graph.specs import datasheet, unknown
 from graph.state import State
 from graph.workspace import events
-from tools.analysis import rules
+from tools.analysis import rules, signatures
 from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
 from tools.errors import BudgetError, HarnessError, SettingsError
@@ -29,6 +31,8 @@ from tools.store.records import key
 
 ITEM_BYTES: dict[DType, int] = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 """Of the types wider than a byte."""
+SPENT = re.compile(r"registers|stack|shared|hit_rate|dram\w*bytes|warps_active|waves")
+"""In the names of metrics that say what a kernel takes and moves, whether a rule reads them or not."""
 COMPILED_AHEAD = 256 << 20
 """Bytes of a workload's arguments up to which torch.compile may hold a set of them beside the search."""
 
@@ -197,7 +201,7 @@ def inspected(candidate: Candidate, state: State, services: Services) -> Record:
 
 def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], doubt: str) -> tuple[Inspection, tuple[str, ...]]:
     calibration = services.judge.calibrate(candidate)
-    profiles, records, missing = _profiles(candidate, services)
+    profiles, records, missing = profiled(candidate, services)
     published = roofline.published(specs)
     # What was measured here binds: a target that the device can reach. The two are never mixed in one roofline.
     ceiling = services.roofs or published
@@ -209,17 +213,22 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
     named = {roof.metric for roof in published}
     alone = (*published, *(roof for roof in services.roofs if roof.metric not in named))
     remarks = tuple(remark for profile in profiles for remark in profile.remarks)
+    seen = Seen(
+        times=_times(services, rows, specs),
+        counters={name: telling(held, services.rules) for name, held in figures(calibration.id, rows, facts, profiles, records).items()},
+        machine_code=_machine_code(services, records),
+        operator=services.guide.of_operator(services.operator, services.device.kind),
+    )
     brief = AnalystBrief(
         source=candidate.source,
         findings=findings,
         remarks=remarks,
         headroom=whole,
         records=(calibration.id, *records),
-        figures=_telling(figures(calibration.id, rows, facts, profiles, records), services.rules),
+        seen=seen,
         specs=specs,
         architecture=services.architecture,
         task=services.task,
-        signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),
     )
     inspection = Inspection(
@@ -236,6 +245,7 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
         published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
         doubt=doubt,
         analysis=_analysed(services, brief),
+        seen=seen,
     )
     return inspection, (calibration.id, *records)
 
@@ -281,10 +291,30 @@ def _analysed(services: Services, brief: AnalystBrief) -> Analysis:
         return Analysis(ranking=ranking, text=f"Nobody explained these findings: {error}.")
 
 
-def _telling(held: Figures, known: tuple[rules.Rule, ...]) -> Figures:
-    """The times, and of the metrics those that some rule reads: a profiler reports hundreds."""
+def _times(services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[Spec, ...]) -> dict[str, dict[str, float | None]]:
+    """Of each workload: what the kernel takes, and what its roofs would."""
+    precision = roofline.precision(services.task)
+
+    def roof(row: WorkloadRoofline, roofs: tuple[Roof, ...]) -> float | None:
+        return roofline.roof_time(row.flops, row.unique_bytes, roofs, precision)[0]
+
+    measured, published = services.roofs, roofline.published(specs)
+    return {
+        row.workload: {"incumbent": row.seconds, "measured roof": roof(row, measured), "published roof": roof(row, published)}
+        for row in rows
+    }
+
+
+def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:
+    """The hot loops in the profiles' listings."""
+    listings = [blobs["assembly.txt"] for one in profiles if "assembly.txt" in (blobs := services.records.get(one).blobs)]
+    return tuple(loop for sha in listings for loop in signatures.hot(services.records.blobs.text(sha)))
+
+
+def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> dict[str, Quantity]:
+    """The times, and of the metrics those that some rule reads and what a compiler spent: a profiler reports hundreds."""
     read = {condition.metric for rule in known for condition in rule.when}
-    return {record: {m: q for m, q in metrics.items() if m in read or m.startswith("time.")} for record, metrics in held.items()}
+    return {m: q for m, q in metrics.items() if m in read or m.startswith("time.") or SPENT.search(m)}
 
 
 def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
@@ -292,7 +322,7 @@ def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple
     return roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
 
 
-def _profiles(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
+def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
     """Each configured profiler's view, its record, and why others have none."""
     found: list[Profile] = []
     records: list[str] = []

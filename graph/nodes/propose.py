@@ -8,7 +8,8 @@ from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverB
 from agents.handlers.base import hints
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import told
-from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored
+from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored, VersionMemory
+from graph.nodes.prepare import profiled, telling
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis
 from graph.report.content.summary import versions
@@ -21,6 +22,11 @@ from tools.artifacts import Failed
 from tools.roofline.roofline import budget
 from tools.store.records import key
 
+COUNTED = 3
+"""Attempts of which is told what they did to which counters."""
+MOVED = 0.02
+"""Relative change of a counter from which on it is told."""
+
 
 def retrieve_evidence(state: State, services: Services) -> State:
     """Ask the wiki and past outcomes about the incumbent's findings; everything found is cited (C3, B4)."""
@@ -31,6 +37,8 @@ def retrieve_evidence(state: State, services: Services) -> State:
     if record is None:
         task = services.task
         fired = tuple(finding.rule for finding in inspection.findings)
+        # Nothing of another vendor, where the wiki knows the architecture at all.
+        arch = None if "arch" in services.index.unknown(arch=services.architecture) else services.architecture
         brief = RetrieverBrief(
             task=task,
             findings=inspection.findings,
@@ -39,20 +47,23 @@ def retrieve_evidence(state: State, services: Services) -> State:
             headroom=inspection.headroom,
             specs=datasheet.sheet(state["specs"], services).here,
             architecture=services.architecture,
-            signals=services.guide.signals(task.language),
             skills=services.guide.skills(task.language, fired),
+            seen=inspection.seen,
         )
         dossier = knowledge_retriever.retrieve(
             services.agents["knowledge_retriever"],
             brief,
-            search=lambda text: services.index.search(text, k=8, language=task.language),
-            explain=lambda text: services.index.explain(text, language=task.language),
+            search=lambda text: services.index.search(text, k=8, language=task.language, arch=arch),
+            explain=lambda text: services.index.explain(text, language=task.language, arch=arch),
             holds=lambda passage: services.index.holds(passage.citation),
-            methods=services.guide.methods(task.language, fired, inspection.metrics),
+            methods=services.guide.methods(task.language, fired, inspection.metrics, services.operator, services.architecture),
             attempts=services.past_attempts(inspection.bottleneck),
         )
+        others = [one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}]
         methods = (*services.own_methods(inspection.bottleneck), *dossier.methods)
-        dossier = dossier.model_copy(update={"shortfall": services.index.shortfall, "methods": methods})
+        dossier = dossier.model_copy(
+            update={"shortfall": services.index.shortfall, "methods": methods, "passages": (*inspection.seen.operator, *others)}
+        )
         before = Dossier.model_validate(services.records.get(state["dossier"]).payload) if state.get("dossier") else None
         dossier = _listed(dossier, brief.skills, before, services)
         record = services.keep("dossier", dossier, parents=(state["profile"],), **asked)
@@ -88,13 +99,12 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
     inspected = services.records.get(state["profile"])
     inspection, memory = Inspection.model_validate(inspected.payload), earlier_outcomes(services)
     search = services.settings.search
-    ranks = {rule: rank for rank, rule in enumerate(inspection.analysis.ranking)}
     dossier = Dossier.model_validate(services.records.get(state["dossier"]).payload)
     asked = {finding.axis for finding in inspection.findings} | {page.head.axis for page in dossier.methods if page.head.axis}
     return PlannerBrief(
         task=services.task,
         source=services.candidate(state["incumbent"]).source,
-        findings=tuple(sorted(inspection.findings, key=lambda finding: ranks.get(finding.rule, len(ranks)))),
+        findings=inspection.findings,
         headroom=inspection.headroom,
         dossier=dossier,
         tried=tried(services),
@@ -107,9 +117,9 @@ def planner_brief(state: State, services: Services) -> PlannerBrief:
         memory=memory.attempts,
         forecasts=memory.forecasts,
         shape_class=services.shape_class,
-        signals=services.guide.signals(services.task.language),
         skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
-        analysis=analysis(inspected),
+        seen=inspection.seen,
+        analysis=f"most important first: {', '.join(inspection.analysis.ranking)}. {analysis(inspected)}",
         frameworks=frameworks.beside(state, services),
     )
 
@@ -142,6 +152,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
     """The brief for a plan on a source."""
     listed = Dossier.model_validate(services.records.get(state["dossier"]).payload)
     pages = {page.head.id: page for page in (*listed.earlier, *listed.methods)}
+    inspection = Inspection.model_validate(services.records.get(state["profile"]).payload)
     return CoderBrief(
         task=services.task,
         source=source,
@@ -152,6 +163,10 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         architecture=services.architecture,
         memory=earlier_outcomes(services).attempts,
         shape_class=services.shape_class,
+        findings=inspection.findings,
+        headroom=inspection.headroom,
+        skills=services.guide.skills(services.task.language, [finding.rule for finding in inspection.findings]),
+        seen=inspection.seen,
         hints=hints(services.handlers, source, services.task.language),
         frameworks=frameworks.beside(state, services),
     )
@@ -188,6 +203,9 @@ def failures(state: State, services: Services) -> tuple[str, ...]:
 
 def tried(services: Services) -> tuple[Tried, ...]:
     """Closed iterations of this run, less the masked ones and those in which the machine failed: they say nothing about the idea."""
+    closed = [m for m in versions(services.workspace.root) if not m.masked and m.iteration > 0 and m.verdict != "infra_error"]
+    # Nobody is read to where a model takes briefs, and counting takes time.
+    counted = closed[-COUNTED:] if any(services.agents[role].model.reads == "prompt" for role in ("planner", "coder")) else []
     return tuple(
         Tried(
             iteration=m.iteration,
@@ -198,9 +216,9 @@ def tried(services: Services) -> tuple[Tried, ...]:
             planned=tuple(scored.planned.method for scored in m.predictions),
             speedup=m.speedup,
             predicted=_fared([scored for scored in m.predictions if scored.hit is not None]),
+            moved=_moved(m, services) if m in counted else {},
         )
-        for m in versions(services.workspace.root)
-        if not m.masked and m.iteration > 0 and m.verdict != "infra_error"
+        for m in closed
     )
 
 
@@ -214,3 +232,21 @@ def _fared(known: list[Scored]) -> str:
     ]
     held = f"{sum(bool(one.hit) for one in known)} of {len(known)} predictions held"
     return f"{held} ({'; '.join(missed)})" if missed else held if known else ""
+
+
+def _moved(m: VersionMemory, services: Services) -> dict[str, tuple[float, float]]:
+    """What the candidate that was weighed did to the counters of its parent, the greatest change first; nothing where it was not timed."""
+    if m.candidate is None or m.speedup is None:
+        return {}
+    before, after = (
+        {
+            name: q.value
+            for seen in profiled(services.candidate(one), services)[0]
+            for name, q in telling(seen.metrics, services.rules).items()
+        }
+        for one in (m.parent, m.candidate)
+    )
+    pairs = {
+        name: (before[name], after[name]) for name in before if name in after and not math.isclose(before[name], after[name], rel_tol=MOVED)
+    }
+    return dict(sorted(pairs.items(), key=lambda one: -abs(one[1][1] - one[1][0]) / max(map(abs, one[1]))))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Signal, Trigger
+from knowledge_base.artifacts import FrontMatter, Page, PageType, Passage, Trigger
 from knowledge_base.pages.figures import Figures
 from tools.artifacts import Quantity, digest
 from tools.errors import SettingsError
@@ -115,22 +115,47 @@ class Wiki:
         """Pages of a type about a kernel language, or about all."""
         return [page for page in self.pages if page.head.type == kind and language in (page.head.languages or (language,))]
 
-    def methods(self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity]) -> tuple[Page, ...]:
-        """Method pages of `language` of which a rule fired or a trigger holds over `metrics`, highest priority first."""
-        fired = set(rules)
+    def methods(
+        self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity], operator: str = "", architecture: str = ""
+    ) -> tuple[Page, ...]:
+        """Method pages of `language` of which a rule fired or a trigger holds over `metrics`.
+
+        First those that leave their signature on `architecture`, of these those that the page on `operator` names, then those that answer
+        most rules; without an operator, the highest priority first.
+        """
+        fired, named = set(rules), self._linked(page.body for page in (self.operator(operator),) if page)
         found = [
             page
             for page in self.about("method", language)
             if fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers)
         ]
-        return tuple(sorted(found, key=lambda page: (-page.head.priority, page.head.id)))
 
-    def signals(self, language: str) -> tuple[Signal, ...]:
-        """Of all skill pages of `language`, by id."""
-        return tuple(
-            Signal(skill=page.head.id, axis=page.head.axis, text=" ".join(section(page.body, "Signal").split()) or page.head.title)
-            for page in sorted(self.about("skill", language), key=lambda page: page.head.id)
-        )
+        def rank(page: Page) -> tuple[bool, bool, int, int, str]:
+            elsewhere = bool(architecture and page.head.signature) and not {architecture, "*"} & set(page.head.signature)
+            answers = len(fired.intersection(page.head.rules)) if operator else 0
+            return elsewhere, page.head.id not in named, -answers, -page.head.priority, page.head.id
+
+        return tuple(sorted(found, key=rank))
+
+    def operator(self, name: str) -> Page | None:
+        """The page on what a reference computes (`tools.contracts.operators`): by its name, else by most of its operations."""
+
+        def fit(page: Page) -> tuple[bool, int]:
+            tags = {tag.replace(" ", "_") for tag in (page.head.id, *page.head.applies_to)}
+            return name in tags or page.head.id.startswith(name), len(tags.intersection(name.split("_")))
+
+        best = max((page for page in self.pages if page.head.type == "operator"), key=fit, default=None) if name else None
+        return best if best and any(fit(best)) else None
+
+    def of_operator(self, name: str, device: str) -> tuple[Passage, ...]:
+        """The passages of that page, less those on the other kind of device."""
+        page, other = self.operator(name), "GPU" if device == "cpu" else "CPU"
+        return tuple(one for one in passages_of(page) if other not in one.heading[-1]) if page else ()
+
+    @staticmethod
+    def _linked(texts: Iterable[str]) -> set[str]:
+        """Ids of the methods that texts lead to."""
+        return {name for text in texts for name in re.findall(r"\bmethods/([\w-]+)\.md\)", text)}
 
     def skills(self, language: str, rules: Iterable[str], most: int = 5) -> tuple[Page, ...]:
         """The skill pages of `language` that answer `rules`, in the order of these."""
@@ -139,8 +164,7 @@ class Wiki:
 
     def answering(self, language: str, rule: str) -> frozenset[str]:
         """Ids of the methods of `language` that answer `rule`: their pages name it, or a skill page on it names them among its fixes."""
-        fixes = [section(page.body, "Fixes") for page in self.skills(language, [rule])]
-        linked = {name for text in fixes for name in re.findall(r"\bmethods/([\w-]+)\.md\)", text)}
+        linked = self._linked(section(page.body, "Fixes") for page in self.skills(language, [rule]))
         return frozenset(page.head.id for page in self.about("method", language) if rule in page.head.rules or page.head.id in linked)
 
     def languages(self) -> tuple[str, ...]:

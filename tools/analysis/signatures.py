@@ -135,6 +135,18 @@ def entry(assembly: str, name: str = ENTRY) -> str:
     )
 
 
+def hot(assembly: str) -> tuple[str, ...]:
+    """The machine code of the innermost loops, longest first; of each function where there is no loop. Without what only pads."""
+    functions = reachable(parse(assembly))
+    pieces = [(loop.function, loop.instructions) for loop in source_loops(functions)] or [(f.name, f.instructions) for f in functions]
+    pieces.sort(key=lambda piece: -len(piece[1]))
+    return tuple(
+        f"<{name}>, {len(code)} instructions:\n"
+        + "\n".join(f"{i.mnemonic} {i.operands}".rstrip() for i in code if i.mnemonic.lower() != "nop")
+        for name, code in pieces
+    )
+
+
 def _resolve(architecture: str, signature: Mapping[str, str]) -> str | None:
     pattern = signature.get(architecture, signature.get("*"))
     if pattern is None or not pattern.startswith("@"):

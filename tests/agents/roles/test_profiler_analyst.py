@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.artifacts import Analysis, AnalystBrief
+from agents.artifacts import Analysis, AnalystBrief, Seen
 from agents.checks import references
 from agents.models.base import Request
 from agents.models.playbook.model import Playbook
@@ -24,7 +24,7 @@ FINDING = Finding(
 )
 FIGURES = {RECORD: {"gcc.share": Quantity(value=0.031, unit="fraction")}, TIMES: {"time.w": Quantity(value=3.3e-5, unit="s")}}
 BRIEF = AnalystBrief(
-    source="", findings=(FINDING,), remarks=(), headroom=HEADROOM, records=(TIMES, RECORD), figures=FIGURES, specs=(cited(),)
+    source="", findings=(FINDING,), remarks=(), headroom=HEADROOM, records=(TIMES, RECORD), seen=Seen(counters=FIGURES), specs=(cited(),)
 )
 GOOD = f"[rule:single_threaded] at line 4: see [record:{RECORD} gcc.share] and [record:{TIMES} time.w], by [record:{TIMES}]."
 

@@ -144,14 +144,18 @@ def test_lines_end_where_editors_end_them_and_a_byte_order_mark_is_no_text(tmp_p
     assert passage.citation.sha256 == digest("a\fb\u2028c\rd")
 
 
-def test_each_skill_of_a_language_has_its_signal_on_one_line():
-    found = BUNDLED.signals("triton")
-    skills = {page.head.id for page in BUNDLED.pages if page.head.type == "skill" and "triton" in page.head.languages}
-    assert skills <= {signal.skill for signal in found} and len(skills) > 10
-    assert all(signal.text and "\n" not in signal.text and not signal.text.startswith("#") for signal in found)
-    assert [signal.skill for signal in found] == sorted(signal.skill for signal in found)
-    narrow = next(signal for signal in found if signal.skill == "gpu-narrow-loads")
-    assert "`narrow_loads`" in narrow.text and "Causes" not in narrow.text
+def test_methods_that_fit_the_operator_come_first_and_those_that_show_on_another_architecture_last():
+    def order(operator, architecture=""):
+        return [page.head.id for page in BUNDLED.methods("triton", ["launch_settings_open"], {}, operator, architecture)]
+
+    assert order("softmax")[:2] == ["triton-single-pass", "triton-online-softmax"] and order("matmul")[0] == "triton-tiles"
+    assert order("matmul", "sm_90").index("triton-pipelined-loop") < 3 < order("matmul", "sm_75").index("triton-pipelined-loop")
+    assert {page.head.id for page in (BUNDLED.operator(name) for name in ("conv", "layer_norm", "mean_mul")) if page} == {
+        *("convolution", "normalisation", "reduction")
+    }
+    assert BUNDLED.operator("") is None and BUNDLED.operator("frobnicate") is None
+    headings = {device: {one.heading[-1] for one in BUNDLED.of_operator("matmul", device)} for device in ("cpu", "cuda")}
+    assert headings["cuda"] ^ headings["cpu"] == {"What usually helps, in order (GPU)", "What usually helps, in order (CPU)"}
 
 
 def test_skills_answer_the_rules_that_fired_in_their_order():

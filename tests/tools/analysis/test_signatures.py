@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.analysis.signatures import SIGNATURES, check, compare
+from tools.analysis.signatures import SIGNATURES, check, compare, hot
 from tools.errors import SettingsError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "static"
@@ -96,3 +96,10 @@ def test_named_patterns_of_hopper(name, shown, hidden):
 
     pattern = re.compile(yaml.safe_load(SIGNATURES.read_text())[name]["sm_90"])
     assert pattern.search(shown) and not pattern.search(hidden)
+
+
+def test_the_hot_loops_are_told_longest_first_and_the_whole_function_where_there_is_none():
+    first, *others = hot(NAIVE)
+    assert first.startswith("<solve>, 19 instructions:\nvaddss") and [text.count("\n") for text in others] == [8, 6, 6]
+    assert hot(SASS) == ("<k>, 3 instructions:\nLDG.E R4, desc[UR4][R2.64]\nFFMA R0, R4, R4, R0\nBRA 0x20 @P0",)
+    assert "HMMA" in hot(SASS.replace("0x20 @P0", "0x60"))[0] and hot("") == ()
