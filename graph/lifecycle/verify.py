@@ -294,7 +294,9 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         return microbenchmarks.measure(language, executor, records, attempt=next(attempts))
 
     needs = {w.name: w.unique_bytes for w in claim.loaded.workloads}
-    possible = lower_bounds.settled(trial, needs, device.last_level_cache, roofs(), roofs, judge.needed)
+    possible = lower_bounds.settled(
+        trial, needs, device.last_level_cache, roofs(), roofs, judge.needed, lambda: evidence.seconds(judge.calibrate(baseline))
+    )
     weighed = gate.Evidence(
         incumbent=claim.incumbent.id,
         trial=trial,

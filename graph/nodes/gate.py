@@ -98,7 +98,10 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         jobs = services.jobs_of("gatekeeper")
         cache, roofs = services.device.last_level_cache, services.all_roofs
         judge = services.judge.through(jobs)
-        possible = lower_bounds.settled(trial, needs, cache, roofs, lambda: services.roofs_again(jobs), judge.needed)
+        again, v0 = (lambda: services.roofs_again(jobs)), services.candidate(state["baseline"])
+        possible = lower_bounds.settled(
+            trial, needs, cache, roofs, again, judge.needed, lambda: evidence.seconds(services.judge.calibrate(v0))
+        )
         if candidate is not None:
             confirmed = _confirmed(candidate, incumbent, state["iteration"], services)
     except BudgetError as error:

@@ -319,7 +319,11 @@ def telling(metrics: Mapping[str, Quantity], known: tuple[rules.Rule, ...]) -> d
 
 def _target(services: Services, rows: tuple[WorkloadRoofline, ...], roofs: tuple[Roof, ...]) -> Target:
     weighted = [(w.weight, row.headroom) for w, row in zip(services.task.workloads, rows, strict=True)]
-    return roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
+    found = roofline.target(weighted, roofs, services.settings.stop.target_fraction, roofline.precision(services.task))
+    if wrong := _refuted(services):
+        said = f"no target: the given kernel is right and faster than the bytes that were counted for {', '.join(wrong)} allow; "
+        return found.model_copy(update={"description": f"{said}declare their `bytes` in the task"})
+    return found
 
 
 def profiled(candidate: Candidate, services: Services) -> tuple[tuple[Profile, ...], tuple[str, ...], dict[str, str]]:
@@ -363,17 +367,31 @@ def _traffic(services: Services, profiles: tuple[Profile, ...]) -> dict[str, Qua
 def _rooflines(services: Services, calibration: Record, ceiling: tuple[Roof, ...]) -> tuple[WorkloadRoofline, ...]:
     times = evidence.seconds(calibration)
     cost = {seen.name: seen for seen in services.seen}
-    precision = roofline.precision(services.task)
+    precision, wrong = roofline.precision(services.task), _refuted(services)
     return tuple(
         WorkloadRoofline(
             workload=w.name,
             seconds=times[w.name],
             flops=cost[w.name].flops,
             unique_bytes=cost[w.name].unique_bytes,
-            headroom=roofline.headroom(cost[w.name].flops, cost[w.name].unique_bytes, times[w.name], ceiling, precision),
+            headroom=roofline.headroom(
+                None if w.name in wrong else cost[w.name].flops,
+                cost[w.name].unique_bytes,
+                times[w.name],
+                () if w.name in wrong else ceiling,
+                precision,
+            ),
         )
         for w in services.task.workloads
     )
+
+
+def _refuted(services: Services) -> tuple[str, ...]:
+    """The workloads whose counted bytes the given kernel refutes: no distance from a roof is known of them."""
+    baseline = Candidate(language=services.task.language, files={f"kernel{services.language.suffix}": services.task.baseline or ""})
+    needs = {seen.name: seen.unique_bytes for seen in services.seen}
+    possible = lower_bounds.known(needs, services.device.last_level_cache, services.all_roofs)
+    return possible.refuted_by(evidence.seconds(services.judge.calibrate(baseline)))
 
 
 def _whole(services: Services, rows: tuple[WorkloadRoofline, ...]) -> Headroom:

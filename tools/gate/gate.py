@@ -200,6 +200,9 @@ def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:
     if physics.counted:
         needs = ", ".join(f"{name} needs {size} bytes" for name, size in physics.counted.items())
         yield None, f"Fewer bytes than assumed: with the inputs that were timed {needs}{_cited(physics.records)}."
+    if physics.refuted:
+        names = ", ".join(physics.refuted)
+        yield None, f"No floor from the bytes of {names}: the frozen baseline, which agrees with the reference, is faster than they allow."
     applied = sum(physics.streams(measured.workload) for measured in trial.measurements)
     of = f"the memory roof applied to {applied} of {len(trial.measurements)} workloads, those whose data cannot stay in the cache"
     yield None, f"No time is shorter than physics allows ({of}){_cited(physics.records)}."

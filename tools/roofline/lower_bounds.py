@@ -3,6 +3,7 @@
 A roof that was measured while others used the machine lies too low, and an honest kernel may stand above it. So the roofs are measured
 again before a time is called impossible, and where others used it then too, nobody is accused. Before that it is counted what of its data a
 workload needs with the very inputs that were timed: ragged, sparse and paged work may need less of these than of those that were probed.
+A count that the frozen baseline undercuts, which agrees with the reference, is wrong itself and forbids nothing.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Physics(Artifact):
     """Roofs that were measured where nobody could say who else used the machine."""
     counted: dict[str, int] = {}
     """Workload -> fewer bytes than in `unique_bytes`, which it was found to need with the inputs that were timed."""
+    refuted: tuple[str, ...] = ()
+    """Workloads whose floor the frozen baseline undercuts itself: the memory roof is not applied to them."""
     records: tuple[str, ...] = ()
     """Those that hold the roofs, what bears them out, and what was counted."""
 
@@ -75,12 +78,18 @@ class Physics(Artifact):
 
     def _roof_s(self, workload: str) -> float | None:
         floor = next((floor for floor in self.floors if floor.workload == workload), None)
-        return floor.roof_s if floor is not None and 0 < 2 * self.last_level_cache < floor.unique_bytes else None
+        if floor is None or workload in self.refuted:
+            return None
+        return floor.roof_s if 0 < 2 * self.last_level_cache < floor.unique_bytes else None
 
     def undercut(self, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
         """Those whose candidate took less than its workload can, beyond doubt first."""
         found = [one for one in measurements if one.candidate_s < self.least(one.workload).seconds]
         return tuple(sorted(found, key=lambda one: bool(self.least(one.workload).doubt)))
+
+    def refuted_by(self, baseline_s: Mapping[str, float]) -> tuple[str, ...]:
+        """The workloads whose data the frozen baseline cannot have moved in its own seconds a call."""
+        return tuple(name for name, taken in baseline_s.items() if self.streams(name) and taken < self.least(name).seconds)
 
 
 def known(unique_bytes: Mapping[str, int], last_level_cache: int, roofs: Sequence[Roof]) -> Physics:
@@ -108,9 +117,11 @@ def settled(
     roofs: Sequence[Roof],
     again: Callable[[], Sequence[Roof]],
     needed: Callable[[Passed, Sequence[str]], Record],
+    baseline_s: Callable[[], Mapping[str, float]] = dict,
 ) -> Physics:
     """What is possible, for `trial`. Where a time of it is shorter than the memory's roof allows, `needed` counts what these workloads
     need with the inputs that were timed; as long as one is shorter still, the roofs are measured `again`, and the best counts.
+    What the frozen baseline undercuts even then (`baseline_s`: workload -> its seconds a call) is refuted.
 
     What was measured again lies in the records, and another process begins to count at none of them.
     """
@@ -129,4 +140,5 @@ def settled(
             break
         roofs = (*roofs, *again())
         found = known({**unique_bytes, **counted}, last_level_cache, roofs)
-    return found.model_copy(update={"counted": counted, "records": (*found.records, *records)})
+    wrong = found.refuted_by(baseline_s()) if found.undercut(trial.measurements) else ()
+    return found.model_copy(update={"counted": counted, "refuted": wrong, "records": (*found.records, *records)})

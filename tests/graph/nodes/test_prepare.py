@@ -141,3 +141,21 @@ def contest(**seconds: float) -> Contest:
 
 def roof(bandwidth: float, others: float | None) -> Roof:
     return Roof(metric="memory_bandwidth", value=bandwidth, unit="B/s", origin="measured", source="r", others=others)
+
+
+@pytest.mark.parametrize(("share", "known"), [(1.2, True), (0.5, False)])
+def test_bytes_that_the_given_kernel_refutes_give_no_distance_from_a_roof_and_no_target(
+    share: float, known: bool, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`share`: the roof's bandwidth over that at which the given kernel moves the bytes that were counted."""
+    with runs.opened(copied) as services:
+        calibration = services.judge.calibrate(services.candidate(stored_state(services.workspace)["baseline"]))
+        seconds, seen = evidence.seconds(calibration), services.seen[0]
+        measured = (roof(share * seen.unique_bytes / seconds[seen.name], 0.0),)
+        monkeypatch.setattr(Services, "all_roofs", property(lambda _: measured))
+        device = services.device.model_copy(update={"last_level_cache": 1})
+        monkeypatch.setattr(Services, "device", property(lambda _: device))
+        rows = prepare._rooflines(services, calibration, measured)
+        target = prepare._target(services, rows, measured)
+    assert [rows[0].headroom.total is not None, target.seconds is not None] == [known, known]
+    assert ("declare their `bytes`" in target.description) is not known

@@ -173,18 +173,20 @@ def counting(size: int) -> Callable[[Passed, Sequence[str]], Record]:
 
 
 @pytest.mark.parametrize(
-    ("needed", "outcome", "said"),
+    ("needed", "baseline_s", "outcome", "said"),
     [
         # 256 MiB in 8e-4 s where 1e11 B/s are possible: explained by what is read, or by its fitting the cache; else refused.
-        (70 << 20, "accept", "large needs 73400320 bytes"),
-        (1 << 20, "accept", "large needs 1048576 bytes"),
-        (100 << 20, "reject_policy", "cannot have been done"),
-        (1 << 28, "reject_policy", "cannot have been done"),
+        (70 << 20, 1.0, "accept", "large needs 73400320 bytes"),
+        (1 << 20, 1.0, "accept", "large needs 1048576 bytes"),
+        (100 << 20, 1.0, "reject_policy", "cannot have been done"),
+        (1 << 28, 1.0, "reject_policy", "cannot have been done"),
+        # The baseline is right and does not take as long either: the count is wrong.
+        (1 << 28, 1e-3, "accept", "No floor from the bytes of large"),
     ],
 )
-def test_a_time_below_the_roof_is_explained_before_it_is_refused(needed: int, outcome: str, said: str):
+def test_a_time_below_the_roof_is_explained_before_it_is_refused(needed: int, baseline_s: float, outcome: str, said: str):
     fast, roofs = trial(candidate_s=8e-4), (roof(1e11, "r"),)
-    possible = settled(fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed))
+    possible = settled(fast, {"large": 1 << 28}, 32 << 20, roofs, lambda: roofs, counting(needed), lambda: {"large": baseline_s})
     answer = verdict(physics=possible, trial=fast)
     assert answer.outcome == outcome and any(said in reason for reason in answer.reasons)
     assert counting(needed)(fast, ()).id in answer.records

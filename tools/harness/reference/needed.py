@@ -2,8 +2,10 @@
 
 An element that no gradient reaches may be one of those. They are shown to be unread when no output moves though all of them together take
 other values: higher than any that is there, lower, and between. Where one moves (a maximum, a search, an integer answer), each row of the
-input, by the axes that it begins with like the outputs, is looked at for how far from either end that is so. What is not shown counts as
-read, and so do integers and booleans wholly: by them a kernel finds its way.
+input, by the axes that it begins with like the outputs, is looked at for how far from either end that is so. That nothing moves shows
+something only where the same values move an output when they take the place of the whole input: what counts rare hits never moves. What is
+not shown counts as read, and so do booleans wholly and integers, by which a kernel finds its way; but those of a byte or two are data where
+gradients would reach some of them, and take the values that they may have.
 """
 
 import contextlib
@@ -70,14 +72,16 @@ class Values(TorchDispatchMode):
             (a.value.numel() - one.numel() + none) * a.value.element_size() for a, one, none in zip(outputs, self.base, left, strict=True)
         )
         self.slack = [slack(one.nan_to_num_()) for one in self.base]
-        self.inputs = {a.name: a.value for a in self.wide if a.role == "input" and a.is_tensor and a.value.is_floating_point()}
+        inputs = {a.name: a.value for a in self.wide if a.role == "input" and a.is_tensor and a.value.dtype != torch.bool}
+        self.inputs = {name: value for name, value in inputs.items() if value.is_floating_point() or value.element_size() <= 2}
         self.bounds = {name: bounds(value) for name, value in self.inputs.items()}
         for name, mask in self.unreached().items():
             if self.moved({**self.spared, name: mask}).any():
                 mask = self.ends(name, mask)
                 if self.moved({**self.spared, name: mask}).any():
                     continue
-            self.spared[name] = mask
+            if self.moved({name: torch.ones_like(mask)}).any():
+                self.spared[name] = mask
 
     def call(self, others: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         """The outputs with `others` in place of the inputs of these names."""
@@ -89,18 +93,23 @@ class Values(TorchDispatchMode):
         return [one.clone() if one.is_floating_point() else one.double() for one in results(self.contract, args)]
 
     def unreached(self) -> dict[str, torch.Tensor]:
-        """Input -> the elements that no gradient reaches; all where there is none to be had in a part of the time."""
-        leaves = [value.detach().requires_grad_() for value in self.inputs.values()]
-        try:
-            with torch.enable_grad(), self:
-                answers = [one for one in self.call(dict(zip(self.inputs, leaves, strict=True))) if one.requires_grad]
-                found = torch.autograd.grad(answers, leaves, [torch.randn_like(one) for one in answers], allow_unused=True)
-        except (ContractError, RuntimeError):
-            found = (None,) * len(leaves)
-        masks = [
-            torch.ones_like(value, dtype=torch.bool) if one is None else ~(one.abs() > 0) for value, one in zip(leaves, found, strict=True)
-        ]
-        return {name: mask for name, mask in zip(self.inputs, masks, strict=True) if mask.any()}
+        """Input -> the elements that no gradient reaches; all where there is none to be had in a part of the time, but none of integers."""
+        floating = {name: value for name, value in self.inputs.items() if value.is_floating_point()}
+        found: tuple[torch.Tensor | None, ...] = ()
+        for chosen in (self.inputs, floating) if len(floating) < len(self.inputs) else (floating,):
+            leaves = [(value if name in floating else value.to(torch.float32)).detach().requires_grad_() for name, value in chosen.items()]
+            try:
+                with torch.enable_grad(), self:
+                    answers = [one for one in self.call(dict(zip(chosen, leaves, strict=True))) if one.requires_grad]
+                    found = torch.autograd.grad(answers, leaves, [torch.randn_like(one) for one in answers], allow_unused=True)
+                break
+            except (ContractError, RuntimeError):
+                found = (None,) * len(leaves)
+        masks = {
+            name: torch.ones_like(self.inputs[name], dtype=torch.bool) if one is None else ~(one.abs() > 0)
+            for name, one in zip(chosen, found, strict=True)
+        }
+        return {name: mask for name, mask in masks.items() if mask.any() and (name in floating or not mask.all())}
 
     def moved(self, masks: dict[str, torch.Tensor], rows: tuple[int, ...] = (), draws: int = 3) -> torch.Tensor:
         """In which `rows` (leading axes of all outputs) one moves when the elements under `masks` take other values."""
@@ -116,8 +125,13 @@ class Values(TorchDispatchMode):
     def other(self, name: str, mask: torch.Tensor, draw: int) -> torch.Tensor:
         """The input with its upper bound under `mask`, the lower one, or values between these."""
         value, (low, high) = self.inputs[name], self.bounds[name]
-        drawn = (high, low, low + (high - low) * torch.rand_like(value) if draw == 2 else low)[draw]
-        return torch.where(mask, drawn, value)
+        drawn = (
+            low + (high - low) * torch.rand(value.shape, device=value.device)
+            if draw == 2
+            else torch.tensor((high, low)[draw], dtype=torch.float64)
+        )
+        drawn = drawn if value.is_floating_point() else drawn.round()
+        return torch.where(mask, drawn.to(value), value)
 
     def ends(self, name: str, mask: torch.Tensor) -> torch.Tensor:
         """What of `mask` lies at either end of its rows, as far as it moves nothing: found by halving, for all rows at once."""
@@ -146,8 +160,10 @@ class Values(TorchDispatchMode):
 
 
 def bounds(value: torch.Tensor) -> tuple[float, float]:
-    """A value below all of these, but not negative where none is, and one above all."""
+    """A value below all of these, but not negative where none is, and one above all; of integers the least and the greatest."""
     low, high = (float(one) for one in value.nan_to_num(posinf=0.0, neginf=0.0).aminmax())
+    if not value.is_floating_point():
+        return low, high
     span = (high - low) or abs(high) or 1.0
     return (low - span if low < 0 else low / 2), high + span
 

@@ -90,9 +90,11 @@ def make_inputs(dims, seed):
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(dims["R"], dims["C"], generator=g)
     n = torch.randint(2, dims["C"] // 4, (dims["R"],), generator=g, dtype=torch.int32)
-    return {"x": x, "n": n, "out": torch.empty(SHAPE)}
+    q = torch.randint(-127, 128, (dims["R"], dims["C"]), generator=g, dtype=torch.int8)
+    return {"TENSOR": TENSOR, "n": n, "out": torch.empty(SHAPE)}
 
-def reference(x, n, out):
+def reference(TENSOR, n, out):
+    x = TENSOR.float()
     mask = torch.arange(x.shape[1]) < n[:, None]
     BODY
 """
@@ -115,12 +117,19 @@ ROWS = "return torch.stack([row[:k].mean() for row, k in zip(x, n.tolist())])"
         ("40, 100", "return torch.relu(x)", lambda x, n: x.numel()),
         ("40", "return x.amax(1)", lambda x, n: x.numel()),
         ("40", "return (x > 0).sum(1).float()", lambda x, n: x.numel()),
+        # Hits so rare that no draw has one.
+        ("40", "return (x.abs() > 1e4).to(x.dtype).sum(1)", lambda x, n: x.numel()),
+        ("40", "return (~torch.isfinite(x)).to(x.dtype).sum(1)", lambda x, n: x.numel()),
+        # Integers that are data, by gradient, and such as are none.
+        ("40, 100", "return q[n.long()].to(x.dtype) / 127", lambda x, n: 25 * n.unique().numel()),
+        ("40", "return q[:, :8].long().sum(1).float()", lambda x, n: 1000),
     ],
 )
 def test_the_bytes_that_count_are_those_that_the_outputs_depend_on(
     asker: Asker, shape: str, body: str, needs: Callable[[torch.Tensor, torch.Tensor], int]
 ) -> None:
-    seen = asker.probe(RAGGED.replace("SHAPE", shape).replace("BODY", body))
+    tensor = "q" if "q[" in body else "x"
+    seen = asker.probe(RAGGED.replace("SHAPE", shape).replace("BODY", body).replace("TENSOR", tensor))
     g = torch.Generator().manual_seed(1)
     x, n = torch.randn(40, 100, generator=g), torch.randint(2, 25, (40,), generator=g, dtype=torch.int32)
     out = 40 if shape == "40" else 4000
