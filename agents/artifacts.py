@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
-from tools.executors.protocol import Trace
+from tools.executors.protocol import InductorResult
 from tools.gate.ranking import FrameworkTimes
 from tools.roofline.hardware import Headroom, Spec
 
@@ -265,10 +265,8 @@ class CoderBrief(Artifact):
     """What the handlers of the kernel's shape say, in words of ours."""
     frameworks: FrameworkTimes | None = None
     """As in PlannerBrief."""
-    traces: tuple[Trace, ...] = ()
-    """For the first version, which is written from the reference: its operations, for those who do not read Python."""
-    untraced: str = ""
-    """Why there are none then."""
+    generated: InductorResult | None = None
+    """What torch.compile makes of the reference, for those who do not read Python."""
 
     @property
     def first(self) -> bool:

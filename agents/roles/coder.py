@@ -13,7 +13,7 @@ from agents.tool_use.coder_tools import CoderTools
 from agents.tool_use.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError, UnusableAnswerError
-from tools.executors.protocol import Trace
+from tools.executors.protocol import InductorResult
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
@@ -45,13 +45,14 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     return tuple(sound.values() or last[-wanted:])[:wanted]
 
 
-def first(agent: Agent, task: Task, traces: tuple[Trace, ...], untraced: str, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
-    """v0 of a task without a kernel, from its reference; `failures`: what was wrong with earlier tries, for those who can mend it.
+def first(agent: Agent, task: Task, generated: InductorResult | None, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
+    """v0 of a task without a kernel, from its reference, or from what is `generated` of it; `failures`: what was wrong with earlier tries,
+    for those who can mend it.
 
     SettingsError, in one sentence, where the coder writes none.
     """
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
-    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, traces=traces, untraced=untraced)
+    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, generated=generated)
     # Handlers know shapes of sources, and there is none.
     answer = _answer(agent, brief, ())
     made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)

@@ -22,6 +22,7 @@ from tools.artifacts import Argument, Artifact
 from tools.executors.base import lacking
 from tools.executors.protocol import SeenWorkload
 from tools.languages.triton_interpreter import Interpreted
+from tools.tasks.generated import generated
 
 
 class Checked(Artifact):
@@ -90,7 +91,7 @@ def check(settings: Settings) -> Checked:
         found = look(settings, loaded, executor, records.blobs, absent) if absent else None
         if task.baseline is None and writer.reads == "brief" and writer.bills == "nothing":
             # Free and always the same, so that a refusal need not wait for the run.
-            made = coder.first(agents["coder"], task, loaded.traces, loaded.untraced, language.suffix)
+            made = coder.first(agents["coder"], task, generated(task, executor, records.blobs), language.suffix)
             task = initial_kernel.with_kernel(loaded, made, agents["coder"]).task
         if task.baseline is not None and not absent:
             compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)

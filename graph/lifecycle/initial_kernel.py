@@ -10,6 +10,7 @@ from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
 from tools.judge import evidence
 from tools.languages.base import Language
+from tools.tasks.generated import generated
 from tools.tasks.loader import Loaded
 
 
@@ -21,10 +22,12 @@ def written(loaded: Loaded, services: Services) -> Loaded:
     """
     agent = services.agents["coder"]
     failures: tuple[str, ...] = ()
-    tries = 1 if agent.model.reads == "brief" else 1 + services.settings.search.fix_rounds
+    rules = agent.model.reads == "brief"
+    tries = 1 if rules else 1 + services.settings.search.fix_rounds
+    found = generated(loaded.task, services.executor, services.records.blobs) if rules else None
     for _ in range(tries):
         try:
-            made = coder.first(agent, loaded.task, loaded.traces, loaded.untraced, services.language.suffix, failures)
+            made = coder.first(agent, loaded.task, found, services.language.suffix, failures)
         except BudgetError as error:
             # Without v0 there is nothing to report.
             raise SettingsError(

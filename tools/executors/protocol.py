@@ -55,8 +55,6 @@ class ProbeRequest(Artifact):
     """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it takes."""
     roles: dict[str, Role] = Field(default_factory=dict)
     """Of the arguments, for these."""
-    trace: bool = False
-    """Also follow the reference's operations, for whoever is to write a kernel from it."""
 
 
 class SeenArgument(Artifact):
@@ -87,40 +85,6 @@ class SeenWorkload(Artifact):
     """What the outputs depend on of the inputs, with those that were probed, plus what is defined of the outputs; each once."""
 
 
-class Operand(Artifact):
-    """What an operation is given: exactly one of these, or none of them for None."""
-
-    node: str | None = None
-    """An argument's name, or `%` and that of an operation."""
-    number: int | float | None = None
-    flag: bool | None = None
-    text: str | None = None
-    """A dtype, a mode, or a number that JSON has not (inf, -inf, nan)."""
-    items: tuple[Operand, ...] | None = None
-
-
-class TracedNode(Artifact):
-    """One operation."""
-
-    name: str
-    op: str
-    """As ATen calls it with its overload (aten.add.Tensor); `getitem` of several results, `constant` for a tensor of the reference's."""
-    args: tuple[Operand, ...]
-    kwargs: dict[str, Operand] = Field(default_factory=dict)
-    dtype: str
-    """Empty where it has several results."""
-    shape: tuple[int, ...]
-
-
-class Trace(Artifact):
-    """What the reference computes at one set of sizes, without mutation, in an order in which it can be computed."""
-
-    arguments: tuple[SeenArgument, ...]
-    nodes: tuple[TracedNode, ...]
-    outputs: tuple[str, ...]
-    """The value of each output, in their order."""
-
-
 class ProbeResult(Artifact):
     """Answer to a probe. `error` is one sentence for the user and then the rest is empty."""
 
@@ -140,10 +104,6 @@ class ProbeResult(Artifact):
     rtol: float | None = None
     atol: float | None = None
     inferred: tuple[str, ...] = ()
-    traces: tuple[Trace, ...] = ()
-    """Where asked for: of three sets of sizes, all different, so that sizes can be told from constants."""
-    untraced: str = ""
-    """Why there is none, to stand behind "reference.py cannot be followed: "."""
 
 
 # ---------------------------------------------------------------- correctness
@@ -411,6 +371,59 @@ class NeededResult(Artifact):
     """Workload -> as SeenWorkload's."""
 
 
+# ---------------------------------------------------------------- what torch.compile makes of the reference
+
+
+class InductorRequest(Asked):
+    """Compile the reference with torch.compile and hand over the generated code as text. Oracle only; on a GPU it is tuned there."""
+
+    kind: Literal["inductor"] = "inductor"
+    others: tuple[tuple[Dims, ...], ...] = ()
+    """Sizes beside the visible ones that the code must do: of each choice the first that the reference takes."""
+
+
+class TritonLaunch(Artifact):
+    """How Inductor launches one of its Triton kernels."""
+
+    extra: tuple[str, ...] = ()
+    """Names of what the wrapper gives behind the kernel's own arguments, for the grid alone."""
+    config: dict[str, bool | int | float | str | None]
+    """Constants and block sizes by name, `num_warps` and `num_stages`."""
+    grid: tuple[str, str, str]
+    """Python expressions of arguments and block sizes."""
+
+
+class Generated(Artifact):
+    """The code for one set of sizes, or for many."""
+
+    code: str
+    """The module with kernels and wrapper."""
+    inputs: tuple[str, ...]
+    """What the wrapper takes, in order: an argument's name, or that and `.1` for the size of its second dimension."""
+    conditions: tuple[str, ...]
+    """Python expressions of the task's scalars, all of which must hold."""
+    scalars: dict[str, bool | int | float]
+    """Of the sizes for which it was made."""
+    launches: dict[str, TritonLaunch] = Field(default_factory=dict)
+    """On a GPU, by the kernel's name."""
+    helpers: dict[str, str] = Field(default_factory=dict)
+    """Then also Inductor's own Triton functions that the kernels use, name -> text, in an order in which they can be written."""
+
+
+class InductorResult(Artifact):
+    """Answer to it."""
+
+    kind: Literal["inductor"] = "inductor"
+    refused: str = ""
+    """Why there is no code, to stand behind "reference.py cannot be lifted: "."""
+    shapes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Of each tensor, as Python expressions of the task's scalars."""
+    variants: tuple[Generated, ...] = ()
+    """In the order in which they are to be asked; those for one set of sizes first."""
+    vector_bytes: int = 0
+    """Of the vectors that C++ code counts on."""
+
+
 class HarnessFailure(Artifact):
     """The harness itself could not do its work: the machine's fault."""
 
@@ -418,8 +431,8 @@ class HarnessFailure(Artifact):
     error: str
 
 
-Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest | NeededRequest
+Question = ProbeRequest | CorrectnessRequest | TimingRequest | ContestRequest | PrepareRequest | NeededRequest | InductorRequest
 Request = Annotated[Question, Field(discriminator="kind")]
-Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | NeededResult | HarnessFailure
+Answered = ProbeResult | CorrectnessResult | TimingResult | ContestResult | PrepareResult | NeededResult | InductorResult | HarnessFailure
 Result = Annotated[Answered, Field(discriminator="kind")]
 RESULT: TypeAdapter[Answered] = TypeAdapter(Result)

@@ -24,7 +24,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.device import nvml, telemetry
 from harness.isolation import ipc, sandbox
-from harness.measurement import correctness, interleaved, needed, timing
+from harness.measurement import backend, correctness, interleaved, needed, timing
 from harness.memory.input_ring import InfraError, WorkloadError
 from harness.workers import cpu_kernel, gpu_kernel, trampoline
 
@@ -277,6 +277,11 @@ class Supervisor:
                 return self.oracle().call("probe", request=request)
             except WorkloadError as error:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
+        if kind == "inductor":
+            try:
+                return backend.of(self, request).oracle.call("inductor", others=request["others"])
+            except WorkloadError as error:
+                return {"kind": "inductor", "refused": str(error)}
         if kind == "prepare":
             return self.prepare(request)
         module = {"correctness": correctness, "timing": timing, "contest": interleaved, "needed": needed}.get(kind)

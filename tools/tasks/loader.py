@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError, model_validator
 
 from tools.artifacts import Artifact, Dims, NumericPolicy, Task, Workload
 from tools.cli.suggestions import meant, offered
@@ -27,7 +27,7 @@ from tools.contracts.workloads import hidden_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
 from tools.executors.harness_job import answer, harness_job
-from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload, Trace
+from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
 from tools.harness.device import telemetry
 from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
@@ -51,12 +51,14 @@ class Loaded(Artifact):
     pinned: tuple[PinnedKernel, ...] = Field(default=(), validation_alias=AliasChoices("pinned", "variants"))
     """The user's kernel pinned otherwise, the task's own first, while nothing was measured that could choose (`tools.tasks.autotune`).
     Records of earlier versions call it `variants`."""
-    traces: tuple[Trace, ...] = ()
-    """Without a kernel: what the reference computes, for whoever is to write one."""
-    untraced: str = ""
-    """Why there is no trace then, to stand behind "reference.py cannot be followed: "."""
     origin: str = ""
     """Source of the kernel that the first of several linked runs began with; empty: the task's own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, data: dict[str, object]) -> dict[str, object]:
+        """Without the traces of the reference that these kept."""
+        return {name: value for name, value in data.items() if name not in ("traces", "untraced")}
 
 
 class Declared(Artifact):
@@ -157,10 +159,10 @@ def _load_logic(name: str, reference: Path, language: Language, declared: Declar
             f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
-    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory(), trace=True), files)
+    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory()), files)
     parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
     made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
-    return _at_other_sizes(made, seen, files, executor, blobs).model_copy(update={"traces": seen.traces, "untraced": seen.untraced})
+    return _at_other_sizes(made, seen, files, executor, blobs)
 
 
 def _at_other_sizes(made: Callable[..., Loaded], seen: ProbeResult, files: Sources, executor: Executor, blobs: Blobs) -> Loaded:

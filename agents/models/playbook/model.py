@@ -19,7 +19,7 @@ from agents.artifacts import (
     Review,
 )
 from agents.models.base import Answered, Model, Request
-from agents.models.playbook.first.writing import first_draft
+from agents.models.playbook.lift.draft import first_draft
 from agents.models.playbook.planning import SEVERITY, plan
 from agents.models.playbook.search import write
 from tools.artifacts import Axis

@@ -396,26 +396,12 @@ def test_a_reference_that_takes_no_other_size_is_told_a_dims_range_that_works(be
     assert tasks.load_folder(folder(tmp_path / "t", f"{FIXED}\n{suggested}\n", None), *beside).task.dims_range == {"M": (6, 6), "N": (7, 7)}
 
 
-def test_without_a_kernel_the_reference_says_the_contract_and_is_followed(beside: Stage, tmp_path: Path) -> None:
+def test_without_a_kernel_the_reference_says_the_contract(beside: Stage, tmp_path: Path) -> None:
     loaded = tasks.load_folder(folder(tmp_path / "t", REFERENCE, None), *beside)
     given = tasks.load_folder(folder(tmp_path / "u", REFERENCE), *beside)
     assert loaded.task.baseline is None
     assert loaded.task.arguments == given.task.arguments
     assert loaded.workloads == given.workloads
-    assert not given.traces
-    assert len(loaded.traces) == 3
-    ops = [[node.op for node in trace.nodes] for trace in loaded.traces]
-    assert ops[0] == ops[1] == ops[2]
-    assert "aten.exp.default" in ops[0]
-    for name in ("M", "N"):
-        assert len({a.value for trace in loaded.traces for a in trace.arguments if a.name == name}) == 3
-
-
-def test_a_reference_that_cannot_be_followed_still_loads(beside: Stage, tmp_path: Path) -> None:
-    text = REFERENCE.replace("return torch.softmax(x, dim=-1)", "return x if x.sum() > 0 else -x")
-    loaded = tasks.load_folder(folder(tmp_path / "t", text, None), *beside)
-    assert loaded.traces == ()
-    assert "tensor's value" in loaded.untraced
 
 
 @pytest.mark.parametrize("name", ["kernel.py", "mine.cpp"])

@@ -26,7 +26,7 @@ MUCH = 0.05
 """Outputs of two calls that differ in more than this share of their elements are not compared bit by bit but by the reference."""
 
 
-VERBS = ("probe", "begin", "make", "needed", "attach", "place", "intact", "check", "forget", "drop")
+VERBS = ("probe", "begin", "make", "needed", "inductor", "attach", "place", "intact", "check", "forget", "drop")
 ON_DEVICE = ("arena", "exchange", "poison", "guards", "fingerprints")
 
 
@@ -88,9 +88,7 @@ class Oracle:
 
     def make(self, message: dict, fds) -> dict:
         """One input set; its arguments with shapes and scalars' values. `answered`: the reference computes its outputs at once."""
-        args = self.loaded[1].build(message["dims"], message["seed"], self.parameters, self.task["pointer_elements"])
-        for a in args:
-            a.role = self.roles[a.name]
+        args = self._arguments(message["dims"], message["seed"])
         transform(self.torch, args, message["distribution"], message["seed"])
         self.sets[message["id"]] = InputSet(args)
         if message.get("answered"):
@@ -100,6 +98,19 @@ class Oracle:
     def needed(self, message: dict, fds) -> dict:
         """Bytes that a set's outputs depend on, and those of the outputs."""
         return {"bytes": self.needs.needed_bytes(self.loaded[1], self.sets[message["id"]].args, message["seconds"])}
+
+    def inductor(self, message: dict, fds) -> dict:
+        """What torch.compile makes of the reference: an InductorResult."""
+        from harness.reference import inductor
+
+        visible = [w["dims"] for w in self.task["workloads"]]
+        return inductor.inductor(self.loaded[1], lambda dims: self._arguments(dims, 1), visible, message["others"])
+
+    def _arguments(self, dims: dict, seed: int) -> list:
+        args = self.loaded[1].build(dims, seed, self.parameters, self.task["pointer_elements"])
+        for a in args:
+            a.role = self.roles[a.name]
+        return args
 
     def attach(self, message: dict, fds: list[int]) -> dict:
         """Map a shared file: the inputs (lane None) or the outputs of one lane."""

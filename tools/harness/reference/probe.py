@@ -45,10 +45,6 @@ def probe(request: dict) -> dict:
         answer.setdefault("operations", operations)
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": needed_bytes(contract, args, NEEDED_S)}
         answer["workloads"].append(described(name, dims, args, compared) | figures)
-    if request["trace"]:
-        from harness.reference import trace
-
-        answer |= trace.traces(contract, [dims for _, dims, *_ in workloads], answer["dims_range"], roles)
     return answer | {"inferred": inferred}
 
 

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agents.models.playbook.analysis.dependence import independence
 from agents.models.playbook.analysis.types import floating
 from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.lift.functions import FUNCTIONS, Key, closed
 from agents.models.playbook.recipe import Recipe
 from tools.languages.cpp_source import Edit, call_name, strip, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-Key = tuple[str, str]
-"""Function and element type."""
-DEFINED = re.compile(r"(?:^constexpr [^\n]*\n)?^static inline \S+ (\w+) kw_(\w+)\(.*?\}$", re.MULTILINE | re.DOTALL)
-FUNCTIONS: dict[Key, str] = {
-    (found[2], found[1]): found[0] + "\n" for found in DEFINED.finditer(Path(__file__).with_name("vector_math.hpp").read_text())
-}
-"""The C++ text of each, in an order in which each comes after what it calls."""
 NAMES = frozenset(name for name, _ in FUNCTIONS) - {"pick"}
-WIDER = frozenset({("exp", "double"), ("log", "double"), ("pick", "float")})
-"""What the power of two floats is made of; every other function calls those of its own type."""
 IN_LOOPS = frozenset({"sqrt", "floor", "ceil", "trunc"})
 """One such instruction is cheaper than the polynomial; only the vector loop gains."""
 
@@ -62,8 +53,7 @@ class VectorExp(Recipe):
             yield [*calls, *self._definitions(unit, needed, knobs)]
 
     def _definitions(self, unit: Unit, needed: set[Key], knobs: Mapping[str, str]) -> list[Edit]:
-        while more := {one for key in needed for one in _called(key)} - needed:
-            needed = needed | more
+        needed = closed(needed)
         texts = [text for key, text in FUNCTIONS.items() if key in needed and f"{key[1]} kw_{key[0]}({key[1]} x" not in unit.source]
         place = insertion_point(unit)
         return [Edit(place, place, self.retune("\n" + "\n".join(texts) + "\n", {"DEGREE": self.value(knobs, "DEGREE")}))] if texts else []
@@ -92,13 +82,6 @@ def _power(unit: Unit, call: Node) -> Key | None:
     exponent = re.fullmatch(r"(\d+)(?:\.0*f?)?", unit.text(strip(arguments[1])))
     key = f"pow{exponent[1]}" if exponent is not None else "", floating(unit, arguments[0])
     return key if key in FUNCTIONS else None
-
-
-def _called(key: Key) -> set[Key]:
-    """The functions that one calls."""
-    if key == ("pow", "float"):
-        return set(WIDER)
-    return {(name, key[1]) for name in re.findall(r"kw_([a-z]\w*)\(", FUNCTIONS[key])} - {key}
 
 
 def _inlined(unit: Unit, function: Node) -> list[Edit]:

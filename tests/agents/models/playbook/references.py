@@ -48,6 +48,34 @@ MN = {"M": "M", "N": "N"}
 SIZES: dict[str, int | float] = {"M": 48, "N": 72}
 
 REFERENCES: dict[str, str] = {
+    "chain": source(
+        "return torch.tanh(x * 2 + y).relu() * torch.sigmoid(x) - y.abs().sqrt()",
+        {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN},
+        SIZES,
+    ),
+    "swiglu": source("return F.silu(x) * y", {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "gather": source(
+        "return x.gather(1, i)",
+        {"x": randn("M", "N"), "i": "torch.randint(0, N, (M, K), generator=g)", "out": empty("M", "K"), **MN, "K": "K"},
+        {**SIZES, "K": 20},
+    ),
+    "transpose_add": source("return x.t() + y", {"x": randn("N", "M"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
+    "masked_mean": source(
+        "return (x * m).sum(1) / m.sum(1).clamp(min=1)",
+        {"x": randn("M", "N"), "m": "(torch.rand(M, N, generator=g) > 0.5)", "out": empty("M"), **MN},
+        SIZES,
+    ),
+    "two_outputs": source(
+        "s = x.sum(1, keepdim=True)\nreturn x / s, s",
+        {"x": "torch.rand(M, N, generator=g)", "out": empty("M", "N"), "s": empty("M", "1"), **MN},
+        SIZES,
+        ("out", "s"),
+    ),
+    "mean_cross_entropy": source(
+        "return F.cross_entropy(x, t)",
+        {"x": randn("M", "N"), "t": "torch.randint(0, N, (M,), generator=g)", "out": empty(), **MN},
+        SIZES,
+    ),
     "bias_gelu": source("return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax": source("return F.softmax(x, -1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax_by_hand": source(
@@ -61,22 +89,6 @@ REFERENCES: dict[str, str] = {
         {**SIZES, "eps": 1e-5},
     ),
     "rms_norm": source("return F.rms_norm(x, (N,), w, 1e-6)", {"x": randn("M", "N"), "w": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
-    "linear_relu": source(
-        "return F.relu(F.linear(x, w, b))",
-        {"x": randn("M", "K"), "w": randn("N", "K"), "b": randn("N"), "out": empty("M", "N"), **MN, "K": "K"},
-        {**SIZES, "K": 40},
-    ),
-    "einsum": source(
-        'return torch.einsum("bmk,kn->bnm", a, b)',
-        {"a": randn("B", "M", "K"), "b": randn("K", "N"), "out": empty("B", "N", "M"), "B": "B", **MN, "K": "K"},
-        {"B": 2, **SIZES, "K": 24},
-    ),
-    "attention": source(
-        "q, k, v = (t.view(S, H, D).transpose(0, 1) for t in (q, k, v))\n"
-        "o = F.scaled_dot_product_attention(q, k, v, is_causal=True)\nreturn o.transpose(0, 1).reshape(S, H * D)",
-        {**{n: randn("S", "H * D") for n in "qkv"}, "out": empty("S", "H * D"), "S": "S", "H": "H", "D": "D"},
-        {"S": 40, "H": 3, "D": 16},
-    ),
     "column_statistics": source(
         "return x.mean(0), x.var(0)",
         {"x": randn("M", "N"), "mean": empty("N"), "var": empty("N"), **MN},
@@ -119,24 +131,10 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "t": "torch.randint(0, N, (M,), generator=g)", "out": empty("M"), **MN},
         SIZES,
     ),
-    "running_sum": source("return torch.cumsum(x, dim=1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "differences": source("out[:, 0] = 0\nout[:, 1:] = x[:, 1:] - x[:, :-1]", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "blur": source(
         "p = F.pad(x, (1, 1, 1, 1))\nreturn (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] + p[1:-1, 1:-1]) / 5",
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
-    ),
-    "group_norm": source(
-        "return F.group_norm(x, G, w, b)",
-        {
-            "x": randn("B", "4 * G", "N"),
-            "w": randn("4 * G"),
-            "b": randn("4 * G"),
-            "out": empty("B", "4 * G", "N"),
-            "B": "B",
-            "G": "G",
-            "N": "N",
-        },
-        {"B": 3, "G": 2, "N": 36},
     ),
 }

@@ -1,0 +1,1 @@
+"""Inductor's generated code as one standalone kernel with our contract."""

@@ -1,0 +1,29 @@
+"""v0 from what torch.compile makes of a reference."""
+
+from __future__ import annotations
+
+from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.models.playbook.lift import cpp, triton
+from tools.artifacts import Task
+from tools.errors import SettingsError
+from tools.executors.protocol import InductorResult
+
+LIFTS = {"cpp": cpp.lifted, "triton": triton.lifted}
+HELP = "give a kernel, or a language model as the coder"
+
+
+def first_draft(brief: CoderBrief) -> Drafts:
+    """v0 for a brief without a kernel, or no draft and the one sentence that says why."""
+    try:
+        return Drafts(drafts=(Draft(source=lifted(brief.task, brief.generated), methods=()),))
+    except SettingsError as error:
+        return Drafts(drafts=(), skipped={"first version": str(error)})
+
+
+def lifted(task: Task, generated: InductorResult | None) -> str:
+    """The source in the task's language. SettingsError, in one sentence, where there is none."""
+    if task.language not in LIFTS or generated is None:
+        raise SettingsError(f"the playbook lifts first versions in {' and '.join(LIFTS)} alone; {HELP}")
+    if generated.refused:
+        raise SettingsError(f"reference.py cannot be lifted: {generated.refused.removeprefix('reference.py: ').rstrip('.')}; {HELP}")
+    return LIFTS[task.language](task.arguments, generated)

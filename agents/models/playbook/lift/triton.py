@@ -1,0 +1,134 @@
+"""Inductor's Triton kernels and its wrapper as one module with our contract."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from agents.models.playbook.lift.binding import Binding
+from agents.models.playbook.lift.wrapper import Alias, Buffer, Launch, Number, View, read
+from tools.artifacts import Argument
+from tools.errors import SettingsError
+from tools.executors.protocol import Generated, InductorResult, TritonLaunch
+
+HEAD = '''"""Lifted from what torch.compile (Inductor) makes of reference.py."""
+
+import torch
+import triton
+import triton.language as tl
+'''
+COPY = """@triton.jit
+def lifted_copy(source, target, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, tl.load(source + at, at < count), at < count)"""
+RENAMED = (
+    (r"\btriton_helpers\.", ""),
+    (r"\btl_math\.", "tl.math."),
+    (r"(?<![\w.])math\.(?=exp|log|abs|sqrt|cos|sin)", "tl.math."),
+    (r"\btl\.core\.", "tl."),
+)
+
+
+def lifted(arguments: Sequence[Argument], found: InductorResult) -> str:
+    """The module's text. SettingsError, in one sentence, for what cannot be lifted."""
+    functions: dict[str, str] = {}
+    bodies, branches = [], []
+    names = ", ".join(a.name for a in arguments)
+    for number, variant in enumerate(found.variants):
+        body = _variant(arguments, found, variant, functions)
+        bodies.append(f"def variant_{number}({names}):\n{body}")
+        condition = " and ".join(f"({c})" for c in variant.conditions)
+        call = f"return variant_{number}({names})\n"
+        branches.append(f"    if {condition}:\n        {call}" if condition else f"    {call}")
+    code = "\n\n\n".join([*functions.values(), *bodies, f"def run_kernel({names}):\n{''.join(branches)}"])
+    libraries = "from triton.language.extra import libdevice\n" if "libdevice." in code else ""
+    return f"{HEAD}{libraries}\n\n{code}"
+
+
+def _variant(arguments: Sequence[Argument], found: InductorResult, variant: Generated, functions: dict[str, str]) -> str:
+    wrapper = read(variant.code)
+    bound = Binding(arguments, found, variant, wrapper)
+    for name, text in variant.helpers.items():
+        functions.setdefault(name, _function(text))
+    kernels = {name: _kernel(name, text, functions) for name, text in wrapper.kernels.items()}
+    device = next(a.name for a in arguments if a.role != "scalar")
+    lines = [f"{name} = {text}" for name, text in bound.given.items() if name != text]
+    for step in wrapper.steps:
+        match step:
+            case Number(name, value):
+                lines.append(f"{name} = {bound.number(value)}")
+            case Alias(name, view):
+                lines.append(f"{name} = {_viewed(view)}")
+            case Buffer(name) if name in bound.outputs:
+                lines.append(f"{name} = {bound.outputs[name]}")
+            case Buffer(name, shape, strides, dtype):
+                lines.append(
+                    f"{name} = torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, dtype=torch.{dtype}, device={device}.device)"
+                )
+            case Launch(kernel, args):
+                launch = variant.launches.get(kernel)
+                if launch is None:
+                    raise SettingsError(
+                        f"torch.compile's kernel {kernel} was not seen to run, so that its settings are not known; give a kernel"
+                    )
+                lines.append(_launched(kernels[kernel], functions[kernels[kernel]], launch, args))
+    for copy in bound.copies:
+        functions.setdefault("lifted_copy", COPY)
+        lines.append(f"lifted_copy[(triton.cdiv({copy.size}, 1024),)]({_viewed(copy.view)}, {copy.output}, {copy.size}, BLOCK=1024)")
+    return "".join(f"    {line}\n" for line in lines) or "    pass\n"
+
+
+def _function(text: str) -> str:
+    """A Triton function without decorators of Inductor's and words of its modules."""
+    tree = ast.parse(text[text.index("def ") :]).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    if ast.get_docstring(tree) is not None:
+        tree.body = tree.body[1:]
+    return f"@triton.jit\n{_renamed(ast.unparse(tree))}"
+
+
+def _renamed(text: str) -> str:
+    for pattern, instead in RENAMED:
+        text = re.sub(pattern, instead, text)
+    return text
+
+
+def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
+    """The name under which a kernel stands in the module; a text that stands there already is not written again."""
+    body = _renamed(text[text.index("def ", text.index("@triton.jit")) :].strip())
+    plain = re.sub(rf"\bdef {name}\(", "def KERNEL(", f"@triton.jit\n{body}", count=1)
+    for known, other in functions.items():
+        if other.replace(f"def {known}(", "def KERNEL(", 1) == plain:
+            return known
+    chosen = name if name not in functions else next(f"{name}_{n}" for n in range(1, 99) if f"{name}_{n}" not in functions)
+    functions[chosen] = plain.replace("def KERNEL(", f"def {chosen}(", 1)
+    return chosen
+
+
+def _launched(kernel: str, function: str, launch: TritonLaunch, args: Sequence[View | ast.expr]) -> str:
+    head = ast.parse(function).body[0]
+    assert isinstance(head, ast.FunctionDef)
+    own = [a.arg for a in head.args.args if a.annotation is None]
+    texts = [_viewed(a) if isinstance(a, View) else ast.unparse(a) for a in args]
+    given = dict(zip([*own, *launch.extra], texts, strict=True))
+    config = {k: repr(v) for k, v in launch.config.items() if k not in given}
+    grid = [_readable(re.sub(r"\b[A-Za-z_]\w*\b", lambda word: {**given, **config}.get(word[0], word[0]), text)) for text in launch.grid]
+    while len(grid) > 1 and grid[-1] == "1":
+        grid.pop()
+    taken = [f"{name}={text}" for name, text in {**given, **config}.items() if name not in launch.extra]
+    return f"{kernel}[({', '.join(grid)},)]({', '.join(taken)})"
+
+
+def _readable(text: str) -> str:
+    return re.sub(r"^-\(\((.+)\) // -\((\w+)\)\)$", r"triton.cdiv(\1, \2)", text)
+
+
+def _viewed(view: View) -> str:
+    if view.plain or view.offset is None:
+        return view.base
+    return f"{view.base}.as_strided((1,), (1,), {view.base}.storage_offset() + {ast.unparse(view.offset)})"
+
+
+def _tuple(items: Sequence[ast.expr]) -> str:
+    return f"({', '.join(map(ast.unparse, items))}{',' if len(items) == 1 else ''})"

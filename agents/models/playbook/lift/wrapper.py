@@ -1,0 +1,170 @@
+"""Reads the module that Inductor generates: its kernels as text, and what its wrapper does with them, step by step."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tools.errors import SettingsError
+
+CALLS = {"cpp_pybinding", "triton"}
+"""Methods of AsyncCompile that are given a kernel's text."""
+IGNORED = (
+    "size",
+    "_DeviceGuard",
+    "assert_size_stride",
+    "copy_if_misaligned",
+    "assert_alignment",
+    "clear",
+    "record_stream",
+    "_set_device",
+    "set_device",
+    "synchronize",
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A buffer, or a part of one: elements from `offset` on."""
+
+    base: str
+    shape: tuple[ast.expr, ...] = ()
+    offset: ast.expr | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it begins where its buffer does."""
+        return self.offset is None or ast.unparse(self.offset) == "0"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    name: str
+    shape: tuple[ast.expr, ...]
+    strides: tuple[ast.expr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Alias:
+    name: str
+    view: View
+
+
+@dataclass(frozen=True)
+class Number:
+    name: str
+    value: ast.expr
+
+
+@dataclass(frozen=True)
+class Launch:
+    kernel: str
+    args: tuple[View | ast.expr, ...]
+
+
+@dataclass
+class Wrapper:
+    """`inputs`: names, in order. `kernels`: name -> text."""
+
+    inputs: tuple[str, ...] = ()
+    kernels: dict[str, str] = field(default_factory=dict)
+    steps: list[Buffer | Alias | Number | Launch] = field(default_factory=list)
+    returned: tuple[View, ...] = ()
+
+
+def read(code: str) -> Wrapper:
+    """SettingsError, in one sentence, for what the wrapper leaves to a library."""
+    module = ast.parse(code)
+    made = Wrapper(kernels=dict(_kernels(module)))
+    call = next(node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "call")
+    for statement in _flat(call.body):
+        _read_one(statement, made)
+    return made
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        if isinstance(statement, ast.With):
+            yield from _flat(statement.body)
+        else:
+            yield statement
+
+
+def _kernels(module: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in module.body:
+        made = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or made.func.attr not in CALLS:
+            continue
+        text = next(a.value for a in made.args[1:] if isinstance(a, ast.Constant) and isinstance(a.value, str))
+        yield _target(node), text
+
+
+def _target(node: ast.stmt) -> str:
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _read_one(node: ast.stmt, made: Wrapper) -> None:
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name("args")) | ast.Assign(targets=[ast.List(elts=names)]):
+            made.inputs = tuple(ast.unparse(name) for name in names)
+        case ast.Return(value=ast.Tuple(elts=values)):
+            made.returned = tuple(_view(value) for value in values)
+        case ast.Delete() | ast.Assign(targets=[ast.Subscript()]) | ast.Assert() | ast.Pass():
+            pass
+        case ast.Assign(value=ast.Call() as call):
+            _read_call(_target(node), call, made)
+        case ast.Assign(value=ast.Name() as other) if not re.fullmatch(r"s\d+|ks\d+|u\d+|zuf\d+|zf\d+", _target(node)):
+            if not other.id.startswith("raw_stream"):
+                made.steps.append(Alias(_target(node), View(other.id)))
+        case ast.Assign(value=value):
+            made.steps.append(Number(_target(node), value))
+        case ast.Expr(value=ast.Call() as call):
+            _read_call("", call, made)
+        case _:
+            raise unread(ast.unparse(node))
+
+
+def _read_call(name: str, call: ast.Call, made: Wrapper) -> None:
+    function = ast.unparse(call.func)
+    last = function.rpartition(".")[2]
+    if last in IGNORED or function.startswith(("get_raw_stream", "torch.cuda.")):
+        return
+    if last.startswith("empty_strided_"):
+        shape, strides, dtype = call.args[:3]
+        made.steps.append(Buffer(name, _items(shape), _items(strides), ast.unparse(dtype).removeprefix("torch.")))
+    elif last == "reinterpret_tensor":
+        made.steps.append(Alias(name, _view(call)))
+    elif function in made.kernels or function.removesuffix(".run") in made.kernels:
+        args = tuple(_view(a) if _is_view(a) else a for a in call.args)
+        made.steps.append(Launch(function.removesuffix(".run"), args))
+    else:
+        raise unread(function)
+
+
+def _items(node: ast.expr) -> tuple[ast.expr, ...]:
+    return tuple(node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
+
+
+def _is_view(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("reinterpret_tensor")
+
+
+def _view(node: ast.expr) -> View:
+    if isinstance(node, ast.Name):
+        return View(node.id)
+    if isinstance(node, ast.Call) and _is_view(node) and isinstance(node.args[0], (ast.Name, ast.Call)):
+        inner = _view(node.args[0])
+        if inner.plain:
+            return View(inner.base, _items(node.args[1]), node.args[3])
+    raise unread(ast.unparse(node))
+
+
+def unread(what: str) -> SettingsError:
+    """The sentence for what no kernel of Inductor's computes."""
+    found = re.search(r"(?:extern_kernels\.|aten\.|torch\.ops\.\w+\.|torch\.)_?(\w+?)(?:_out)?(?:\.\w+)*(?:\(|$)", what)
+    name = f"torch's {found[1]}" if found else f"`{what[:80]}`"
+    return SettingsError(f"torch.compile leaves {name} to a library, which is not lifted; give a kernel, or a language model as the coder")

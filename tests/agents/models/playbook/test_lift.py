@@ -1,0 +1,91 @@
+"""Kernels lifted from what torch.compile makes of references: right by the judge, and refused in one sentence where a library is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.models.playbook.lift.draft import lifted
+from tests.agents.models.playbook.references import MN, REFERENCES, SIZES, empty, randn, source
+from tools.artifacts import Candidate
+from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.gate.policy import Policy
+from tools.judge import evidence
+from tools.judge.judge import Judge
+from tools.languages.cpp import Cpp
+from tools.store.records import Records
+from tools.tasks import loader as tasks
+from tools.tasks.generated import generated
+from tools.tasks.loader import Loaded
+
+pytestmark = pytest.mark.slow
+Stage = tuple[Local, Records]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("lift")
+    (folder / "scratch").mkdir()
+    records = Records(folder)
+    with Local(records.blobs, folder / "scratch") as executor:
+        yield executor, records
+
+
+def load(text: str, folder: Path, stage: Stage) -> Loaded:
+    (folder / "reference.py").write_text(text)
+    return tasks.load_folder(folder, stage[0], stage[1].blobs)
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(name: str, tmp_path: Path, stage: Stage) -> None:
+    executor, records = stage
+    loaded = load(REFERENCES[name], tmp_path, stage)
+    text = lifted(loaded.task, generated(loaded.task, executor, records.blobs))
+    kernel = Candidate(language="cpp", files={"kernel.cpp": text})
+    judge = Judge(
+        loaded.task,
+        Cpp(),
+        executor,
+        records,
+        environment="",
+        device="cpu",
+        secret=bytes(32),
+        policy=Policy(),
+        emit=lambda event, fields: None,
+    )
+    refused = judge.screened(kernel)
+    assert refused is None, f"{refused}\n{text}"
+    failed = evidence.build_failure(judge.builds.build(kernel)) or evidence.correctness_failure(judge.correctness(kernel, None, "baseline"))
+    assert failed is None, f"{failed.reason}\n{failed.log}\n{text}"
+
+
+BGN = {name: name for name in "BGN"}
+GROUPS: dict[str, int | float] = {"B": 3, "G": 2, "N": 36}
+MANY = 'dims_range = {"G": (1, 8), "N": (8, 64)}'
+X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (source("return x.sort(-1).values", X, SIZES), "torch's sort"),
+        (source("return torch.cumsum(x, dim=1)", X, SIZES), "torch's cumsum"),
+        (source("return x @ x.t() @ x", X, SIZES), "torch's mm"),
+        (source("return x if x.sum() > 0 else -x", X, SIZES), "looks at a tensor's value"),
+        (source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), "follows from none of its scalars"),
+        (
+            source(
+                "return F.group_norm(x, G)", {"x": randn("B", "4 * G", "N"), "out": empty("B", "4 * G", "N"), **BGN}, GROUPS, extra=MANY
+            ),
+            "each value of G",
+        ),
+    ],
+)
+def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str, tmp_path: Path, stage: Stage) -> None:
+    loaded = load(text, tmp_path, stage)
+    with pytest.raises(SettingsError, match=words) as caught:
+        lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs))
+    assert "give a kernel" in str(caught.value)

@@ -1,0 +1,24 @@
+"""What torch.compile makes of a task's reference, on the device that the task's language is for."""
+
+from __future__ import annotations
+
+from tools.artifacts import Task
+from tools.contracts.workloads import hidden_workloads
+from tools.executors.base import Executor, Limits, Needs
+from tools.executors.harness_job import answer, harness_job
+from tools.executors.protocol import InductorRequest, InductorResult
+from tools.languages.base import LANGUAGES, Language
+from tools.registry import load
+from tools.store.records import Blobs
+
+LIMIT_S = 600.0
+"""For importing torch's compiler and, on a GPU, its search at each visible size."""
+
+
+def generated(task: Task, executor: Executor, blobs: Blobs) -> InductorResult:
+    """Code for the visible sizes and others such as the hidden ones, or why there is none. InfrastructureError when the machine failed."""
+    language = load(LANGUAGES, task.language, Language, key="language")()  # type: ignore[type-abstract]
+    others = tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2))
+    request = InductorRequest(task=task, others=others, device=language.device)
+    job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=LIMIT_S))
+    return answer(executor.run(job), blobs, InductorResult)
