@@ -192,7 +192,7 @@ class Settings(Section):
     embedder: str | None = None
     """What turns passages into vectors: hashed, minilm, or your own as package.module:Class; default: minilm where it is installed."""
     chroma: str | None = None
-    """URL of a Chroma server that keeps the vectors; default: an index of its own under $KERNELWRIGHT_HOME."""
+    """URL of a Chroma server that keeps the vectors; default: they are compared in memory."""
     on_unknown: Literal["continue", "ask", "stop"] = "continue"
     """What a hardware number that the wiki lacks does to the run; `ask` asks whoever sits at the terminal, and stops where nobody does."""
     workspaces: str = "workspaces"

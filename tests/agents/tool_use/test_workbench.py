@@ -62,7 +62,7 @@ def test_nothing_tried_can_be_taken_for_evidence(judging: Judge) -> None:
     use(mine, "compile", name="a", source=FASTER)
     use(mine, "quick_time", name="a")
     trial = judging.judge(kernel(FASTER), kernel(NAIVE), kernel(NAIVE), siblings=1, iteration=1)
-    assert isinstance(trial, Passed)
+    assert isinstance(trial, Passed), trial
     found = {record.kind: record for record in judging.records}
     tried = evidence.Correctness.model_validate(found[f"{REHEARSAL}correctness"].payload)
     judged = evidence.Correctness.model_validate(found["correctness"].payload)
