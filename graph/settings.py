@@ -48,6 +48,7 @@ SOURCES = (".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cu", ".py")
 """How files end that people take for a config because a kernel is in them."""
 ELSEWHERE = {
     "workloads": "list them in the task's reference.py",
+    "bytes": "put it beside the workload's dims in reference.py",
     **dict.fromkeys(("weights", "margins"), "put it into the task folder's task.yaml, or beside the workload's dims in reference.py"),
 }
 """Keys of a task that people write into a config -> where they go."""

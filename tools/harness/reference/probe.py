@@ -32,7 +32,7 @@ def probe(request: dict) -> dict:
     roles: dict[str, str] = {}
     if request["dims"] and contract.get("workloads"):
         inferred.append("The sizes that were given are timed; the reference's own `workloads` are not.")
-    for at, (name, dims, weight, margin) in enumerate(workloads):
+    for at, (name, dims, weight, margin, declared) in enumerate(workloads):
         args = built(contract, name, dims, request)
         check_dims(contract, dims, request["reference"], given=bool(request["dims"]))
         contract.check_call(args)
@@ -43,7 +43,8 @@ def probe(request: dict) -> dict:
         set_roles(args, roles)
         flops, compared, operations = run_once(contract, args, dims, first=at == 0, inferred=inferred)
         answer.setdefault("operations", operations)
-        figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": needed_bytes(contract, args, NEEDED_S)}
+        size = needed_bytes(contract, args, NEEDED_S) if declared is None else said_of_bytes(name, declared, args, inferred)
+        figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
         answer["workloads"].append(described(name, dims, args, compared) | figures)
     return answer | {"inferred": inferred}
 
@@ -100,6 +101,14 @@ def said_of_buffers(contract: Contract, request: dict, args: list[Arg]) -> list[
     count = next((a.value.numel() for a in args if a.is_tensor), 0)
     origin = "as --ptr-size says" if request["pointer_elements"] else "the product of the two largest dims"
     return [f"Every pointer is a flat buffer of {count} elements ({origin})."]
+
+
+def said_of_bytes(name: str, declared: int, args: list[Arg], inferred: list[str]) -> int:
+    """The bytes that a call must move, as its workload declares them."""
+    if not 0 < declared <= size_of(args):
+        raise ContractError(f"reference.py: workload {name}: its bytes are {declared}; its tensors have {size_of(args)}, give 1 to these")
+    inferred.append(f"Workload {name} needs {declared} bytes, as it declares; no kernel can be faster than the memory that moves these.")
+    return declared
 
 
 def set_roles(args: list[Arg], roles: dict[str, str]) -> None:

@@ -6,14 +6,14 @@ import math
 
 from harness.reference.contract import Arg, Contract, ContractError
 
-KEYS = frozenset({"name", "dims", "weight", "margin"})
+KEYS = frozenset({"name", "dims", "weight", "margin", "bytes"})
 """Of a workload."""
 
 
-def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None]]:
-    """Name, dims, weight and margin of each workload."""
+def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, float | None, int | None]]:
+    """Name, dims, weight, margin and declared bytes of each workload."""
     if request["dims"]:
-        return [(label(dims), dims, 1.0, None) for dims in request["dims"]]
+        return [(label(dims), dims, 1.0, None, None) for dims in request["dims"]]
     listed = contract.get("workloads")
     if listed is None:
         raise ContractError("no dims: give --dims (for example M=4096 N=1024), or define `workloads` in reference.py")
@@ -33,7 +33,7 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, fl
             near = difflib.get_close_matches(str(unknown[0]), sorted(KEYS), n=1)
             meant = f"did you mean {near[0]!r}? " if near else ""
             raise ContractError(
-                f"reference.py: workload {name}: unknown key {unknown[0]!r}; {meant}Beside its dims there may be name, weight and margin"
+                f"reference.py: workload {name}: unknown key {unknown[0]!r}; {meant}Beside its dims may be name, weight, margin, bytes"
             )
         weight = amount(name, "weight", entry.get("weight", 1.0))
         if weight == 0:
@@ -41,7 +41,8 @@ def wanted(contract: Contract, request: dict) -> list[tuple[str, dict, float, fl
         margin = amount(name, "margin", entry["margin"]) if "dims" in entry and entry.get("margin") is not None else None
         if margin is not None and margin > 1:
             raise ContractError(f"reference.py: workload {name}: its margin is relative, 0.05 for 5 %; give 0 to 1, not {margin:g}")
-        found.append((name, dict(dims), weight, margin))
+        count = amount(name, "bytes", entry["bytes"]) if "dims" in entry and entry.get("bytes") is not None else None
+        found.append((name, dict(dims), weight, margin, None if count is None else int(count)))
     if len({name for name, *_ in found}) != len(found):
         raise ContractError("reference.py: two workloads have the same name; give each its own")
     return found

@@ -136,10 +136,12 @@ def test_the_bytes_that_count_are_those_that_the_outputs_depend_on(
     assert seen.error is None and seen.workloads[0].unique_bytes == 4 * (int(needs(x, n)) + 40 + out)
 
 
-def test_a_margin_stands_beside_dims_and_is_a_dim_where_there_are_none(asker: Asker) -> None:
-    own = MADE.replace('"weight": 2.0', '"margin": 0.02').replace('{"M": 16,', '{"margin": 0.5, "M": 16,')
-    small, other = asker.probe(own).workloads
+def test_margin_and_bytes_stand_beside_dims_and_are_dims_where_there_are_none(asker: Asker) -> None:
+    own = MADE.replace('"weight": 2.0', '"margin": 0.02, "bytes": 400').replace('{"M": 16,', '{"margin": 0.5, "M": 16,')
+    seen = asker.probe(own)
+    small, other = seen.workloads
     assert (small.margin, "margin" in small.dims) == (0.02, False)
+    assert small.unique_bytes == 400 and any("small needs 400 bytes, as it declares" in said for said in seen.inferred)
     assert (other.margin, other.dims["margin"]) == (None, 0.5)
 
 
@@ -178,7 +180,8 @@ def test_seed_style_outputs_that_are_returned_are_the_last_pointers(asker: Asker
         (MADE.replace('outputs = ("c",)', 'outputs = ("z",)'), ["`outputs` names ['z']", "a, b, c"]),
         (MADE.replace('(1, 64)', '64'), ["dims_range", "'M'"]),
         (MADE.replace('"M": 8, ', '"M": 10**9, '), ["memory"]),
-        (MADE.replace('"weight": 2.0', '"wieght": 2.0'), ["unknown key 'wieght'", "did you mean 'weight'?", "name, weight and margin"]),
+        (MADE.replace('"weight": 2.0', '"wieght": 2.0'), ["unknown key 'wieght'", "did you mean 'weight'?", "margin, bytes"]),
+        (MADE.replace('"weight": 2.0', '"bytes": 417'), ["workload small: its bytes are 417", "have 416"]),
         (MADE.replace('"weight": 2.0', '"weight": float("nan")'), ["workload small", "weight must be a number"]),
     ],
 )  # fmt: skip
