@@ -1,6 +1,7 @@
 """One verb for each deterministic tool: `python -m tools VERB --help`. No language model, no workspace; results go to stdout.
 
-Exit codes: 0 done (a kernel that fails is an answer), 2 input that cannot be used, 4 the machine failed, 130 interrupted.
+Exit codes: 0 done (a kernel that fails is an answer), 1 `screen` refuses the kernel, 2 input that cannot be used, 4 the machine failed,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tools.tasks.loader import Loaded
     from tools.tasks.opened import Opened
 
-Verb = Callable[[argparse.Namespace], None]
+Verb = Callable[[argparse.Namespace], int | None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,14 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         options = _parser().parse_args(arguments)
-        options.run(options)
-        return 0
+        verb: Verb = options.run
+        return verb(options) or 0
 
     return answered(run, arguments)
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="python -m tools", description=__doc__.splitlines()[0] if __doc__ else "")
+    described, _, exits = (__doc__ or "").strip().partition("\n\n")
+    parser = Parser(prog="python -m tools", description=described, epilog=exits)
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
@@ -71,7 +73,7 @@ def _parser() -> Parser:
     verb("roofline", _roofline, under, "one JSON object instead of a table")
     slow = "why is the kernel slow? times, roofline, findings and the compiler's remarks; changes nothing"
     verb("diagnose", _diagnose, slow, "one JSON object instead of text")
-    screen = verb("screen", _screen, "what the screen refuses in a kernel, before anything is built")
+    screen = verb("screen", _screen, "what the screen refuses in a kernel, before anything is built (exit code 1)")
     screen.add_argument("--candidate", type=Path, metavar="FILE", help="another kernel file than the task's own")
     noise = "time the kernel against a copy of itself (A/A): its times, and the noise floor under which no gain counts"
     verb("calibrate", _calibrate, noise)
@@ -190,12 +192,14 @@ def _diagnose(options: argparse.Namespace) -> None:
     print(found.model_dump_json(indent=1) if options.json else text(found, opened.task.language, kept=options.store is not None))
 
 
-def _screen(options: argparse.Namespace) -> None:
+def _screen(options: argparse.Namespace) -> int:
     from tools.screen.screen import screen
 
     with _task(options) as opened:
         kernel = opened.file(options.candidate) if options.candidate else opened.kernel
-    print("\n".join(screen(kernel.source, kernel.language, tensors=opened.task.tensors)) or "nothing is refused")
+    refused = screen(kernel.source, kernel.language, tensors=opened.task.tensors)
+    print("\n".join(refused) or "nothing is refused")
+    return 1 if refused else 0
 
 
 def _calibrate(options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from graph.services import open_agents, open_index, open_language, open_ledger, 
 from graph.settings import Settings
 from graph.specs import datasheet
 from tools.artifacts import Argument, Artifact
-from tools.executors.base import lacking
+from tools.executors.base import lacking, pick
 from tools.executors.protocol import SeenWorkload
 from tools.languages.triton_interpreter import Interpreted
 from tools.tasks.generated import generated
@@ -98,6 +98,8 @@ def check(settings: Settings) -> Checked:
         told = hints(handlers, task.baseline or "", task.language)
         expected = estimate(settings, task, wiki.guide(), agents, told)
         feasibility.refuse(settings, task, wiki.guide(), agents)
+        if not absent:
+            datasheet.refuse(settings, wiki, task, pick(executor.devices(), language.device))
         return Checked(
             task=task.name,
             language=task.language,

@@ -56,6 +56,7 @@ def start_from(
 def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, load: Callable[[Executor, Blobs], Loaded]) -> Ended:
     from graph.budget import feasibility
     from graph.lifecycle import static_report
+    from graph.specs import datasheet
 
     with ExitStack() as stack:
         workspace, events, executor, discarding = begun(settings, observers, stack)
@@ -65,6 +66,7 @@ def _begin(settings: Settings, observers: Sequence[Observer], ask: Ask | None, l
             return static_report.look(settings, loaded, executor, workspace.records.blobs, absent, ask)
         services = assemble(settings, workspace, loaded, executor, events, ask)
         feasibility.refuse(settings, loaded.task, services.guide, services.agents)
+        datasheet.refuse(settings, services.wiki, loaded.task, services.device)
         settled = loaded.task.baseline is not None and not loaded.pinned
         _keep(workspace, "task" if settled else "loaded", loaded)
         # With the task on record there is something that can be resumed.

@@ -75,7 +75,7 @@ def retrieve_specs(state: State, services: Services) -> State:
     if record is None:
         answers = datasheet.published(services.wiki, services.task, product, settings.variant)
         gaps = tuple(answer for answer in answers if isinstance(answer, UnknownSpec))
-        silent = datasheet.cpu(services.wiki, product) or (not settings.hardware and services.device.kind == "cpu")
+        silent = datasheet.silent(services.wiki, settings.hardware, services.device)
         foreign = datasheet.elsewhere(services.wiki, services.device, settings.hardware, settings.variant)
         sheet = SpecSheet(
             product=product,

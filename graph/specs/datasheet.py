@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from graph.artifacts import SpecSheet
 from graph.services import Services
+from graph.settings import Settings
+from graph.specs import unknown
 from knowledge_base.pages.terminology import products
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.specs import lookup
@@ -46,6 +48,19 @@ def cpu(wiki: Wiki, product: str) -> bool:
     """Whether `product` is a CPU by its name."""
     named = products(wiki)
     return named.identify(product, "", ()) is None and named.family(product) == CPU
+
+
+def silent(wiki: Wiki, hardware: str | None, device: Device) -> bool:
+    """Whether nothing is published of what is meant, by design, so that `on_unknown` does not apply."""
+    return cpu(wiki, hardware or device.name) or (not hardware and device.kind == "cpu")
+
+
+def refuse(settings: Settings, wiki: Wiki, task: Task, device: Device) -> None:
+    """SettingsError where `on_unknown: stop` ends the run, for which nothing need be measured."""
+    product = settings.hardware or device.name
+    if settings.on_unknown == "stop" and not silent(wiki, settings.hardware, device):
+        answers = published(wiki, task, product, settings.variant)
+        unknown.settle([answer for answer in answers if isinstance(answer, UnknownSpec)], product, "stop", None)
 
 
 def unpublished(wiki: Wiki, task: Task, hardware: str | None, variant: str) -> str:

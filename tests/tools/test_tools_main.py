@@ -45,7 +45,7 @@ def test_what_the_screen_refuses_and_how_noisy_the_machine_is_have_verbs_of_thei
     clock.write_text("#include <time.h>\n" + SEED.read_text())
     store = ["--store", str(tmp_path.parent / "store")]
     assert main([*store, "screen", str(tmp_path)]) == 0 and capsys.readouterr().out == "nothing is refused\n"
-    assert main([*store, "screen", str(tmp_path), "--candidate", str(clock)]) == 0
+    assert main([*store, "screen", str(tmp_path), "--candidate", str(clock)]) == 1
     assert "line 1: `#include <time.h>`" in capsys.readouterr().out
     assert main([*store, "calibrate", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
