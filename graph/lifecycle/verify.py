@@ -198,8 +198,7 @@ def read(copy: Repository, commit: Commit) -> Claim:
         raise Refuted(f"its evidence is a record of kind {named.kind!r}, not a verdict")
     verdict = Verdict.model_validate(named.payload)
     new, said = verdict.claim is not None, verdict.worth
-    if commit.trailers["Protocol"] != (str(PROTOCOL) if new else "2"):
-        raise Refuted("the protocol in the commit message is not the one of its record")
+    _same_rule(copy, commit.trailers["Protocol"], str(PROTOCOL) if new else "2")
     if commit.trailers.get("Task") != task.identity()[:16]:
         raise Refuted("the frozen task is not the one that the commit names")
     if commit.trailers.get("Candidate") != candidate.id or verdict.candidate != candidate.id:
@@ -223,6 +222,15 @@ def read(copy: Repository, commit: Commit) -> Claim:
     if known is None:
         raise Refuted("the record of the task is missing")
     return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said, claim.clock if new else None)
+
+
+def _same_rule(copy: Repository, protocol: str, recorded: str) -> None:
+    """Refuted unless a commit's protocol is that of its record, and that of the run then: a newer product may go on with an old run."""
+    if protocol != recorded:
+        raise Refuted("the protocol in the commit message is not the one of its record")
+    later = tuple(RULES)[tuple(RULES).index(protocol) + 1 :]
+    if any(before.trailers.get("Protocol") in later for before in copy.log()):
+        raise Refuted("the protocol in the commit message is older than that of the commits before it")
 
 
 def _confirmed(cited: Sequence[Record], kernels: Mapping[str, str], policy: Policy) -> Confirmed:

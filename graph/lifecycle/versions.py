@@ -35,7 +35,8 @@ def audit(path: Path) -> tuple[str, ...]:
     """What the closed versions of a workspace lack, and what in it is not the run's; one sentence each (C1, C4)."""
     workspace = workspaces.peek(path)
     found = drift.drifted(workspace.repository)
-    return (*completeness.audit_closed(workspace.root), *([drift.told(workspace.repository, found)] if found else []))
+    others = (drift.told(workspace.repository, found) if found else "", drift.stranger(workspace.root, workspace.repository.log()))
+    return (*completeness.audit_closed(workspace.root), *filter(None, others))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:

@@ -13,14 +13,15 @@ from graph.state import State
 from graph.workspace import completeness, drift
 from tools.artifacts import Record, Verdict
 from tools.errors import WorkspaceError
-from tools.store.repository import Commit, foreign, having
+from tools.store.repository import Commit, having
 
 STORES = ("records", "blobs", "prompts")
 """Everything in them is evidence: blobs that no record names lie in the private folder. Prompts are records made readable."""
 
 
-def commit_version(state: State, services: Services, verdict: Verdict, record: Record) -> str:
-    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt."""
+def commit_version(state: State, services: Services, verdict: Verdict, record: Record, restores: str = "") -> str:
+    """One commit an iteration: `accept vN` changes the kernel, `close vN` only adds what was learnt. `restores`: the version whose kernel
+    a mask has put at HEAD meanwhile."""
     workspace = services.workspace
     iteration = state["iteration"]
     kernel = f"kernel{services.language.suffix}"
@@ -37,18 +38,15 @@ def commit_version(state: State, services: Services, verdict: Verdict, record: R
     services.emit("commit", {"state": "written", "iteration": str(iteration)})
     subject = f"accept v{iteration}: {worth(verdict)}" if accepted else f"close v{iteration}: {verdict.outcome}"
     message = "\n".join([subject, "", *verdict.reasons])
-    return workspace.commit(changed, message, trailers(services, f"v{iteration}", verdict, record.id), head)
+    said = trailers(services, f"v{iteration}", verdict, record.id) | ({"Restores": restores} if restores else {})
+    return workspace.commit(changed, message, said, head)
 
 
 def own_history(services: Services) -> tuple[Commit, ...]:
     """The commits from HEAD back; WorkspaceError when somebody else's lie on top, for what was measured started from our own (C1)."""
     history = services.workspace.repository.log()
-    strangers = foreign(history)
-    if strangers:
-        raise WorkspaceError(
-            f"{services.workspace.root}: commit {strangers[0][:12]} was not made by this run; "
-            "undo it with `git reset`, or start a new run from that kernel"
-        )
+    if said := drift.stranger(services.workspace.root, history):
+        raise WorkspaceError(said)
     return history
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tools.artifacts import digest
 from tools.errors import WorkspaceError
 from tools.store.records import unwritable
-from tools.store.repository import Repository
+from tools.store.repository import Commit, Repository, foreign
 
 FROZEN = (".gitignore", "settings.yaml", "task")
 """What the first commit finds there; whoever reads it checks it."""
@@ -43,6 +43,13 @@ def drifted(repository: Repository, expected: Sequence[str] = ()) -> tuple[str, 
 def told(repository: Repository, found: Sequence[str]) -> str:
     """One sentence that names them, with the commands that put them right."""
     return f"{repository.root}: {', '.join(found)} changed outside the run; {repository.remedy(found)} in that folder puts it right"
+
+
+def stranger(root: Path, history: Sequence[Commit]) -> str:
+    """One sentence on the newest commit that the run did not make; empty where it made all."""
+    found = foreign(history)
+    advice = "undo it with `git reset`, or start a new run from that kernel"
+    return f"{root}: commit {found[0][:12]} was not made by this run; {advice}" if found else ""
 
 
 def refuse(repository: Repository, expected: Sequence[str] = ()) -> None:

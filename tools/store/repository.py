@@ -147,7 +147,7 @@ class Repository:
         return tuple(commits)
 
     def find_commit(self, key: str, value: str) -> str | None:
-        """The newest commit before and at HEAD whose trailer `key` is exactly `value`: what a resumed gate asks before it commits."""
+        """See `having`, of the commits before and at HEAD: what a resumed gate asks before it commits."""
         found = having(self.log(), key, value)
         return found.id if found else None
 
@@ -319,14 +319,19 @@ class Repository:
 
 def foreign(commits: Sequence[Commit], since_trailer: str = "Version") -> tuple[str, ...]:
     """Ids of those of `commits` that are not ours, newest first as `Repository.log` gives them: all but the first that has trailer
-    `since_trailer` and those after it with a trailer of `OURS`."""
+    `since_trailer` and those after it with a trailer of `OURS`, unless they name a version that an earlier one is."""
     first = max((place for place, commit in enumerate(commits) if since_trailer in commit.trailers), default=-1)
-    return tuple(c.id for place, c in enumerate(commits) if place > first or not any(name in c.trailers for name in OURS))
+
+    def ours(commit: Commit) -> bool:
+        version = commit.trailers.get("Version")
+        return any(name in commit.trailers for name in OURS) and (version is None or having(commits, "Version", version) is commit)
+
+    return tuple(c.id for place, c in enumerate(commits) if place > first or not ours(c))
 
 
 def having(commits: Sequence[Commit], key: str, value: str) -> Commit | None:
-    """The first of `commits` whose trailer `key` is exactly `value`."""
-    return next((commit for commit in commits if commit.trailers.get(key) == value), None)
+    """The oldest of `commits`, newest first, whose trailer `key` is exactly `value`: whoever says the same later is another."""
+    return next((commit for commit in reversed(commits) if commit.trailers.get(key) == value), None)
 
 
 def _break(lock: Path) -> None:

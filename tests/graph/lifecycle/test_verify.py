@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from graph.__main__ import _verified, main
-from graph.lifecycle.verify import BUSY, LOOKS, Claim, Look, Verification, accepted, compare, read, verify
+from graph.lifecycle.verify import BUSY, LOOKS, Claim, Look, Refuted, Verification, _same_rule, accepted, compare, read, verify
 from tests.graph.conftest import ROOT, TASK, TRIES, FinishedRun, gain_of
 from tools.artifacts import Candidate, Failed, Interval, Outcome, Passed, Record, Unmeasured, Verdict
 from tools.store.records import Records, key
@@ -190,6 +190,17 @@ def test_it_disagrees_with_a_doctored_commit_and_guesses_at_no_other_protocol(
     assert main(["verify", str(copied)]) == code
     said = capsys.readouterr().out
     assert told in said and (": disagree: " in said) == (code == 1)
+
+
+@pytest.mark.parametrize(("before", "protocol", "says"), [("3", "2", "older"), ("3", "3", ""), ("2", "3", ""), ("2", "2", "")])
+def test_a_commit_cannot_choose_an_older_rule_than_its_run_has(tmp_path: Path, before: str, protocol: str, says: str) -> None:
+    """An old run that a newer product goes on with is honest."""
+    repository = Repository(tmp_path)
+    repository.init()
+    head = repository.commit([".gitignore"], "baseline v0", {"Version": "v0", "Protocol": before}, None)
+    repository.commit([], "accept v1", {"Version": "v1", "Protocol": protocol}, head)
+    with pytest.raises(Refuted, match="older than") if says else contextlib.nullcontext():
+        _same_rule(repository, protocol, recorded=protocol)
 
 
 @pytest.mark.parametrize("confirms", ["other kernels", "nothing"])
