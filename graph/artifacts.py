@@ -87,6 +87,7 @@ AbsenceReason = Literal[
     "no profiler ran",
     "refused before profiling",
     "The coder wrote no candidate for this plan",
+    "No candidate of this plan was judged",
     "Nothing was ablated: no champion, or one with a single method, whose own trial says what it is worth",
     "No candidate: nothing differs",
 ]

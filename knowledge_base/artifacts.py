@@ -153,8 +153,10 @@ class Attempt(Artifact):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What makes two lines speak of the same thing."""
-        return (self.evidence, *self.methods)
+        """What makes two lines speak of the same thing: the figures of one measurement are equal to the last digit, however many verdicts
+        rest on it."""
+        measured = (self.before, self.after, self.effect.model_dump_json()) if self.before and self.effect else (self.evidence,)
+        return (*measured, *self.methods)
 
 
 def mark(source: str) -> str:

@@ -287,7 +287,7 @@ class Unmeasured(Artifact):
     reason: str
     records: tuple[str, ...] = ()
     capped: bool = False
-    """A cap left no time for it: neither kernel nor machine is to blame."""
+    """A cap left no time for it, or it is masked: neither kernel nor machine is to blame."""
 
 
 Trial = Annotated[Passed | Failed | Unmeasured, Field(discriminator="kind")]

@@ -6,8 +6,9 @@ import contextlib
 import math
 
 from graph.nodes.commits import own_history
+from graph.nodes.gate import abandon
 from graph.report import final
-from graph.report.content.summary import restored, versions
+from graph.report.content.summary import lineage, restored, versions
 from graph.services import Services
 from graph.state import State
 from graph.workspace import completeness, drift
@@ -34,22 +35,27 @@ def reconcile(services: Services) -> None:
     _put_back(services)
 
 
-def rewound(state: State, services: Services) -> tuple[State, str] | None:
-    """Where the run goes on when a mask put another kernel back at HEAD: what of the state is other, and the node that was left last.
+def rewound(state: State, services: Services) -> State | None:
+    """What of the state is other when a mask put another kernel back at HEAD: as after an accept its profile comes next.
 
-    None: no such thing. An iteration under way was about a kernel that is no longer there: the gate closes it, and its trials say so.
+    None: no such thing. A plan under way was for a kernel that is no longer there: its iteration is closed.
     """
     back = restored(services.workspace)
     if back is None or back.candidate is None or back.candidate == state.get("incumbent"):
         return None
     kernel = services.candidate(back.candidate)
     calibration = services.judge.calibrate(kernel)
-    left = [m for m in versions(services.workspace.root) if m.verdict == "accept" and not m.masked and m.speedup is not None]
-    update = State(
+    under_way = completeness.last_closed(services.workspace.root) + 1
+    plan = services.records.find(key("plan", iteration=under_way))
+    if plan is not None:
+        abandon(State(**{**state, "iteration": under_way, "plan": plan.id}), services, back)
+    return State(
+        iteration=completeness.last_closed(services.workspace.root),
+        outcome="accept",
         incumbent=kernel.id,
         noise_floor=evidence.noise_floor(calibration, services.settings.judge.objective),
         calibration=calibration.id,
-        speedup=math.prod(m.speedup.low for m in left if m.speedup is not None),
+        speedup=math.prod(m.speedup.low for m in lineage(versions(services.workspace.root)) if m.speedup is not None),
         champion=None,
         attribution=None,
         drafts=[],
@@ -57,12 +63,6 @@ def rewound(state: State, services: Services) -> tuple[State, str] | None:
         stop=None,
         report="",
     )
-    closed, plan = completeness.last_closed(services.workspace.root), services.records.find(key("plan", iteration=state["iteration"]))
-    inspection = services.records.find(key("inspection", candidate=kernel.id))
-    if state["iteration"] > closed and plan is not None and plan.id == state.get("plan") and inspection is not None:
-        return State(**update, profile=inspection.id), "select"
-    # As after an accept: its profile comes next.
-    return State(**update, iteration=closed, outcome="accept"), "gate"
 
 
 def _put_back(services: Services) -> None:

@@ -321,7 +321,7 @@ def _to_the_end(services: Services, connection: sqlite3.Connection) -> State:
     known = graph.get_state(config)  # type: ignore[arg-type]
     again = rewound(cast(State, known.values), services)
     if again is not None:
-        graph.update_state(config, again[0], as_node=again[1])  # type: ignore[arg-type]
+        graph.update_state(config, again, as_node="gate")  # type: ignore[arg-type]
         known = graph.get_state(config)  # type: ignore[arg-type]
     # Not `next`: interrupted among several judges, LangGraph names none there though their tasks are still open.
     if known.values and not known.tasks:

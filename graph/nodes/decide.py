@@ -8,7 +8,7 @@ from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcom
 from graph.nodes.gate import ablation, asked, close
 from graph.nodes.propose import coder_brief, trials
 from graph.report.content.render import ratio, worth
-from graph.report.content.summary import remembered, version_of
+from graph.report.content.summary import remembered, version_of, versions
 from graph.routing import Routes
 from graph.services import Services
 from graph.state import Branch, State, merge
@@ -18,6 +18,7 @@ from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasur
 from tools.errors import BudgetError, InfrastructureError, StorageError
 from tools.gate.policy import MIN_EFFECT, possible_regression, regression, with_margins
 from tools.judge import evidence
+from tools.store.records import key
 
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of the run."""
@@ -27,8 +28,9 @@ def judge(branch: Branch, services: Services) -> State:
     """One candidate's trial; K of these run by `Send`, so that a crash repeats only the one under way."""
     candidate = services.candidate(branch["candidate"], branch["iteration"])
     trial: Trial
+    hidden = _hidden(candidate, services)
     try:
-        trial = _measured(candidate, branch, services)
+        trial = Unmeasured(candidate=candidate.id, reason=hidden, capped=True) if hidden else _measured(candidate, branch, services)
     except BudgetError as error:
         # Those that were measured go on to the gate.
         services.out_of_budget(str(error))
@@ -41,6 +43,13 @@ def judge(branch: Branch, services: Services) -> State:
     parent = version_of(services.workspace.root, branch["incumbent"])
     services.emit("candidate", {**_told(trial, branch["iteration"]), "parent": parent, "summary": describe(trial, candidate, parent)})
     return State(trials={f"{branch['iteration']}/{candidate.id}": record.id}, summary=f"{candidate.id} {trial.kind}")
+
+
+def _hidden(candidate: Candidate, services: Services) -> str:
+    """Why nobody looks at `candidate` again, where a masked version tried it: its records would bring it back as it was."""
+    masked = [m.iteration for m in versions(services.workspace.root) if m.masked]
+    tried = [n for n in masked if services.records.find(key("candidate", id=candidate.id, iteration=n)) is not None]
+    return f"v{tried[0]}, which is masked, tried it" if tried else ""
 
 
 def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial:

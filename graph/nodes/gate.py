@@ -13,6 +13,7 @@ from graph.nodes.commits import commit_version
 from graph.nodes.prepare import inspected
 from graph.nodes.propose import trials
 from graph.report.content import version_files as artifacts
+from graph.report.content.summary import version_of, versions
 from graph.services import Services
 from graph.specs import datasheet
 from graph.state import State
@@ -53,11 +54,26 @@ def close(state: State, services: Services) -> tuple[Verdict, str, str]:
     own = None
     if verdict.outcome == "accept" and verdict.candidate:
         own = inspected(services.candidate(verdict.candidate, iteration), state, services)
-    _write(state, services, weighed, verdict, record, own)
+    _write(state, services, weighed.trial, verdict, record, own)
     services.emit("commit", {"state": "started", "iteration": str(iteration)})
     made = commit_version(state, services, verdict, record)
     services.emit("commit", {"state": "finished", "iteration": str(iteration), "commit": made})
     return verdict, record.id, made
+
+
+def abandon(state: State, services: Services, back: VersionMemory) -> None:
+    """Close the iteration under way unjudged: a mask, or the end of one, took the kernel away that it was planned for, and HEAD has that of
+    `back`. With its parent's mask it is masked too."""
+    parent = version_of(services.workspace.root, state["incumbent"])
+    reason = f"Not judged: it was planned for the kernel of {parent}, in whose place a mask, or its end, put that of v{back.iteration}."
+    verdict = Verdict(outcome="inconclusive", reasons=(reason,), candidate=None, incumbent=state["incumbent"])
+    # A verdict of its own, for the gate may have been killed with another one on record.
+    asked = {"iteration": state["iteration"], "instead": back.iteration}
+    record = services.keep("verdict", verdict, parents=(state["plan"],), **asked)
+    _write(State(**{**state, "champion": None, "attribution": None}), services, None, verdict, record, None)
+    told = {"iteration": str(state["iteration"]), "outcome": verdict.outcome, "candidate": "", "parent": parent, "summary": reason}
+    services.emit("verdict", told)
+    commit_version(State(**{**state, "incumbent": back.candidate or ""}), services, verdict, record, restores=f"v{back.iteration}")
 
 
 # ---------------------------------------------------------------- evidence
@@ -216,12 +232,12 @@ def diff(before: Candidate, after: Candidate) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def _write(state: State, services: Services, weighed: gate.Evidence, verdict: Verdict, record: Record, own: Record | None) -> None:
+def _write(state: State, services: Services, trial: Trial | None, verdict: Verdict, record: Record, own: Record | None) -> None:
     """`own`: the accepted kernel's inspection; a refused one was not looked at."""
     iteration = state["iteration"]
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
     changed = diff(services.candidate(state["incumbent"]), champion) if champion else ""
-    made, checked = _attribution(state, services), _correctness(weighed.trial, services)
+    made, checked = _attribution(state, services), _correctness(trial, services)
     folder = f"versions/v{iteration}"
     told = artifacts.render_version(
         state, services, trials(state, services), _ablations(state, services), made, checked, changed, own, verdict
@@ -258,6 +274,7 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         if e.metric == "time" and one.hit is not None
     )
     attempts = _attempts(state, services, verdict, record, champion)
+    root = services.workspace.root
     return VersionMemory(
         iteration=state["iteration"],
         parent=state["incumbent"],
@@ -269,6 +286,7 @@ def _memory(state: State, services: Services, verdict: Verdict, record: Record, 
         speedup=verdict.worth,
         predictions=predictions,
         attempts=tuple(one.model_copy(update={"forecasts": forecasts}) if one.evidence == record.id else one for one in attempts),
+        masked=versions(root)[int(version_of(root, state["incumbent"])[1:])].masked,
         records=tuple(r for r in (record.id, state["plan"], state["dossier"], state["profile"], state.get("attribution")) if r),
     )
 

@@ -10,25 +10,29 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
 from graph.__main__ import main
-from graph.artifacts import FinalBenchmark
+from graph.artifacts import FinalBenchmark, Judged
 from graph.lifecycle import run as runs
 from graph.lifecycle.recovery import rewound
 from graph.lifecycle.verify import _chosen, _intruders
+from graph.nodes.decide import judge
 from graph.nodes.propose import tried
 from graph.report.content.summary import stored_state, versions
-from graph.state import State
+from graph.report.content.view import view
+from graph.state import Branch, State
 from graph.workspace import completeness
 from graph.workspace import folder as workspaces
 from graph.workspace.compatibility import told
 from knowledge_base.__main__ import main as ask
 from knowledge_base.experience.log import Experience
 from tests.graph.conftest import ROOT, TASK, FinishedRun, git, refused
+from tools.artifacts import Record, Unmeasured
 from tools.executors.base import Device
 from tools.executors.local import Local
 from tools.store.records import Records, key
@@ -334,23 +338,57 @@ def test_a_kernel_that_was_put_back_must_be_that_versions_byte_for_byte(
     assert [told in one.reason for one in found if told] == [True] * bool(told) and len(found) == bool(told)
 
 
-def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("under_way", [False, True])
+def test_a_run_goes_on_from_the_kernel_that_was_put_back(copied: Path, under_way: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was planned for a kernel that is masked was closed as if nobody had proposed anything; what it tried came back unmeasured."""
     with runs.opened(copied) as services:
         before = stored_state(services.workspace)
         assert rewound(before, services) is None
-    first, second = (memory.candidate for memory in versions(copied)[1:3])
+    first, second = (memory.candidate or "" for memory in versions(copied)[1:3])
     succeeded(capsys, "mask", str(copied), "v2")
     with runs.opened(copied) as services:
         plan = services.records.find(key("plan", iteration=3))
-        profile = services.records.find(key("inspection", candidate=first))
-        finished, under_way = rewound(before, services), rewound(State(**{**before, "iteration": 4}), services)  # type: ignore[typeddict-item]
-        assert finished and under_way and plan and profile
-        for state, node in (finished, under_way):
-            assert (state["incumbent"], state["iteration"], node) == (first, 3, "gate") and state["stop"] is None and not state["report"]
-        (copied / "current_iteration.txt").write_text("2\n")
-        planned = rewound(State(**{**before, "plan": plan.id}), services)  # type: ignore[typeddict-item]
-        assert planned and planned[1] == "select" and planned[0]["profile"] == profile.id and "iteration" not in planned[0]
-    assert before["incumbent"] == second
+        assert plan and before["incumbent"] == second
+        if under_way:
+            services.records.add(Record(kind="plan", key=key("plan", iteration=4), payload=plan.payload))
+        state = rewound(before, services)
+        assert state and (state["incumbent"], state["iteration"], state["outcome"]) == (first, 3 + under_way, "accept")
+        assert state["stop"] is None and not state["report"] and rewound(State(**{**before, **state}), services) is None  # type: ignore[typeddict-item]
+        assert rewound(before, services) == state, "after a kill it is the same"
+        assert completeness.audit_closed(copied) == () and Repository(copied).drift() == ()
+        parents = {"baseline": before["baseline"], "incumbent": first, "siblings": 1, "noise_floor": 0.0}
+        branch = cast(Branch, {"iteration": 3 + under_way + 1, "candidate": second, **parents})
+        trial = Judged.model_validate(
+            services.records.get(judge(branch, services)["trials"][f"{branch['iteration']}/{second}"]).payload
+        ).trial
+        assert isinstance(trial, Unmeasured) and trial.reason == "v2, which is masked, tried it"
+    closed = versions(copied)[4:]
+    assert [(m.parent, m.verdict, m.masked) for m in closed] == [(second, "inconclusive", True)] * under_way
+    assert all("planned for the kernel of v2" in m.reasons[0] and "put that of v1" in m.reasons[0] for m in closed)
+    assert f"From kernel `{second}`" in (copied / "versions/v4/hypothesis.md").read_text() if under_way else True
+
+
+def test_another_commit_of_a_version_is_nobodys(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any change of the kernel passed as v0 by its trailer, and was restored and restarted from as v0."""
+    repository, kernels = Repository(copied), (copied / "kernel.cpp").read_text()
+    first = repository.find_commit("Version", "v0")
+    (copied / "kernel.cpp").write_text(kernels + "// mine\n")
+    made = repository.commit(["kernel.cpp"], "baseline v0", {"Version": "v0"}, repository.head())
+    assert repository.find_commit("Version", "v0") == first
+    assert ["not a commit of the run" in one.reason for one in _intruders(repository)] == [True]
+    for verb, code in (("show", 0), ("audit", 1)):
+        assert main([verb, str(copied)]) == code and f"commit {made[:12]} was not made by this run" in capsys.readouterr().out
+    assert f"commit {made[:12]} was not made by this run" in refused(capsys, "resume", str(copied))
+
+
+def test_a_kernel_is_worth_what_led_to_it_and_not_what_was_shown_again_beside_it(copied: Path) -> None:
+    """v1 was masked, v2 made from v0 in its place, and v1 unmasked: the gains of both were multiplied."""
+    baseline, _, second = versions(copied)[:3]
+    (copied / "memory/v2.json").write_text(second.model_copy(update={"parent": baseline.candidate}).model_dump_json())
+    with runs.opened(copied, reading=True) as services:
+        found = view(stored_state(services.workspace), services)
+    assert second.speedup and found.claimed.low == second.speedup.low
+    assert [step.so_far for step in found.steps[1:]] == [second.speedup.estimate] * 2
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path)
             assert verdict.model_dump(mode="json", exclude={"claim"}) == record.payload
             old = Verdict.model_validate(record.payload)
             own = services.records.find(key("inspection", candidate=old.candidate)) if old.outcome == "accept" else None
-            gate_node._write(state, services, evidence, old, record, own)
+            gate_node._write(state, services, evidence.trial, old, record, own)
             judged += 1
     assert judged >= 2
     # A version's folder holds its own profile since, and its parent's then.

@@ -210,6 +210,15 @@ def incumbent(memories: Sequence[VersionMemory]) -> VersionMemory:
     return max((m for m in memories if m.verdict in ("accept", "baseline") and not m.masked), key=lambda m: m.iteration)
 
 
+def lineage(memories: Sequence[VersionMemory]) -> tuple[VersionMemory, ...]:
+    """v0 and the accepted versions that the kernel at HEAD came of, each made from the one before; the last is the incumbent."""
+    found = [incumbent(memories)] if memories else []
+    for memory in reversed(memories[: found[0].iteration] if found else ()):
+        if memory.verdict in ("accept", "baseline") and memory.candidate == found[-1].parent:
+            found.append(memory)
+    return tuple(reversed(found))
+
+
 def restored(workspace: Workspace) -> VersionMemory | None:
     """The version whose kernel a mask, or the end of one, put back since the last iteration; None: none did."""
     for commit in workspace.repository.log():
@@ -253,6 +262,7 @@ def show(path: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({**summary.model_dump(mode="json"), "drift": found}) if found else summary.model_dump_json()
     lines = [summary.sentence(), *([drift.told(workspace.repository, found)] if found else [])]
+    lines += filter(None, [drift.stranger(workspace.root, workspace.repository.log())])
     for memory in versions(workspace.root):
         what = "+".join(memory.methods) or "baseline"
         masked = "  (masked)" if memory.masked else ""

@@ -56,7 +56,7 @@ class Step:
     speedup: Interval | None
     """Over its parent; None: it was not timed."""
     so_far: float
-    """Product of the accepted estimates up to here."""
+    """Product of the accepted estimates that led to the kernel at HEAD then."""
     record: str
     """Of its verdict."""
 
@@ -182,12 +182,14 @@ def _share(gap: float, profiled_s: float, best_s: float | None) -> float:
 def steps_of(memories: Iterable[VersionMemory], verdicts: Mapping[int, tuple[str, Verdict]]) -> Iterable[Step]:
     """The closed versions in order, v0 left out."""
     so_far = 1.0
+    reached: dict[str | None, float] = {}
     for memory in memories:
         if memory.iteration not in verdicts or not memory.iteration:
             continue
         record, verdict = verdicts[memory.iteration]
         if verdict.outcome == "accept" and verdict.worth is not None and not memory.masked:
-            so_far *= verdict.worth.estimate
+            # A version that was shown again need not be among those that a later one came of.
+            so_far = reached[memory.candidate] = reached.get(memory.parent, 1.0) * verdict.worth.estimate
         yield Step(memory.iteration, verdict.outcome, memory.masked, memory.methods, verdict.worth, so_far, record)
 
 

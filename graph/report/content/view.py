@@ -12,7 +12,7 @@ from graph.artifacts import Attribution, AttributionStatus, FinalBenchmark, Insp
 from graph.report.content.frameworks import beside, claimed
 from graph.report.content.placeholders import analysis
 from graph.report.content.render import because
-from graph.report.content.summary import by_role, versions
+from graph.report.content.summary import by_role, lineage, versions
 from graph.report.content.tables import (
     FRAMEWORKS,
     CounterRow,
@@ -68,7 +68,8 @@ class View:
     end_record: str | None
     """What was made of it, with what the run took."""
     claimed: Interval
-    """Product of what the accepted versions are said to be worth, end by end, by the clock that the final benchmark has."""
+    """Product of what the accepted versions that led to the best kernel are said to be worth, end by end, by the clock that the final
+    benchmark has."""
     workloads: tuple[WorkloadRow, ...]
     frameworks: tuple[str, ...]
     """Those that were to be compared."""
@@ -146,7 +147,7 @@ def view(state: State, services: Services) -> View:
         final=benchmark,
         final_record=final.parents[0] if final else None,
         end_record=final.id if final else None,
-        claimed=claimed((v for n, (_, v) in verdicts.items() if v.outcome == "accept" and n not in masked), "launch-included"),
+        claimed=claimed((verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
         frameworks=tuple(name for name in FRAMEWORKS if benchmark and (name in benchmark.overall or name in benchmark.unavailable)),
         memories=memories,

@@ -108,7 +108,7 @@ def test_a_planner_is_told_how_its_predictions_fared_once_there_are_enough(copie
         monkeypatch.setattr(services.records, "add", lambda record: record)
         for number in range(ENOUGH):
             one = Forecast(model="playbook", method=f"m{number}", confidence=0.9, held=number % 2 == 0)
-            services.experience.add(attempt.model_copy(update={"evidence": str(number), "forecasts": (one,)}))
+            services.experience.add(attempt.model_copy(update={"evidence": str(number), "before": "", "forecasts": (one,)}))
             told.append(earlier_outcomes(services).forecasts)
     assert set(told[:-1]) == {""} and f"{ENOUGH // 2} of {ENOUGH} predictions" in told[-1] and "stated 90%" in told[-1]
 

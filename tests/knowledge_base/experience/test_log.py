@@ -48,6 +48,8 @@ def test_newest_first_and_each_piece_of_evidence_once(tmp_path: Path):
     assert not log.add(attempt("a", note="again"))
     assert names(Experience(tmp_path)) == ["b", "a"]
     assert log.add(attempt("a", methods=("fuse-passes",)))
+    measured = {"before": "v0", "after": "v1", "effect": {"estimate": 2.0, "low": 1.5, "high": 2.5}}
+    assert log.add(attempt("c", **measured)) and not log.add(attempt("d", **measured)), "another verdict on the same measurement"
 
 
 def test_stated_confidence_is_scored_by_model_and_method_and_a_mask_takes_it_back(
