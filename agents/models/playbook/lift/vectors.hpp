@@ -32,7 +32,7 @@ template <int L> struct Mask {
   template <typename T, int N> auto to() const { return Vec<T, L>(__builtin_convertvector(-v, typename Vec<T, L>::V)); }
   template <typename T> static Mask from(T x) { return Mask(bool(x)); }
   static Mask from(const bool* p, int64_t n = L) { return Mask(__builtin_convertvector(Vec<uint8_t, L>::loadu(p, n).v != 0, V)); }
-  template <typename T, int N> Vec<T, L> loadu(const T* p, int64_t n = L) const { T a[L]; int32_t m[L]; __builtin_memcpy(m, &v, sizeof m); for (int i = 0; i < L; ++i) a[i] = m[i] && i < n ? p[i] : T(0); return Vec<T, L>::loadu(a); }
+  template <typename T, int N> Vec<T, L> loadu(const T* p, int64_t n = L) const { if (n >= L && all_masked()) return Vec<T, L>::loadu(p); T a[L]; int32_t m[L]; __builtin_memcpy(m, &v, sizeof m); for (int i = 0; i < L; ++i) a[i] = m[i] && i < n ? p[i] : T(0); return Vec<T, L>::loadu(a); }
   static Mask loadu(const bool* p, int64_t n = L) { return from(p, n); }
   void store(bool* p, int64_t n = L) const { Vec<uint8_t, L>(__builtin_convertvector(-v, B)).store(p, n); }
   static Mask blendv(Mask a, Mask b, Mask m) { return Mask((b.v & m.v) | (a.v & ~m.v)); }
@@ -40,8 +40,8 @@ template <int L> struct Mask {
   template <typename T, int N> static Vec<T, L> blendv(Vec<T, L> a, Vec<T, L> b, Mask m) { return Vec<T, L>::blendv(a, b, m); }
   template <typename T> static Vec<T, L> blendv(Vec<T, L> a, Vec<T, L> b, Mask m) { return Vec<T, L>::blendv(a, b, m); }
   bool is_masked(int i) const { return v[i]; }
-  bool all_zero() const { bool found = false; for (int i = 0; i < L; ++i) found |= v[i] != 0; return !found; }
-  bool all_masked() const { bool found = true; for (int i = 0; i < L; ++i) found &= v[i] != 0; return found; }
+  bool all_zero() const { int32_t m[L], found = 0; __builtin_memcpy(m, &v, sizeof m); for (int i = 0; i < L; ++i) found |= m[i]; return found == 0; }
+  bool all_masked() const { int32_t m[L], found = -1; __builtin_memcpy(m, &v, sizeof m); for (int i = 0; i < L; ++i) found &= m[i]; return found != 0; }
   friend Mask operator&(Mask a, Mask b) { return Mask(a.v & b.v); }
   friend Mask operator|(Mask a, Mask b) { return Mask(a.v | b.v); }
   friend Mask operator^(Mask a, Mask b) { return Mask(a.v ^ b.v); }
