@@ -248,6 +248,8 @@ class CoderBrief(Artifact):
     champion_knobs: dict[str, str] = Field(default_factory=dict)
     failures: tuple[str, ...] = ()
     """Reasons, logs and sources of drafts of this iteration that failed, to be mended (A10)."""
+    sound: tuple[str, ...] = ()
+    """What compiler and check say of those that stand."""
     specs: tuple[Spec, ...] = ()
     """As in AnalystBrief."""
     architecture: str = ""

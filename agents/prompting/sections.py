@@ -358,7 +358,8 @@ def failures(brief: Brief, most: int | None) -> Content | None:
         Item(f"failure {at}", (plain(text), cut(text, FAILURE), cut(text, FAILURE // 4), line(text, 200)))
         for at, text in enumerate(reversed(brief.failures), 1)
     )
-    return Content(rows, {"count": len(rows)})
+    stand = tuple(Item(f"sound draft {at}", (plain(text), line(text, 200)), rank=1) for at, text in enumerate(brief.sound, 1))
+    return Content((*rows, *stand), {"count": len(rows)})
 
 
 def diff(brief: Brief, most: int | None) -> Content | None:

@@ -30,17 +30,23 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
         return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
     sound: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}
-    asked = brief
+    asked, right = brief, list[str]()
     for left in range(bench.fixes, -1, -1):
         answer = _answer(agent, asked, handlers, CoderTools(bench, asked))
         made = {name: one for name, one in _distinct(answer, brief, handlers, parent, suffix).items() if name not in sound | broken}
-        failed = {name: told(f"draft {name}", why, one.source) for name, one in made.items() if (why := _fault(bench, one)) is not None}
+        seen = {name: _fault(bench, one) for name, one in made.items()}
+        failed = {name: told(f"draft {name}", why, made[name].source) for name, why in seen.items() if why is not None}
+        # Whoever calls no tools has the compiler's word here; what the screen refuses is not compiled.
+        built = [name for name, why in seen.items() if why is None or (isinstance(why, Failed) and why.stage == "correctness")]
+        said = {name: bench.compiler(made[name]) for name in built if failed}
+        failed |= {name: f"{said[name]}\n{text}" for name, text in failed.items() if said.get(name)}
+        right += [f"Compiler and quick check have nothing against draft {name}.\n{said[name]}" for name in said if name not in failed]
         sound |= {name: one for name, one in made.items() if name not in failed}
         broken |= {name: (made[name], said) for name, said in failed.items()}
         missing = min(len(failed), wanted - len(sound))
         if missing <= 0 or not left:
             break
-        asked = _mending(brief, failed.values(), missing)
+        asked = _mending(brief, failed.values(), missing).model_copy(update={"sound": tuple(right)})
     last = [one for one, _ in broken.values()]
     return tuple(sound.values() or last[-wanted:])[:wanted]
 

@@ -176,7 +176,8 @@ class CoderTools(Toolbox):
         self.drafts[asked.name] = draft.source
         if failed := self.bench.compiled(self._candidate(asked.name)):
             raise _refusal(asked.name, failed)
-        return f"{asked.name} compiles."
+        said = self.bench.compiler(self._candidate(asked.name))
+        return f"{asked.name} compiles.\n{fence('what the compiler made of it', said)}" if said else f"{asked.name} compiles."
 
     def quick_check(self, asked: QuickCheck) -> str:
         return f"{asked.name} is right on {self.bench.cases(self._sound(asked.name))}."

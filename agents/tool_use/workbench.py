@@ -13,9 +13,12 @@ from agents.handlers.base import Handler, opened
 from agents.text.fencing import cut
 from knowledge_base.pages.wiki import Wiki
 from knowledge_base.search.index import Index
-from tools.artifacts import Candidate, Failed, Interval, Measurement, Unmeasured
+from tools.artifacts import Candidate, Failed, Interval, Measurement, Profile, Record, Unmeasured
+from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError
 from tools.judge import evidence
 from tools.judge.judge import Judge
+from tools.profilers.static import Static
+from tools.store.records import key
 
 CONFIDENCE = 0.95
 LOG = 3600
@@ -70,6 +73,25 @@ class Workbench:
         """How many cases of the quick check a sound candidate passed, in words."""
         checked = evidence.Correctness.model_validate(self.judge.correctness(candidate, self.baseline, "rehearsal").payload)
         return f"{sum(case.status == 'passed' for case in checked.cases)} of {len(checked.cases)} cases"
+
+    def compiler(self, candidate: Candidate) -> str:
+        """What the compiler made of one that compiles: registers, spills, shared memory, or remarks; empty where nobody can say."""
+        builds = self.judge.builds
+        asked, static = key("profile", tool=Static.name, candidate=candidate.id), Static()
+        record = builds.records.find(asked)
+        try:
+            library = builds.library(candidate)
+            if record is None and library and not static.missing(builds.language):
+                there = (builds.task, candidate, library, builds.task.workloads[0], builds.language)
+                seen, blobs = static.profile(*there, builds.executor, builds.records.blobs)
+                payload = seen.model_dump(mode="json")
+                record = builds.records.add(Record(kind="profile", key=asked, environment=builds.environment, payload=payload, blobs=blobs))
+        except StorageError:
+            raise  # damaged evidence is no matter of one draft
+        except (SettingsError, BudgetError, InfrastructureError):
+            return ""
+        remarks = Profile.model_validate(record.payload).remarks if record else ()
+        return cut("\n".join(dict.fromkeys(f"{f'line {r.line}: ' if r.line else ''}{r.text}" for r in remarks)), LOG // 2)
 
     def timed(self, candidate: Candidate) -> Hint | Failed:
         """A few pairs of the incumbent and a sound candidate."""

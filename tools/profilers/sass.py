@@ -81,7 +81,7 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
             line=0,
             kind="note",
             text=f"{k.kernel} ({', '.join(f'{n}={v}' for n, v in k.settings.items() if v)}) on {facts.target}: {k.registers} registers, "
-            f"{k.stack} bytes of stack, {k.shared} bytes shared",
+            f"{k.stack} bytes of stack, {count(k.instructions)['spills']} instructions that spill, {k.shared} bytes shared",
         )
         for k in facts.kernels
     ]

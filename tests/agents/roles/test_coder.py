@@ -36,6 +36,7 @@ def test_a_broken_draft_is_mended_before_any_is_judged(judging: Judge, tmp_path:
     assert second.plan.candidates == third.plan.candidates == 1, "the sound draft is not asked for again"
     assert "failed at build" in shown(second) and "nothing" in shown(second) and BROKEN in shown(second) and FASTER not in shown(second)
     assert "failed at correctness" in shown(third) and "tolerance" in shown(third) and WRONG in shown(third)
+    assert all("against draft" in second.sound[0] and "line " in text for text in (second.sound[0], shown(third))), "the compiler's word"
 
 
 def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: Judge, tmp_path: Path) -> None:
