@@ -46,8 +46,8 @@ class Triton(Language):
     device = "cuda"
     entry = ENTRY
     clocks = (
-        "Paired times are the device's own, launches not included; "
-        "confirmation and final benchmark are by the wall clock, launches included."
+        "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim names the one; "
+        "the final benchmark is by the wall clock, launches included, with the device's times beside it."
     )
 
     def toolchain(self) -> Toolchain:
