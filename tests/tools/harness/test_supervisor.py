@@ -326,11 +326,11 @@ def test_who_goes_on_behind_its_own_clock_is_found_and_pairs_that_neighbours_hol
     big = {"M": 1024, "N": 1024}
     goes_on = bench.library(HONEST + HOLD, ON)
     # On a busy machine its timer may go off elsewhere, so that a look finds nothing; what counts there is the contest's clock, outside.
-    always = next(timed for look in range(5) if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 4)
+    always = next(timed for look in range(25) if (timed := bench.time(bench.library(HONEST), goes_on, big, pairs=8)).culprit or look == 24)
     assert always.culprit == "candidate" and "much longer than by its own" in str(always.problem)
     once = bench.library(HONEST + "static int n = 0; if (++n < 10) {" + HOLD + "}", ON)
-    found = (bench.time(bench.library(HONEST), once, big, pairs=8) for _ in range(5))
-    timed = next(timed for look, timed in enumerate(found) if timed.discarded or look == 4)
+    found = (bench.time(bench.library(HONEST), once, big, pairs=8) for _ in range(25))
+    timed = next(timed for look, timed in enumerate(found) if timed.discarded >= 8 or look == 24)
     assert timed.problem is None and len(timed.pairs) == 8
     assert timed.discarded >= 8, "pairs in which the clocks disagree are not kept"
 
