@@ -90,7 +90,7 @@ def parser() -> Parser:
     inner = verbs.add_parser(
         "experience", help="past outcomes: add, recommend, search, list, merge, sync, stats, own, edit, drop", description=EXPERIENCE
     )
-    below = inner.add_subparsers(required=True, metavar="VERB")
+    below = inner.add_subparsers(required=True, metavar="|".join(words.split()[1] for words in VERBS if " " in words))
     for words, (verb, brief) in VERBS.items():
         group, _, name = words.rpartition(" ")
         # What is not given is left to the fields' defaults.
