@@ -8,7 +8,6 @@ from pydantic import AliasChoices, Field, FiniteFloat
 
 from knowledge_base.artifacts import Attempt, Page, Passage
 from tools.artifacts import Artifact, Axis, Finding, Interval, Quantity, Remark, Task
-from tools.executors.protocol import InductorResult
 from tools.gate.ranking import FrameworkTimes
 from tools.roofline.hardware import Headroom, Spec
 
@@ -267,8 +266,6 @@ class CoderBrief(Artifact):
     """What the handlers of the kernel's shape say, in words of ours."""
     frameworks: FrameworkTimes | None = None
     """As in PlannerBrief."""
-    generated: InductorResult | None = None
-    """What torch.compile makes of the reference, for those who do not read Python."""
 
     @property
     def first(self) -> bool:

@@ -13,7 +13,6 @@ from agents.tool_use.coder_tools import CoderTools
 from agents.tool_use.workbench import Workbench, candidate, told
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, SettingsError, StorageError, UnusableAnswerError
-from tools.executors.protocol import InductorResult
 
 
 def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Workbench | None = None) -> tuple[Candidate, ...]:
@@ -51,14 +50,13 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     return tuple(sound.values() or last[-wanted:])[:wanted]
 
 
-def first(agent: Agent, task: Task, generated: InductorResult | None, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
-    """v0 of a task without a kernel, from its reference, or from what is `generated` of it; `failures`: what was wrong with earlier tries,
-    for those who can mend it.
+def first(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:
+    """v0 of a task without a kernel, from its reference; `failures`: what was wrong with earlier tries.
 
     SettingsError, in one sentence, where the coder writes none.
     """
     plan = Plan(methods=(), candidates=1, reason="There is no kernel yet.")
-    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures, generated=generated)
+    brief = CoderBrief(task=task, source="", plan=plan, pages=(), tried=(), failures=failures)
     # Handlers know shapes of sources, and there is none.
     answer = _answer(agent, brief, ())
     made = next(iter(_distinct(answer, brief, (), "", suffix).values()), None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Literal
 
 from agents.artifacts import RoleName
 from agents.handlers.base import applying, hints, opened
-from agents.roles import coder
 from graph.budget import feasibility, reserve
 from graph.budget.estimate import ASSUMED, Estimate, estimate
 from graph.lifecycle import initial_kernel
@@ -19,10 +18,10 @@ from graph.services import open_agents, open_index, open_language, open_ledger, 
 from graph.settings import Settings
 from graph.specs import datasheet
 from tools.artifacts import Argument, Artifact
+from tools.errors import SettingsError
 from tools.executors.base import lacking, pick
 from tools.executors.protocol import SeenWorkload
 from tools.languages.triton_interpreter import Interpreted
-from tools.tasks.generated import generated
 
 
 class Checked(Artifact):
@@ -89,12 +88,17 @@ def check(settings: Settings) -> Checked:
         open_index(settings, wiki.guide(), task.language)
         absent = lacking(executor.devices(), language.device)
         found = look(settings, loaded, executor, records.blobs, absent) if absent else None
-        if task.baseline is None and writer.reads == "brief" and writer.bills == "nothing":
+        name = settings.sources(language.suffix).kernel
+        if task.baseline is None:
             # Free and always the same, so that a refusal need not wait for the run.
-            made = coder.first(agents["coder"], task, generated(task, executor, records.blobs), language.suffix)
-            task = initial_kernel.with_kernel(loaded, made, agents["coder"]).task
-        if task.baseline is not None and not absent:
-            compiled(task, language, executor, records.blobs, name=settings.sources(language.suffix).kernel)
+            with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
+                made = initial_kernel.lift(task, executor, records.blobs)
+                lifted = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
+                if not absent:
+                    compiled(lifted, language, executor, records.blobs, name=name)
+                task = lifted
+        elif not absent:
+            compiled(task, language, executor, records.blobs, name=name)
         told = hints(handlers, task.baseline or "", task.language)
         expected = estimate(settings, task, wiki.guide(), agents, told)
         feasibility.refuse(settings, task, wiki.guide(), agents)

@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
+from agents.models.playbook.lift.draft import MODEL, lifted
 from agents.roles import coder
-from agents.roles.agent import Agent
 from agents.tool_use.workbench import told
-from graph.services import Services
+from graph.services import Services, open_language
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
+from tools.executors.base import Executor
 from tools.judge import evidence
 from tools.languages.base import Language
+from tools.store.records import Blobs
 from tools.tasks.generated import generated
 from tools.tasks.loader import Loaded
+
+LIFTED = "torch.compile"
+"""Whose code v0 is where no model wrote it."""
 
 
 def written(loaded: Loaded, services: Services) -> Loaded:
     """The task with a v0 that compiles and agrees with its reference; from here on it is as if the user had given it.
 
-    A language model is told what was wrong and tries again, `search.fix_rounds` times. SettingsError, in one sentence, where no v0 comes
-    of it.
+    It is what torch.compile makes of the reference, where that can be lifted: no model has to write what users have already. Else a
+    language model writes it; it is told what was wrong and tries again, `search.fix_rounds` times. SettingsError, in one sentence, where
+    no v0 comes of it.
     """
     agent = services.agents["coder"]
     failures: tuple[str, ...] = ()
-    rules = agent.model.reads == "brief"
-    tries = 1 if rules else 1 + services.settings.search.fix_rounds
-    found = generated(loaded.task, services.executor, services.records.blobs) if rules else None
-    for _ in range(tries):
-        try:
-            made = coder.first(agent, loaded.task, found, services.language.suffix, failures)
-        except BudgetError as error:
-            # Without v0 there is nothing to report.
+    tries = 1 + services.settings.search.fix_rounds if agent.model.reads == "prompt" else 0
+    try:
+        made, by = lift(loaded.task, services.executor, services.records.blobs), LIFTED
+    except SettingsError:
+        if not tries:
+            raise
+        made, tries = _asked(loaded, services, failures), tries - 1
+        by = agent.model.provider
+    while (fault := _fault(made, services)) is not None:
+        if not tries:
+            wrote = f"the one that {by} gave" if by == LIFTED else f"the one that the coder ({by}) wrote from reference.py"
             raise SettingsError(
-                f"{loaded.task.name}: no kernel is given, and the coder cannot write one, {error}; raise it, or give a kernel"
-            ) from error
-        fault = _fault(made, services)
-        if fault is None:
-            return with_kernel(loaded, made, agent)
+                f"{loaded.task.name}: no kernel is given, and {wrote} is refused: {fault.reason.rstrip('.')}; give a kernel"
+                + (f", or {MODEL}" if by == LIFTED else "")
+            )
         failures = (*failures, told("the first version", fault, made.source))
-    raise SettingsError(
-        f"{loaded.task.name}: no kernel is given, and the one that the coder ({agent.model.provider}) wrote from reference.py is refused: "
-        f"{fault.reason.rstrip('.') if fault else ''}; give a kernel"
-    )
+        made, by, tries = _asked(loaded, services, failures), agent.model.provider, tries - 1
+    return with_kernel(loaded, made, by)
 
 
-def with_kernel(loaded: Loaded, made: Candidate, agent: Agent) -> Loaded:
+def lift(task: Task, executor: Executor, blobs: Blobs) -> Candidate:
+    """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence, where that is none."""
+    try:
+        source = lifted(task, generated(task, executor, blobs))
+    except SettingsError as error:
+        raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {error}") from error
+    return Candidate(language=task.language, files={f"kernel{open_language(task.language).suffix}": source})
+
+
+def _asked(loaded: Loaded, services: Services, failures: tuple[str, ...]) -> Candidate:
+    try:
+        return coder.first(services.agents["coder"], loaded.task, services.language.suffix, failures)
+    except BudgetError as error:
+        # Without v0 there is nothing to report.
+        raise SettingsError(
+            f"{loaded.task.name}: no kernel is given, and the coder cannot write one, {error}; raise it, or give a kernel"
+        ) from error
+
+
+def with_kernel(loaded: Loaded, made: Candidate, by: str) -> Loaded:
     """The task with `made` as its v0, and the sentence that says where it comes from."""
-    said = f"No kernel was given: v0 was written from reference.py by the coder ({agent.model.provider})."
-    task = loaded.task.model_copy(update={"baseline": made.source, "inferred": (*loaded.task.inferred, said)})
+    origin = f"is what {LIFTED} makes of reference.py" if by == LIFTED else f"was written from reference.py by the coder ({by})"
+    task = loaded.task.model_copy(
+        update={"baseline": made.source, "inferred": (*loaded.task.inferred, f"No kernel was given: v0 {origin}.")}
+    )
     return loaded.model_copy(update={"task": task})
 
 

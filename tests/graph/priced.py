@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from agents.artifacts import Draft, Drafts
 from agents.models.base import Answered, Model, Request, Usage
 from agents.models.playbook.model import answer
+
+WRONG = 'extern "C" void solve(const float* values, float* result, int rows, int columns) { result[0] = values[0] * rows * columns; }\n'
 
 
 class Priced(Model):
@@ -26,3 +29,13 @@ class Priced(Model):
 
     def bound(self, request: Request) -> Usage:
         return Usage(model=self.name, input=1600, output=400)
+
+
+class PricedPrompt(Priced):
+    """The same, of a provider that reads prompts as a language model does, and whose first version is no kernel."""
+
+    reads = "prompt"
+
+    def ask(self, request: Request) -> Answered:
+        made = super().ask(request)
+        return made.model_copy(update={"answer": Drafts(drafts=(Draft(source=WRONG, methods=()),))}) if request.role == "coder" else made

@@ -19,7 +19,6 @@ from agents.artifacts import (
     Review,
 )
 from agents.models.base import Answered, Model, Request
-from agents.models.playbook.lift.draft import first_draft
 from agents.models.playbook.planning import SEVERITY, plan
 from agents.models.playbook.search import write
 from tools.artifacts import Axis
@@ -67,7 +66,7 @@ def answer(brief: Brief) -> Answer:
         case PlannerBrief():
             return plan(brief)
         case CoderBrief():
-            return first_draft(brief) if brief.first else write(brief)
+            return write(brief)
         case GatekeeperBrief():
             return review(brief)
 

@@ -19,6 +19,8 @@ from tools.store.records import Records
 pytestmark = pytest.mark.slow
 
 REFERENCE = (TASK / "reference.py").read_text()
+UNLIFTED = REFERENCE.replace("exponentials.sum(", "exponentials.sort(-1).values.sum(")
+"""The same with an operation for which there is no code to lift; a model can still write it."""
 
 
 def config(folder: Path, reference: str, **more: object) -> Path:
@@ -32,14 +34,14 @@ def config(folder: Path, reference: str, **more: object) -> Path:
 def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = config(tmp_path, REFERENCE)
     assert main(["check", str(path)]) == 0
-    assert "v0 was written from reference.py" in capsys.readouterr().out
+    assert "v0 is what torch.compile makes of reference.py" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     root = Path(summary["workspace"])
     kernel = (root / "task" / "kernel.cpp").read_text()
     assert 'extern "C" void solve(const float* values, float* result, int rows, int columns)' in kernel
     assert json.loads((root / "task" / "task.json").read_text())["task"]["baseline"] == kernel
-    assert "v0 was written from reference.py by the coder" in (root / "baseline_report.md").read_text()
+    assert "v0 is what torch.compile makes of reference.py" in (root / "baseline_report.md").read_text()
     assert summary["baseline_s"] > 0 and list(summary["verdicts"]) == ["v1"]
 
 
@@ -47,7 +49,7 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, c
     begun = tmp_path / "begun"
     program = tmp_path / "coder.py"
     program.write_text(f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(2)\n{CODER}")
-    path = config(tmp_path, REFERENCE, models={"coder": {"provider": "command", "argv": [sys.executable, str(program)]}})
+    path = config(tmp_path, UNLIFTED, models={"coder": {"provider": "command", "argv": [sys.executable, str(program)]}})
 
     def press() -> None:
         while not begun.exists():
@@ -63,14 +65,14 @@ def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, c
 
 
 def test_a_cap_that_leaves_nothing_for_v0_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models = {"default": {"provider": "tests.graph.priced:Priced", "model": "made-up", "log": str(tmp_path / "paid")}}
-    path = config(tmp_path, REFERENCE, models=models, prices={"made-up": {"input": 10, "output": 50}}, budget={"usd": 0.03})
+    models = {"default": {"provider": "tests.graph.priced:PricedPrompt", "model": "made-up", "log": str(tmp_path / "paid")}}
+    path = config(tmp_path, UNLIFTED, models=models, prices={"made-up": {"input": 10, "output": 50}}, budget={"usd": 0.05})
     assert main(["check", str(path)]) == 0
-    assert "the coder (Priced) writes it when the run begins" in capsys.readouterr().out, "a check pays for nothing"
+    assert "the coder (PricedPrompt) writes it when the run begins" in capsys.readouterr().out, "a check pays for nothing"
     assert main(["run", str(path)]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "no kernel is given" in said and "budget.usd: $0.0000 of $0.0300" in said and "give a kernel" in said
-    assert not (tmp_path / "paid").exists()
+    assert "no kernel is given" in said and "budget.usd: $0.0260 of $0.0500" in said and "give a kernel" in said
+    assert (tmp_path / "paid").read_text().split() == ["coder"]
 
 
 def test_what_the_playbook_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,9 +115,7 @@ def test_a_model_is_told_what_is_wrong_with_its_first_kernel_and_is_refused_when
     program = tmp_path / "coder.py"
     program.write_text(CODER if heard else CODER.replace("failed at correctness", "no such words"))
     models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": [sys.executable, str(program)]}}
-    # What the playbook cannot follow, a model can still write.
-    logic = REFERENCE.replace("    exponentials =", "    assert values.sum() < 1e9\n    exponentials =")
-    path = config(tmp_path, logic, models=models, search={"iterations": 1, "candidates": 1})
+    path = config(tmp_path, UNLIFTED, models=models, search={"iterations": 1, "candidates": 1})
     assert main(["check", str(path)]) == 0
     assert "the coder (Command) writes it when the run begins" in capsys.readouterr().out
     assert main(["run", str(path), "--json"]) == (0 if heard else 2)

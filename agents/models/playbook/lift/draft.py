@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from agents.artifacts import CoderBrief, Draft, Drafts
 from agents.models.playbook.lift import cpp, triton
 from tools.artifacts import Task
 from tools.errors import SettingsError
 from tools.executors.protocol import InductorResult
 
 LIFTS = {"cpp": cpp.lifted, "triton": triton.lifted}
-HELP = "give a kernel, or a language model as the coder"
-
-
-def first_draft(brief: CoderBrief) -> Drafts:
-    """v0 for a brief without a kernel, or no draft and the one sentence that says why."""
-    try:
-        return Drafts(drafts=(Draft(source=lifted(brief.task, brief.generated), methods=()),))
-    except SettingsError as error:
-        return Drafts(drafts=(), skipped={"first version": str(error)})
+MODEL = "a language model as the coder"
+HELP = f"give a kernel, or {MODEL}"
 
 
 def lifted(task: Task, generated: InductorResult | None) -> str:
