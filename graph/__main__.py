@@ -1,4 +1,6 @@
-"""`python -m graph`: run, resume, check, show, report, audit, explain, verify, mask, unmask, restart. In this layer it alone prints."""
+"""`python -m graph`: init, run, resume, check, show, report, audit, explain, verify, mask, unmask, restart.
+
+In this layer it alone prints."""
 
 from __future__ import annotations
 
@@ -49,6 +51,12 @@ def parser() -> argparse.ArgumentParser:
 
     top = Parser(prog="python -m graph", description="Make a slow kernel fast, correct and provably faster.", epilog=EXITS)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    init = verbs.add_parser(
+        "init", help="a task folder around a kernel file as it is: entry, reference and config, with what is left to fill"
+    )
+    init.add_argument("file", type=Path, help="a .cu, C++ or Triton file")
+    init.add_argument("--out", type=Path, help="the folder, default: the file's name without its ending")
+    init.add_argument("--entry", help="the launcher or kernel to be made faster; default: the first launcher")
     run = verbs.add_parser("run", help="optimise a kernel: a config file, or --kernel, --ref and --dims")
     check = verbs.add_parser(
         "check", help="read the input, print the contract that was inferred and what models may cost, run nothing else"
@@ -81,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     restart.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other)
     caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (run, check, resume, show, audit, explain, verify, restart):
+    for verb in (init, run, check, resume, show, audit, explain, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, resume, restart):
         verb.add_argument(
@@ -206,6 +214,12 @@ def dispatch(arguments: argparse.Namespace) -> int:
     """One verb to its function. Imports are here so that --help stays quick."""
     if arguments.verb in OPTIMISING:
         return _optimise(arguments)
+    if arguments.verb == "init":
+        from tools.tasks.scaffold import scaffold
+
+        made = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
+        _say(made.model_dump_json() if arguments.json else made.text(), alone=True)
+        return 0
     if arguments.verb == "check":
         from graph.lifecycle.check import check
         from tools.errors import SettingsError

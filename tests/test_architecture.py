@@ -209,6 +209,7 @@ HEAVY = {
     "numpy",
     "tree_sitter",
     "tree_sitter_cpp",
+    "tree_sitter_cuda",
     "rich",
     "jinja2",
     "langgraph",
