@@ -35,7 +35,7 @@ def definitions(source: str, language: str) -> tuple[Definition, ...]:
     """In the order of the text; empty where Python does not parse."""
     if is_python(language):
         return tuple(_python(source))
-    unit = CppSource(source)
+    unit = CppSource(source, "cuda" if language == "cuda" else "cpp")
     return tuple(_defined(unit.root, (), unit))
 
 

@@ -137,7 +137,7 @@ class Builds:
             if library in files.values():
                 # The loader gives one handle for one file: a byte behind the end makes a copy that is loaded for itself.
                 library = self.records.blobs.put(self.records.blobs.get(library) + b"\n" * len(files))
-            paths[contestant] = f"{contestant}.so" if self.language.device == "cpu" else f"{contestant}{self.language.suffix}"
+            paths[contestant] = self.language.library.replace("kernel", contestant)
             files[paths[contestant]] = library
             left = evidence.Build.model_validate(self.build(candidate).payload).compiled
             if left is not None and self.records.blobs.has(left):

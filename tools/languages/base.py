@@ -10,7 +10,7 @@ from tools.executors.protocol import Parameter
 from tools.languages.triton_interpreter import Interpreted
 from tools.store.records import Blobs
 
-LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton"}
+LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton", "cuda": "tools.languages.cuda:Cuda"}
 """Name -> class; a new language is one file and one line here."""
 
 
@@ -51,6 +51,8 @@ class Language(ABC):
     name: str
     suffix: str
     """Of the entry file, e.g. ".cpp"."""
+    library: str = "kernel.so"
+    """What a build leaves to be run."""
     device: DeviceKind
     entry: str = "solve"
     """Name of the function that is called."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 SHAPE = 'extern "C" void solve(<pointers and scalars in order>)'
-POINTERS = "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*"
+POINTERS = "float*, double*, int8_t* … int64_t*, uint8_t*, bool*, _Float16*; in CUDA also half*, __half*, __nv_bfloat16*"
 SCALARS = "int, int32_t, int64_t, long, long long, size_t, float, double, bool"
 
 _NAMED: dict[str, DType] = {
@@ -40,6 +40,11 @@ _NAMED: dict[str, DType] = {
     "ptrdiff_t": "int64",
     "intptr_t": "int64",
     "uint8_t": "uint8",
+    # CUDA's own names; a C++ compiler without its headers refuses them.
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "nv_bfloat16": "bfloat16",
 }
 _UNSIGNED: dict[str, DType] = {"uint32_t": "int32", "uint64_t": "int64", "size_t": "int64", "uintptr_t": "int64"}
 """Scalars only: sizes are never negative, and the calling convention passes both signs alike."""
@@ -51,13 +56,13 @@ _CLOSED = frozenset({"compound_statement", "field_declaration_list", "template_d
 """What holds no entry, whatever stands in it."""
 
 
-def solve_parameters(source: str, file: str) -> tuple[Parameter, ...]:
+def solve_parameters(source: str, file: str, grammar: str = "cpp") -> tuple[Parameter, ...]:
     """Parameters of `solve` in order. `file` is named in errors.
 
     Raises SettingsError when there is no such function, it is not extern "C", does not return void, is defined with different
     parameters in two places, or has a parameter of a type that the contract does not know.
     """
-    parsed = CppSource(expanded(source))
+    parsed = CppSource(expanded(source), grammar)
     found = [
         node
         for node in walk(parsed.root, skip=_CLOSED)

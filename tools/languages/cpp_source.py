@@ -6,6 +6,7 @@ as unknown. Offsets are bytes of the UTF-8 text.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 ENTRY = "solve"
 CHANGE_ALL = frozenset({"swap", "exchange", "tie", "iter_swap"})
 """Functions of the standard library that write to what they are given by name."""
+_CLUSTER = re.compile(rb"__(?:cluster_dims|block_size|maxnreg)__\s*\([^()]*\)")
+"""What CUDA's grammar does not know in front of a kernel's name."""
 OPAQUE = frozenset({"lambda_expression", "template_declaration", "class_specifier", "struct_specifier"})
 
 
@@ -33,12 +36,14 @@ class Edit:
 class CppSource:
     """One parsed source file."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, grammar: str = "cpp") -> None:
+        """`grammar`: cpp, or cuda, which knows launches, too."""
         import tree_sitter
 
         self.source = source
         self.code = source.encode()
-        self.root = tree_sitter.Parser(_language()).parse(self.code).root_node
+        read = self.code if grammar == "cpp" else _CLUSTER.sub(lambda found: b" " * len(found[0]), self.code)
+        self.root = tree_sitter.Parser(_language(grammar)).parse(read).root_node
         # The tree never changes, and the same is asked of the same node again and again.
         self._assigned: dict[int, tuple[str, ...]] = {}
 
@@ -204,12 +209,11 @@ class CppSource:
         return node
 
 
-@lru_cache(maxsize=1)
-def _language() -> Language:
+@lru_cache(maxsize=2)
+def _language(grammar: str) -> Language:
     import tree_sitter
-    import tree_sitter_cpp
 
-    return tree_sitter.Language(tree_sitter_cpp.language())
+    return tree_sitter.Language(importlib.import_module(f"tree_sitter_{grammar}").language())
 
 
 def walk(node: Node | None, skip: frozenset[str] = frozenset()) -> Iterator[Node]:

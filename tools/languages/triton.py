@@ -43,6 +43,7 @@ class Triton(Language):
 
     name = "triton"
     suffix = ".py"
+    library = KERNEL
     device = "cuda"
     entry = ENTRY
     clocks = (

@@ -23,8 +23,12 @@ class Static(Profiler):
 
     def missing(self, language: Language) -> str | None:
         """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says so."""
-        known = language.device == "cpu" or language.name == "triton"
-        return None if known else f"static profiling reads machine code of the CPU and of Triton; {language.name} has its own profilers"
+        known = language.device == "cpu" or language.name in ("triton", "cuda")
+        return (
+            None
+            if known
+            else f"static profiling reads machine code of the CPU, of Triton and of CUDA; {language.name} has its own profilers"
+        )
 
     def profile(
         self, task: Task, candidate: Candidate, library: str, workload: Workload, language: Language, executor: Executor, blobs: Blobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,18 +20,27 @@ _SCOPES = ("namespace_definition", "linkage_specification", "declaration_list", 
 _NAMES = ("identifier", "qualified_identifier", "field_identifier", "template_function", "operator_name", "destructor_name")
 
 
-def faults(source: str) -> Iterator[tuple[int, str, str]]:
+def faults(source: str, language: str = "cpp") -> Iterator[tuple[int, str, str]]:
     """(line, quoted text, reason) of each variable with static storage that is not constant, and each function from elsewhere."""
-    nodes = list(walk(CppSource(expanded(source)).root))
+    nodes = list(walk(CppSource(expanded(source), language).root))
     yield from _imports(nodes)
     classes = {text(name) for node in nodes if node.type in ("struct_specifier", "class_specifier") and (name := _body_name(node))}
     for node in nodes:
         words = _words(node)
+        if language == "cuda" and _of_device(node):
+            continue
         kept = node.type == "declaration" and (_at_namespace_scope(node) or bool(words & {"static", "thread_local", "extern", "__thread"}))
         if kept or (node.type == "field_declaration" and words & {"static", "mutable"}):
             yield from _variable(node, classes)
         elif node.type == "ERROR" and not {"static", "thread_local"}.isdisjoint(tokens(node)):
             yield node.start_point[0] + 1, "", _UNREADABLE
+
+
+def _of_device(node: Node) -> bool:
+    """A declaration whose storage ends with the block, or that device code cannot write: tables without a copy to them."""
+    head = re.split(r"[=;(\[]", text(node))[0] if node.type == "declaration" else ""
+    filled = any(declarator.type == "init_declarator" for declarator in node.children_by_field_name("declarator"))
+    return "__shared__" in text(node).split("=")[0] or ("__constant__" in head and filled)
 
 
 def _at_namespace_scope(node: Node) -> bool:

@@ -51,6 +51,16 @@ class PythonRules(Artifact):
     kernel: PythonSide
 
 
+class CudaRules(Artifact):
+    """What CUDA C++ has beside C++."""
+
+    headers: str
+    """Patterns over whole names."""
+    allowed: str
+    """Patterns that the refusals of C++ name and CUDA's device code may use."""
+    refusals: tuple[Refusal, ...]
+
+
 class Rules(Artifact):
     """screen.yaml."""
 
@@ -59,10 +69,25 @@ class Rules(Artifact):
     attributes: str
     keywords: str
     python: PythonRules
+    cuda: CudaRules
     refusals: tuple[Refusal, ...]
+    allowed: str = ""
+    """Patterns of names that no refusal means."""
+
+    @property
+    def of_cuda(self) -> Rules:
+        """The same with what is refused in CUDA besides."""
+        return self.model_copy(update={"refusals": (*self.cuda.refusals, *self.refusals), "allowed": self.cuda.allowed})
+
+    def allows_header(self, name: str, *, cuda: bool) -> bool:
+        """Whether a kernel may include `name`."""
+        own = cuda and re.fullmatch("|".join(self.cuda.headers.split()), name)
+        return bool(own) or name in self.headers.split()
 
     def reason(self, name: str, kind: Literal["names", "calls", "std"]) -> str | None:
         """Why `name` is refused, or None."""
+        if self.allowed and re.fullmatch(self.allowed.replace(" ", "|"), name):
+            return None
         for refusal in self.refusals:
             if re.fullmatch(getattr(refusal, kind).replace(" ", "|"), name):
                 return refusal.reason

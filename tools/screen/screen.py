@@ -3,7 +3,7 @@
 Pure: text in, sentences out. A screen narrows what reaches the sandbox and tells the author early; it is not the sandbox. What it
 cannot decide it decides strictly where an honest kernel has another way: scratch comes from the stack or the heap inside the call,
 because whether a static buffer is scratch or a cache of earlier results cannot be seen in the text; inline assembly becomes
-intrinsics; tables become constexpr.
+intrinsics (in CUDA it stays, without clocks); tables become constexpr.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from tools.errors import SettingsError
-from tools.screen import cpp_state, python_module
-from tools.screen.rules import rules
+from tools.screen import cpp_state, cuda_code, python_module
+from tools.screen.rules import Rules, rules
 
 _LEXER = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
@@ -52,18 +52,21 @@ def screen(source: str, language: str, files: Collection[str] = (), tensors: Col
     """
     if language == "triton":
         return python_module.screen(source, rules().python, tensors)
-    if language != "cpp":
-        raise SettingsError(f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton")
+    if language not in ("cpp", "cuda"):
+        raise SettingsError(
+            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, cuda, triton"
+        )
+    cuda = language == "cuda"
     joined = _join_directives(source)
     lines = source.splitlines()
     tokens = list(_tokens(joined))
     checks: tuple[Callable[[], Iterator[Fault]], ...] = (
         lambda: _characters(source, tokens),
-        lambda: _directives(joined, files),
-        lambda: _names(tokens),
+        lambda: _directives(joined, files, cuda=cuda),
+        lambda: _names(tokens, rules().of_cuda if cuda else rules()),
         lambda: _attributes(tokens),
-        lambda: _assembly(tokens),
-        lambda: (Fault(*found) for found in cpp_state.faults(source)),
+        lambda: (Fault(*found) for found in cuda_code.faults(source)) if cuda else _assembly(tokens),
+        lambda: (Fault(*found) for found in cpp_state.faults(source, language)),
     )
     faults = {fault for check in checks for fault in check()}
     return tuple(f"line {f.line}: `{f.quote or lines[f.line - 1].strip()[:80]}` {f.reason}" for f in sorted(faults))
@@ -108,7 +111,7 @@ def _characters(source: str, tokens: list[Token]) -> Iterator[Fault]:
             yield Fault(number, "", "ends a comment with a backslash, which hides the next line; remove the backslash")
 
 
-def _directives(joined: str, files: Collection[str]) -> Iterator[Fault]:
+def _directives(joined: str, files: Collection[str], *, cuda: bool) -> Iterator[Fault]:
     for number, line in enumerate(_without_comments(joined).splitlines(), start=1):
         found = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)$", line)
         for written in re.findall(r"_Pragma\s*\(\s*(.*?)\s*\)(?=[^)]*$|\s)", line):
@@ -122,7 +125,7 @@ def _directives(joined: str, files: Collection[str]) -> Iterator[Fault]:
                 number, f"#pragma {rest}"[:80], "may change the frozen compiler flags; allowed are omp, GCC ivdep, GCC unroll, clang loop"
             )
         elif word == "include":
-            yield from _include(number, rest, files)
+            yield from _include(number, rest, files, cuda=cuda)
         elif word == "define":
             yield from _define(number, rest)
         elif word in ("include_next", "import", "embed", "line", "ident", "sccs", "assert"):
@@ -136,11 +139,11 @@ def _without_comments(joined: str) -> str:
     return _LEXER.sub(blank, joined)
 
 
-def _include(number: int, rest: str, files: Collection[str]) -> Iterator[Fault]:
+def _include(number: int, rest: str, files: Collection[str], *, cuda: bool) -> Iterator[Fault]:
     named = re.fullmatch(r'<([^>]+)>|"([^"]+)"', rest)
     if named is None:
         yield Fault(number, f"#include {rest}"[:80], "is not a plain name; write <header>")
-    elif (named[1] or named[2]) not in rules().headers.split() and named[2] not in files:
+    elif not rules().allows_header(named[1] or named[2], cuda=cuda) and named[2] not in files:
         yield Fault(
             number,
             f"#include {rest}"[:80],
@@ -160,19 +163,19 @@ def _define(number: int, rest: str) -> Iterator[Fault]:
         yield Fault(number, f"#define {name}", "declares storage or assembly inside a macro; write it out")
 
 
-def _names(tokens: list[Token]) -> Iterator[Fault]:
+def _names(tokens: list[Token], known: Rules) -> Iterator[Fault]:
     own = _own_functions(tokens)
     for index, token in enumerate(tokens):
         previous = tokens[index - 1].text if index else ""
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if token.kind != "name" or previous in (".", "->"):
             continue
-        reason = rules().reason(token.text, "names")
+        reason = known.reason(token.text, "names")
         if reason is None and following == "(" and (previous == "::" or token.text not in own):
-            reason = rules().reason(token.text, "calls")
+            reason = known.reason(token.text, "calls")
         if reason:
             yield Fault(token.line, token.text, f"{reason}; remove it, or rename it if it is your own")
-        elif _of_std(tokens, index) and (reason := rules().reason(token.text, "std")):
+        elif _of_std(tokens, index) and (reason := known.reason(token.text, "std")):
             yield Fault(token.line, f"std::{token.text}", f"{reason}; remove it")
         elif token.text == "operator" and following in ("new", "delete"):
             yield Fault(token.line, f"operator {following}", "replaces the process's allocator; use malloc, new or std::vector as they are")

@@ -27,6 +27,7 @@ RECIPES = {
     "triton_single_pass": "agents.models.playbook.triton.single_pass:SinglePass",
     "triton_tiles": "agents.models.playbook.triton.tiles:Tiles",
     "triton_launch": "agents.models.playbook.triton.launch:LaunchKnobs",
+    "cuda_constants": "agents.models.playbook.recipes.cuda_constants:CudaConstants",
 }
 """Name (a method page's `recipe`) -> class, in the order in which a kernel's recipes are applied. A new recipe is one file and one
 line here: first what frees the compiler, then what changes the loops, last what says how the final loops run."""

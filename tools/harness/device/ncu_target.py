@@ -1,8 +1,8 @@
-"""Counts one call of a Triton kernel with Nsight Compute; its times are no measurement (the counters need the kernel run again and again).
+"""Counts one call of a GPU kernel with Nsight Compute; its times are no measurement (the counters need the kernel run again and again).
 
 `ncu_target.py` starts ncu on itself and leaves report.ncu-rep, raw.csv and details.csv; `ncu_target.py launch` is the program that ncu
-looks into: inputs by reference.py's make_inputs on the GPU, then the kernel, shut in as far as ncu bears it (sandbox.json says how): two
-calls to compile and warm up, then the one that is counted.
+looks into: inputs by reference.py's make_inputs on the GPU, then the kernel (of Python, or a library), shut in as far as ncu bears it
+(sandbox.json says how): two calls to compile and warm up, then the one that is counted.
 """
 
 import functools
@@ -20,6 +20,7 @@ import harness  # noqa: F401
 
 sys.path.pop(0)
 from harness.isolation import sandbox
+from harness.workers import native
 
 SECTIONS = (
     "SpeedOfLight",
@@ -56,15 +57,20 @@ def launch():
 
     asked = json.loads(Path("launch.json").read_text())
     made = load("reference").make_inputs(asked["dims"], asked["seed"])
-    inputs = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
+    tensors = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
+    inputs = dict(tensors)
     torch.cuda.synchronize()
     shut_in(asked["ncu"])
-    kernel = load("kernel")
+    if Path("kernel.so").exists():
+        inputs = {a["name"]: native.given(a["dtype"], inputs[a["name"]]) for a in asked["arguments"]}
+        call = native.Native(str(Path("kernel.so").resolve()))
+    else:
+        call = load("kernel").run_kernel
     for _ in range(2):
-        kernel.run_kernel(**inputs)
+        call(**inputs)
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStart()
-    kernel.run_kernel(**inputs)
+    call(**inputs)
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStop()
 

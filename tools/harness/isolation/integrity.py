@@ -13,10 +13,13 @@ import sys
 import time
 import types
 
+from harness.workers import native
+
 OURS = (
     "harness.memory.cuda_driver",
     "harness.workers.gpu_worker",
     "harness.workers.gpu_warmup",
+    "harness.workers.native",
     "harness.isolation.integrity",
     "harness.isolation.sandbox",
     "harness.isolation.ipc",
@@ -175,6 +178,8 @@ class Snapshot:
         self.current_stream, self.current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         self.flags = self._flags()
         self.bound: list[tuple] = []
+        self.code: list[tuple] = []
+        """Of the driver's functions, as `native.code_of` gives it."""
 
     def host(self, host, parts: tuple[str, ...]) -> None:
         """Our own objects: these `parts` of the process's host, and all of its driver with the bound C functions."""
@@ -182,10 +187,12 @@ class Snapshot:
         self.held.namespace("the harness's driver", vars(host.driver), closed=True)
         self.held.namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
+        self.code = native.code_of({name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime})
 
     def kernel(self, name: str, module, functions: dict) -> None:
-        """A kernel's module and its entry in `functions`, before another one is imported."""
-        hold_kernel(self.held, name, module)
+        """A kernel's module (None: a library) and its entry in `functions`, before another one is imported."""
+        if module is not None:
+            hold_kernel(self.held, name, module)
         self.held.namespace("the harness's functions", functions, [name])
 
     def _flags(self) -> dict:
@@ -201,6 +208,9 @@ class Snapshot:
             # ctypes gives None for an errcheck that was never set.
             if call.argtypes is not types_ or call.restype is not result or call.errcheck is not None:
                 return f"replaced what becomes of the driver's {name}"
+        said = native.rewritten(self.code)
+        if said:
+            return said
         for name, value in self._flags().items():
             if value != self.flags[name]:
                 return f"changed torch's {name} from {self.flags[name]} to {value}"

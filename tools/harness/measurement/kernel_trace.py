@@ -33,13 +33,29 @@ def look(seen: dict, source: str, machine) -> tuple[list[str], str | None]:
     return [], f"hid what it executes from the profiler ({seen['unavailable']}), which sees the kernels of a process without it"
 
 
+def linked(names: list[str], library: str) -> set[str]:
+    """Those of the executed kernels' names that a library registers: mangled with its length, or as `extern "C"` between zeros."""
+    found = set()
+    for name in names:
+        plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+        last = re.split(r"[<(]", plain)[0].rpartition("::")[2]
+        if last and (f"{len(last)}{last}" in library or f"\0{last}\0" in library):
+            found.add(name)
+    return found
+
+
 def complaint(seen: dict, source: str) -> str | None:
-    """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one given}."""
-    own = jitted(source)
+    """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one given}.
+
+    `source` is of Python, or a library as text. Libraries may use streams of their own: that they are joined again is seen by the clock
+    and by the outputs, which may neither be written before the stream given comes to it nor after it has ended.
+    """
+    native = source.startswith("\x7fELF")
+    own = linked(seen["kernels"], source) if native else jitted(source)
     for name, stream in zip(seen["kernels"], seen["streams"], strict=True):
         if name not in own and not PLAIN.search(name):
             return f"ran {name[:160]}, a kernel that is not its own"
-        if stream != seen["stream"]:
+        if stream != seen["stream"] and not native:
             return f"ran {name[:160]} on another stream than the one given"
     if not own & set(seen["kernels"]):
         return "ran none of its own kernels"

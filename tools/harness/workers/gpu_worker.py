@@ -16,6 +16,7 @@ import traceback
 
 from harness.isolation import integrity, ipc, sandbox
 from harness.memory import cuda_driver
+from harness.workers import native
 
 SLACK_S = 150e-6
 """The spin before a train lasts this much longer than launching the train took before, and half as long again."""
@@ -64,8 +65,10 @@ class Host:
             self.snapshot = integrity.Snapshot(self.torch, self.triton)
             self.snapshot.host(self, FIXED)
         for name in self.functions:
-            self.snapshot.kernel(name, sys.modules[f"kernel_{name}"], self.functions)
+            self.snapshot.kernel(name, sys.modules.get(f"kernel_{name}"), self.functions)
         path = message["path"]
+        if path.endswith(".so"):
+            return self._load_native(message["name"], path)
         try:
             specification = importlib.util.spec_from_file_location(f"kernel_{message['name']}", path)
             module = importlib.util.module_from_spec(specification)
@@ -78,6 +81,15 @@ class Host:
             return {"error": "has no function `run_kernel`; define run_kernel(**kwargs)"}
         self.functions[message["name"]] = function, path
         return self.inspect(message, fds)
+
+    def _load_native(self, name: str, path: str) -> dict:
+        try:
+            self.functions[name] = native.Native(path), path
+        except OSError as error:
+            return {"error": f"cannot be loaded: {str(error).replace(path, 'the library')}"}
+        except AttributeError:
+            return {"error": 'does not export `solve`; declare it extern "C" void solve(...)'}
+        return self.inspect({}, [])
 
     def map(self, message: dict, fds: list[int]) -> dict:
         """Map the inputs' arena for reading and the outputs' for writing; the old mappings go. Each buffer is a tensor of its own."""
@@ -101,8 +113,8 @@ class Host:
 
     def prepare(self, message: dict, fds: list[int]) -> dict:
         """Make the arguments of the next train, so that doing so is not timed by anybody."""
-        self.calls = [self._arguments(at, slot) for at, slot in message["calls"]]
         self.name, self.spinning = message["fn"], message["spin"]
+        self.calls = [self._arguments(at, slot) for at, slot in message["calls"]]
         if not self.spinning:
             # What another process did last on the device, and its change to ours, is no part of the train.
             self.sleep(1000)
@@ -138,6 +150,8 @@ class Host:
             driver.check(driver.wait_for_all(), "cuCtxSynchronize")
             left = clock() - ended
             seconds = driver.elapsed(self.start, self.end)
+            if isinstance(function, native.Native):
+                function.complaint()
         except cuda_driver.CudaError as error:
             return {"error": device_fault(str(error))}
         except BaseException as error:
@@ -241,7 +255,10 @@ class Host:
         if slot not in self.outputs:
             self.outputs[slot] = self._tensors(arguments, "output", self.mapped[1][0], self.slots[slot])
         tensors = self.inputs[at] | self.outputs[slot]
-        return {a["name"]: a["value"] if a["role"] == "scalar" else tensors[a["name"]] for a in arguments}
+        values = {a["name"]: a["value"] if a["role"] == "scalar" else tensors[a["name"]] for a in arguments}
+        if isinstance(self.functions.get(self.name, (None,))[0], native.Native):
+            return {a["name"]: native.given(a["dtype"], values[a["name"]]) for a in arguments}
+        return values
 
     def _tensors(self, arguments: list[dict], role: str, base: int, offsets: list[int]) -> dict:
         torch, made = self.torch, {}

@@ -1,0 +1,49 @@
+"""Sizes that stand in a CUDA source as constants, set to other values; nothing else of it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from agents.models.playbook.analysis.unit import Unit
+from agents.models.playbook.recipe import Recipe
+from tools.languages.cpp_source import CppSource, Edit
+
+NAMES = {
+    "THREADS": r"(?:\w*THREADS\w*|BLOCK(?:_?SIZE|_?DIM)?|\w*Threads\w*|k?Block(?:Size|Dim)|threads|block_size)",
+    "UNROLL": r"(?:\w*UNROLL\w*|\w*PER_THREAD|ITEMS|\w*Unroll\w*|\w*PerThread|unroll)",
+    "TILE": r"(?:\w*TILE\w*|\w*Tile\w*|tile)",
+}
+"""What people call constants of one kind."""
+
+
+class CudaConstants(Recipe):
+    """`constexpr int THREADS = 128;`, `#define TILE 16`, and the blocks a multiprocessor that `__launch_bounds__` asks for."""
+
+    name = "cuda_constants"
+    language: ClassVar[str] = "cuda"
+    knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "THREADS": ("256", "512", "1024", "128", "64"),
+        "UNROLL": ("4", "8", "2", "1"),
+        "TILE": ("32", "64", "16", "8"),
+        "RESIDENT": ("2", "4", "1", "8"),
+    }
+
+    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
+        """Whether a constant has another value than `knobs` say; constants that are there are in place, and are searched."""
+        return self.edit(source, knobs or {}) != source
+
+    def edit(self, source: str, knobs: Mapping[str, str]) -> str:
+        """`source` with its constants set to `knobs`."""
+        return source if CppSource(source, "cuda").broken else self.retune(source, knobs)
+
+    def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
+        """None: whatever is no constant needs a model."""
+        return iter(())
+
+    def mark(self, knob: str) -> str:
+        """See `Recipe.mark`."""
+        if knob == "RESIDENT":
+            return r"(__launch_bounds__\(\s*\w+\s*,\s*)(\d+)(\s*\))"
+        typed = rf"\b(?:constexpr|const)\s+(?:int|unsigned|unsigned int|size_t)\s+{NAMES[knob]}\s*=\s*"
+        return rf"({typed}|#[ \t]*define[ \t]+{NAMES[knob]}[ \t]+)(\d+)(\b)"

@@ -1,0 +1,123 @@
+"""Compiles a CUDA kernel with nvcc for the GPU that is here, or lists the machine code of one that was compiled.
+
+`cuda_compile.py` answers `build.json` in the job's folder: {"flags", "sources", "target", "listing"}. A build leaves kernel.so, and what
+the compiler says (with ptxas' registers, spills and shared memory) on stderr; a listing leaves assembly.txt and facts.json.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+# For this import alone: what else lies in the job's folder is not to be importable.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import harness  # noqa: F401
+
+sys.path.pop(0)
+from harness.device import cuda_attributes
+
+DEFAULT = "sm_90"
+LIBRARY = "kernel.so"
+ERRORS = "launch_errors.cpp"
+"""What a launch complains of (a block too large, too much shared memory) comes back only to who asks the library's own runtime."""
+ASKS = """#include <cuda_runtime_api.h>
+extern "C" const char* kernelwright_error() {
+  cudaError_t status = cudaGetLastError();
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+"""
+
+
+def program(name: str) -> "str | None":
+    """Path of one of CUDA's programs: on PATH, in CUDA_HOME, or in the wheels beside this Python; of cuobjdump also Triton's own."""
+    packages = Path(sysconfig.get_path("purelib"))
+    homes = [Path(os.environ[key]) / "bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
+    wheels = [*sorted(packages.glob("nvidia/cu*/bin"), reverse=True), packages / "nvidia" / "cuda_nvcc" / "bin"]
+    places = [*homes, Path("/usr/local/cuda/bin"), *wheels, packages / "triton" / "backends" / "nvidia" / "bin"]
+    found = shutil.which(name)
+    return found or next((str(place / name) for place in places if os.access(place / name, os.X_OK)), None)
+
+
+def here() -> str:
+    """sm_90 of the first GPU, else the default."""
+    with contextlib.suppress(OSError, IndexError, KeyError):
+        gpu = cuda_attributes.reported()[0]
+        return f"sm_{gpu['major']}{gpu['minor']}"
+    return DEFAULT
+
+
+def generated(target: str) -> list[str]:
+    """Flags for code of one architecture: from Hopper on with the instructions that only this one has (`sm_90a`)."""
+    number = re.sub(r"\D", "", target)
+    number += "a" if int(number) >= 90 else ""
+    return [f"-gencode=arch=compute_{number},code=sm_{number}"]
+
+
+def build(request: dict) -> int:
+    nvcc = program("nvcc")
+    if nvcc is None:
+        print("nvcc was not found on the machine that compiles", file=sys.stderr)
+        return 2
+    Path(ERRORS).write_text(ASKS)
+    # The wheels keep libraries in lib, the toolkit in lib64, which nvcc knows by itself.
+    beside = [f"-L{Path(nvcc).resolve().parents[1] / 'lib'}"]
+    argv = [nvcc, *request["flags"], *generated(request["target"] or here()), *beside, *request["sources"], ERRORS, "-o", LIBRARY]
+    return subprocess.run(argv, check=False).returncode
+
+
+def named(symbol: str) -> str:
+    """The function's name in a mangled symbol: the last of the names that stand with their lengths before its parameters."""
+    rest, name = re.sub(r"^_ZN?", "", symbol), symbol
+    while symbol.startswith("_Z") and (length := re.match(r"\d+", rest)):
+        name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
+    return name
+
+
+def listing() -> int:
+    """Disassembly in objdump's layout under a table of kernels, and each kernel's registers, stack and shared bytes."""
+    cuobjdump = program("cuobjdump")
+    if cuobjdump is None:
+        print("cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or the CUDA toolkit", file=sys.stderr)
+        return 2
+    usage = {
+        name: {word: int(value) for word, value in re.findall(r"(\w+):(\d+)", numbers)}
+        for name, numbers in re.findall(r"Function (\S+?):\s+(REG:.*)", dumped(cuobjdump, "-res-usage"))
+    }
+    text = dumped(cuobjdump, "-sass")
+    target = re.search(r"arch = (\w+)", text)
+    lines, code, facts = ["0000000000000000 <solve>:"], [], []
+    for at, part in enumerate(re.split(r"^\s*Function : ", text, flags=re.M)[1:]):
+        symbol = part.split(None, 1)[0]
+        found = re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", part, re.M)
+        name = f"{named(symbol)}_{at}"
+        lines.append(f"   {at:x}:\tlaunch\tkernel <{name}>")
+        code += ["", f"{'0':0>16} <{name}>:"]
+        code += [f"   {address}:\t{mnemonic}\t{operands}{f' {guard}' if guard else ''}" for address, guard, mnemonic, operands in found]
+        counts: dict[str, int] = {}
+        for _, _, mnemonic, _ in found:
+            counts[mnemonic] = counts.get(mnemonic, 0) + 1
+        used = usage.get(symbol, {})
+        sizes = {"registers": used.get("REG", 0), "stack": used.get("STACK", 0), "shared": used.get("SHARED", 0)}
+        facts.append({"kernel": named(symbol), "settings": {}, **sizes, "instructions": counts})
+    Path("assembly.txt").write_text("\n".join([*lines, *code]) + "\n")
+    Path("facts.json").write_text(json.dumps({"target": target[1] if target else "", "kernels": facts}))
+    return 0
+
+
+def dumped(cuobjdump: str, what: str) -> str:
+    beside = {**os.environ, "PATH": f"{Path(cuobjdump).parent}:{os.environ.get('PATH', '')}"}
+    return subprocess.run([cuobjdump, what, LIBRARY], capture_output=True, text=True, timeout=60, check=False, env=beside).stdout
+
+
+def main() -> None:
+    request = json.loads(Path("build.json").read_text())
+    sys.exit(listing() if request.get("listing") else build(request))
+
+
+if __name__ == "__main__":
+    main()
