@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
-from harness.isolation import sandbox
-from harness.workers import native
+from harness.isolation import native, sandbox
 
 SECTIONS = (
     "SpeedOfLight",

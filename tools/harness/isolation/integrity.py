@@ -13,13 +13,13 @@ import sys
 import time
 import types
 
-from harness.workers import native
+from harness.isolation import native
 
 OURS = (
     "harness.memory.cuda_driver",
     "harness.workers.gpu_worker",
     "harness.workers.gpu_warmup",
-    "harness.workers.native",
+    "harness.isolation.native",
     "harness.isolation.integrity",
     "harness.isolation.sandbox",
     "harness.isolation.ipc",

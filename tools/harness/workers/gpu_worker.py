@@ -14,9 +14,8 @@ import tempfile
 import time
 import traceback
 
-from harness.isolation import integrity, ipc, sandbox
+from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
-from harness.workers import native
 
 SLACK_S = 150e-6
 """The spin before a train lasts this much longer than launching the train took before, and half as long again."""

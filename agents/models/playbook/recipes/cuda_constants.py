@@ -13,6 +13,7 @@ NAMES = {
     "THREADS": r"(?:\w*THREADS\w*|BLOCK(?:_?SIZE|_?DIM)?|\w*Threads\w*|k?Block(?:Size|Dim)|threads|block_size)",
     "UNROLL": r"(?:\w*UNROLL\w*|\w*PER_THREAD|ITEMS|\w*Unroll\w*|\w*PerThread|unroll)",
     "TILE": r"(?:\w*TILE\w*|\w*Tile\w*|tile)",
+    "RESIDENT": r"(?:RESIDENT|\w*MIN_BLOCKS\w*|\w*BLOCKS_PER_SM)",
 }
 """What people call constants of one kind."""
 
@@ -43,7 +44,6 @@ class CudaConstants(Recipe):
 
     def mark(self, knob: str) -> str:
         """See `Recipe.mark`."""
-        if knob == "RESIDENT":
-            return r"(__launch_bounds__\(\s*\w+\s*,\s*)(\d+)(\s*\))"
         typed = rf"\b(?:constexpr|const)\s+(?:int|unsigned|unsigned int|size_t)\s+{NAMES[knob]}\s*=\s*"
-        return rf"({typed}|#[ \t]*define[ \t]+{NAMES[knob]}[ \t]+)(\d+)(\b)"
+        bound = r"|__launch_bounds__\(\s*\w+\s*,\s*" if knob == "RESIDENT" else ""
+        return rf"({typed}|#[ \t]*define[ \t]+{NAMES[knob]}[ \t]+{bound})(\d+)(\b)"

@@ -250,7 +250,7 @@ def test_a_kernel_far_from_its_roof_is_not_given_up_for_want_of_findings() -> No
     facts = {"roofline.headroom": Quantity(value=0.6, unit="fraction"), "roofline.launch_share": Quantity(value=0.01, unit="fraction")}
     fired = [f.rule for f in evaluate((), facts, rules)]
     assert fired == ["far_from_roof"]
-    found = {p.head.recipe for language in ("cpp", "triton") for p in Wiki.open().methods(language, fired, facts)}
+    found = {p.head.recipe for language in ("cpp", "triton", "cuda") for p in Wiki.open().methods(language, fired, facts)}
     assert set(RECIPES) - {"restrict_pointers"} <= found
     near = {**facts, "roofline.headroom": Quantity(value=0.2, unit="fraction")}
     assert not evaluate((), near, rules)

@@ -1,0 +1,200 @@
+"""CUDA C++: the contract is read through launches, the screen tells attacks from device code, nvcc's words are kept."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from tools.artifacts import Candidate, Task
+from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.harness.compilation import cuda_compile
+from tools.languages.cuda import Cuda, used
+from tools.screen.screen import screen
+from tools.store.records import Blobs
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "cuda"
+NAIVE = Path("configs/tasks/cuda-rmsnorm/kernel.cu").read_text()
+GOOD = (FIXTURES / "rmsnorm_vectors.cu").read_text()
+TILES = r"""
+#include <cuda_fp16.h>
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+namespace {
+struct Helper { int n; __device__ explicit Helper(int n) : n(n) {} __device__ int at(int i) const { return i * n; } };
+constexpr int TILE = 64;
+__constant__ float table[4] = {1.f, 2.f, 3.f, 4.f};
+template <typename T> __device__ __forceinline__ T warp_sum(T v) {
+#pragma unroll
+  for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(0xffffffff, v, o);
+  return v;
+}
+__device__ __forceinline__ void fetch(void* s, const void* g) {
+  unsigned a = static_cast<unsigned>(__cvta_generic_to_shared(s));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(a), "l"(g) : "memory");
+}
+}
+template <int N> __global__ void __launch_bounds__(256, 2) f(const half* __restrict__ x, half* __restrict__ y, int n) {
+  extern __shared__ __align__(16) unsigned char raw[];
+  __shared__ alignas(128) float big[TILE][TILE + 1];
+  auto tile = cg::tiled_partition<32>(cg::this_thread_block());
+  Helper h(n);
+  big[0][threadIdx.x % N] = table[threadIdx.x & 3] + warp_sum(__half2float(x[h.at(threadIdx.x)]));
+  tile.sync();
+  __syncthreads();
+  y[threadIdx.x] = __float2half(big[0][0] + raw[0]);
+}
+__global__ void g(float* w) { w[threadIdx.x] = 0.f; }
+extern "C" void solve(const half* x, half* y, int n) {
+  float* w;
+  cudaMallocAsync(&w, 1024, 0);
+  cudaFuncSetAttribute(f<32>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+  g<<<1, 256>>>(w);
+  f<32><<<n, 256, 65536, 0>>>(x, y, n);
+  cudaFreeAsync(w, 0);
+}
+"""
+JOINED = r"""
+#include <cuda_runtime.h>
+__global__ void g(float* w, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) w[i] = 0.f; }
+extern "C" void solve(const float* x, float* y, int n) {
+  cudaStream_t a; cudaEvent_t begin, end;
+  cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking);
+  cudaEventCreateWithFlags(&begin, cudaEventDisableTiming); cudaEventCreateWithFlags(&end, cudaEventDisableTiming);
+  cudaEventRecord(begin, 0); cudaStreamWaitEvent(a, begin, 0);
+  g<<<(n + 255) / 256, 256, 0, a>>>(y, n);
+  cudaEventRecord(end, a); cudaStreamWaitEvent(0, end, 0);
+  cudaEventDestroy(begin); cudaEventDestroy(end); cudaStreamDestroy(a);
+}
+"""
+CLUSTER = r"""
+#include <cuda.h>
+#include <cuda/barrier>
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void __cluster_dims__(2, 1, 1) g(const __grid_constant__ CUtensorMap map, float* y) { cg::this_cluster().sync(); y[0] = 1; }
+extern "C" void solve(const float* x, float* y, int n) {
+  void* encode = nullptr; cudaDriverEntryPointQueryResult found;
+  cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &encode, cudaEnableDefault, &found);
+  CUtensorMap map{};
+  try { g<<<2, 1>>>(map, y); } catch (...) { }
+}
+"""
+
+
+def attack(top: str = "", device: str = "", host: str = "") -> str:
+    return f"""#include <cuda_runtime.h>
+{top}
+__global__ void g(float* y, int n) {{ {device} y[threadIdx.x] = 0; }}
+extern "C" void solve(const float* x, float* y, int n) {{ {host} g<<<1, 32>>>(y, n); }}
+"""
+
+
+ATTACKS = {
+    "a global of the device": (attack("__device__ float cache[1024];"), "cache[1024]"),
+    "managed memory": (attack("__managed__ int calls;"), "lives across calls"),
+    "constants filled at run time": (attack("__constant__ float c[4] = {0};", host="cudaMemcpyToSymbol(c, x, 16);"), "cudaMemcpyToSymbol"),
+    "constants without values": (attack("__constant__ float c[4];"), "lives across calls"),
+    "scratch kept by the host": (attack(host="static float* w = nullptr;"), "lives across calls"),
+    "a static in device code": (attack(device="static int k; k++;"), "lives across calls"),
+    "a stream that is not joined": (attack(host="cudaStream_t s; cudaStreamCreate(&s); g<<<1, 32, 0, s>>>(y, n);"), "never waited for"),
+    "clock64": (attack(device="long long t = clock64();"), "reads a clock"),
+    "the clock in PTX": (attack(device='long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t));'), "reads a clock"),
+    "a timer in two strings": (attack(device='long long t; asm volatile("mov.u64 %0, %%glob" "altimer;" : "=l"(t));'), "reads a clock"),
+    "a timer by numbers": (attack(device='long long t; asm volatile("mov.u64 %0, %%\\x67lobaltimer;" : "=l"(t));'), "hidden"),
+    "a timer behind a macro": (
+        attack('#define T "mov.u64 %0, %%globaltimer;"', 'long long t; asm volatile(T : "=l"(t));'),
+        "reads a clock",
+    ),
+    "where it runs": (attack(device='int t; asm volatile("mov.u32 %0, %%smid;" : "=r"(t));'), "where it runs"),
+    "assembly of the host": (attack(host='asm volatile("rdtsc");'), "assembly of the host"),
+    "the events' clock": (attack(host="float ms; cudaEventElapsedTime(&ms, nullptr, nullptr);"), "reads a clock"),
+    "a callback": (attack(host="cudaLaunchHostFunc(0, nullptr, nullptr);"), "state of the whole device"),
+    "the driver": (attack(host="cuCtxSynchronize();"), "function of the driver"),
+    "a look-up in the driver": (attack(host='void* f; cudaGetDriverEntryPoint("cuEventElapsedTime", &f, 0, nullptr);'), "looks up"),
+    "the loader": (attack(host='dlsym(nullptr, "cuEventElapsedTime");'), "loader"),
+    "a thread": (attack("#include <thread>"), "not among the headers"),
+    "a library": (attack("#include <cublas_v2.h>"), "not among the headers"),
+    "pages of code": (attack(host="mprotect(nullptr, 0, 7);"), "loader"),
+}
+
+
+@pytest.mark.parametrize("source", [NAIVE, GOOD, TILES, JOINED, CLUSTER], ids=["naive", "vectors", "tiles", "joined", "cluster"])
+def test_honest_device_code_passes_the_screen(source: str) -> None:
+    assert screen(source, "cuda") == ()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_screen_refuses(name: str) -> None:
+    source, said = ATTACKS[name]
+    assert said in " ".join(screen(source, "cuda"))
+
+
+def test_parameters_are_read_past_launches_and_with_cudas_types() -> None:
+    named = [(p.name, p.dtype, p.pointer, p.const) for p in Cuda().parameters(TILES.replace("half* y", "__nv_bfloat16* y"))]
+    assert named == [("x", "float16", True, True), ("y", "bfloat16", True, False), ("n", "int32", False, False)]
+
+
+def test_a_flag_that_changes_what_is_built_is_refused(task_of_rows: Task) -> None:
+    with pytest.raises(SettingsError, match="--use_fast_math"):
+        Cuda().flags(task_of_rows.model_copy(update={"build_flags": ("--use_fast_math",)}))
+
+
+def test_what_ptxas_says_is_kept_for_each_kernel() -> None:
+    said = used((FIXTURES / "ptxas.txt").read_text())
+    assert any(s.startswith("rmsnorm_any for sm_90a: 32 registers, 0 bytes of stack") and "32 bytes of static shared" in s for s in said)
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z7rmsnormPKfS0_Pfif", "rmsnorm"),
+        ("_ZN12_GLOBAL__N_11fILi32EEEvPKf", "f"),
+        ("plain", "plain"),
+        ("_Z12rmsnorm_rowsILi8EEvPKf", "rmsnorm_rows"),
+    ],
+)
+def test_a_kernels_name_is_found_in_its_symbol(symbol: str, name: str) -> None:
+    assert cuda_compile.named(symbol) == name
+
+
+def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> None:
+    assert cuda_compile.generated("sm_90") == ["-gencode=arch=compute_90a,code=sm_90a"]
+    assert cuda_compile.generated("sm_80") == ["-gencode=arch=compute_80,code=sm_80"]
+
+
+@pytest.fixture
+def task_of_rows() -> Task:
+    return Task.model_validate(
+        {
+            "name": "rows",
+            "language": "cuda",
+            "arguments": [],
+            "reference": "",
+            "workloads": [{"name": "one", "dims": {"N": 4}}],
+        }
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
+class TestCompiled:
+    def build(self, task: Task, source: str, folder: Path) -> tuple[str | None, str, Blobs]:
+        blobs, cuda = Blobs(folder / "blobs"), Cuda()
+        (folder / "scratch").mkdir()
+        with Local(blobs, folder / "scratch") as executor:
+            done = executor.run(cuda.build(task, Candidate(language="cuda", files={"kernel.cu": source}), blobs))
+        return cuda.built(done), cuda.trim(blobs.text(done.files["stderr.txt"])), blobs
+
+    def test_a_library_exports_the_entry_and_a_failed_launch_is_told(self, task_of_rows: Task, tmp_path: Path) -> None:
+        library, said, blobs = self.build(task_of_rows, NAIVE, tmp_path)
+        assert library is not None and "rmsnorm for sm_" in said
+        loaded = ctypes.CDLL(str(blobs.path(library)))
+        assert loaded.solve and loaded.kernelwright_error
+
+    def test_an_error_comes_with_its_line(self, task_of_rows: Task, tmp_path: Path) -> None:
+        library, said, _ = self.build(task_of_rows, NAIVE.replace("float sum = 0.0f;", "flaot sum = 0.0f;"), tmp_path)
+        assert library is None and "kernel.cu(" in said and "flaot" in said
