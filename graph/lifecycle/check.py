@@ -24,6 +24,8 @@ from tools.executors.protocol import SeenWorkload
 from tools.languages.base import Language
 from tools.languages.triton_interpreter import Interpreted
 
+_NO_COMPILER = "none here, so that the kernel was not compiled"
+
 
 class Checked(Artifact):
     """The object that `check --json` prints."""
@@ -88,7 +90,8 @@ def check(settings: Settings) -> Checked:
         open_profilers(settings.profilers, language)
         open_index(settings, wiki.guide(), task.language)
         absent = lacking(executor.devices(), language.device)
-        found = look(settings, loaded, executor, records.blobs, absent) if absent else None
+        compiler = _compiler(language, absent)
+        found = look(settings, loaded, executor, records.blobs, absent) if absent and not compiler.startswith(_NO_COMPILER) else None
         name = settings.sources(language.suffix).kernel
         if task.baseline is None:
             # Free and always the same, so that a refusal need not wait for the run.
@@ -109,7 +112,7 @@ def check(settings: Settings) -> Checked:
             task=task.name,
             language=task.language,
             identity=task.identity(),
-            compiler=_compiler(language, absent),
+            compiler=compiler,
             entry=language.entry,
             arguments=task.arguments,
             workloads=loaded.workloads,
@@ -137,4 +140,4 @@ def _compiler(language: Language, absent: str | None) -> str:
     except SettingsError as error:
         if not absent:
             raise
-        return f"none here, so that the kernel was not compiled: {error}"
+        return f"{_NO_COMPILER}: {error}"

@@ -11,6 +11,8 @@ from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
 from tools.executors.local import Local
 from tools.harness.compilation import cuda_compile
+from tools.harness.isolation import native
+from tools.harness.measurement import kernel_trace
 from tools.languages.cuda import Cuda, used
 from tools.screen.screen import screen
 from tools.store.records import Blobs
@@ -164,6 +166,27 @@ def test_a_kernels_name_is_found_in_its_symbol(symbol: str, name: str) -> None:
 def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> None:
     assert cuda_compile.generated("sm_90") == ["-gencode=arch=compute_90a,code=sm_90a"]
     assert cuda_compile.generated("sm_80") == ["-gencode=arch=compute_80,code=sm_80"]
+
+
+def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_compile, "program", lambda name: None)
+    with pytest.raises(SettingsError, match="pip install nvidia-cuda-nvcc"):
+        Cuda().toolchain()
+
+
+def test_code_that_is_written_over_is_seen() -> None:
+    code = ctypes.create_string_buffer(b"\x90" * native.HEAD)
+    known = native.code_of({"cuEventElapsedTime": code})
+    assert not native.rewritten(known)
+    code[3] = b"\xc3"
+    assert "cuEventElapsedTime" in native.rewritten(known)
+
+
+def test_executed_kernels_are_known_by_what_the_library_registers() -> None:
+    library = "\x7fELF\0_Z7rmsnormPKf\0plain\0"
+    seen = {"kernels": ["void rmsnorm<4>(float const*)", "plain"], "streams": [7, 9], "stream": 7}
+    assert kernel_trace.complaint(seen, library) is None
+    assert "not its own" in (kernel_trace.complaint({**seen, "kernels": ["norm(float)", "plain"]}, library) or "")
 
 
 @pytest.fixture

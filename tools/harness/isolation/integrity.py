@@ -178,8 +178,6 @@ class Snapshot:
         self.current_stream, self.current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
         self.flags = self._flags()
         self.bound: list[tuple] = []
-        self.code: list[tuple] = []
-        """Of the driver's functions, as `native.code_of` gives it."""
 
     def host(self, host, parts: tuple[str, ...]) -> None:
         """Our own objects: these `parts` of the process's host, and all of its driver with the bound C functions."""
@@ -187,7 +185,13 @@ class Snapshot:
         self.held.namespace("the harness's driver", vars(host.driver), closed=True)
         self.held.namespace("the harness's driver", host.driver._bound, closed=True)
         self.bound = [(name, call, call.argtypes, call.restype) for name, call in host.driver._bound.items()]
-        self.code = native.code_of({name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime})
+        self.code: list[tuple] = []
+        """Of the driver's functions, as `native.code_of` gives it."""
+
+    def machine_code(self) -> None:
+        """Of the driver's functions and the clock, before native code is loaded: it could write over them."""
+        functions = {name: call for name, call, *_ in self.bound} | {"clock_gettime": ctypes.CDLL(None).clock_gettime}
+        self.code = self.code or native.code_of(functions)
 
     def kernel(self, name: str, module, functions: dict) -> None:
         """A kernel's module (None: a library) and its entry in `functions`, before another one is imported."""

@@ -82,6 +82,7 @@ class Host:
         return self.inspect(message, fds)
 
     def _load_native(self, name: str, path: str) -> dict:
+        self.snapshot.machine_code()
         try:
             self.functions[name] = native.Native(path), path
         except OSError as error:
