@@ -28,7 +28,7 @@ _SIZE = re.compile(r"\b(\w+)\.(?:size\((\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
 _REGISTRATION = re.compile(r"^[ \t]*(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*\{", re.MULTILINE)
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>.*\n", re.MULTILINE)
 _DEVICE = re.compile(
-    r"cuda|cooperative|mma|crt/|cub/|cute|cutlass|device_|vector|sm_|c?(math|float|limits|std)|type_traits|algorithm|utility|omp"
+    r"cuda|cooperative|mma|crt/|cub/|cute|cutlass|device_|vector|sm_|c?(math|float|limits|std|assert)|type_traits|algorithm|utility|omp"
 )
 """Headers that stay whether or not something by their name is seen to be used."""
 _HALVES = {r"\b(?:__)?nv_bfloat16": "cuda_bf16.h", r"\b(?:__half|half)2?\b": "cuda_fp16.h"}
@@ -74,7 +74,7 @@ class Function:
     def plain(self) -> bool:
         """Takes pointers and scalars only, so that it can be called as it is."""
         simple = all(p.pointer or _SCALAR.fullmatch(p.type) for p in self.parameters)
-        return simple and bool(self.parameters) and not self.templates and not TENSOR.search(text(self.node))
+        return simple and self.name != "main" and bool(self.parameters) and not self.templates and not TENSOR.search(text(self.node))
 
 
 @dataclass
@@ -171,12 +171,6 @@ class CudaFile:
         for node in sorted(gone, key=lambda n: -n.start_byte):
             code = code[: node.start_byte] + code[node.end_byte :]
         kept = re.sub(r"[ \t]*\\\n[ \t]*", " ", code.decode())
-        while found := _REGISTRATION.search(kept):
-            depth, at = 1, found.end()
-            while depth and at < len(kept):
-                depth += {"{": 1, "}": -1}.get(kept[at], 0)
-                at += 1
-            kept = kept[: found.start()] + kept[at:]
         bare = re.sub(r"//[^\n]*|/\*.*?\*/", "", _INCLUDED.sub("", kept), flags=re.DOTALL)
         stems = {name: re.split(r"(?<=\d)|[^A-Za-z\d]", name)[0] for name in _INCLUDED.findall(kept)}
         used = {name for name, stem in stems.items() if _DEVICE.match(name) or re.search(rf"\b{stem}", bare)}
