@@ -71,8 +71,10 @@ def _parser() -> Parser:
     profile.add_argument("--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)")
     under = "time the kernel and place each workload under the measured roofs"
     verb("roofline", _roofline, under, "one JSON object instead of a table")
-    slow = "why is the kernel slow? times, roofline, findings and the compiler's remarks; changes nothing"
-    verb("diagnose", _diagnose, slow, "one JSON object instead of text")
+    slow = "why is the kernel slow? of a task, or of reports of Nsight Compute; changes nothing"
+    diagnose = verb("diagnose", _diagnose, slow, "one JSON object instead of text")
+    reports = "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
+    diagnose.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help=reports)
     screen = verb("screen", _screen, "what the screen refuses in a kernel, before anything is built (exit code 1)")
     screen.add_argument("--candidate", type=Path, metavar="FILE", help="another kernel file than the task's own")
     noise = "time the kernel against a copy of itself (A/A): its times, and the noise floor under which no gain counts"
@@ -187,9 +189,20 @@ def _roofline(options: argparse.Namespace) -> None:
 def _diagnose(options: argparse.Namespace) -> None:
     from tools.analysis.diagnosis import text
 
+    if options.reports or (options.folder is not None and options.folder.suffix and not options.folder.is_dir()):
+        _diagnose_reports([options.folder, *options.reports], str(options.kernel or ""), as_json=options.json)
+        return
     with _task(options) as opened:
         found = opened.diagnosed()
     print(found.model_dump_json(indent=1) if options.json else text(found, opened.task.language, kept=options.store is not None))
+
+
+def _diagnose_reports(paths: Sequence[Path], kernel: str, *, as_json: bool) -> None:
+    from tools.profilers import counted, ncu, reports
+
+    found = reports.merged(launch for path in paths for launch in reports.read(path, ncu.program()))
+    report = counted.Report(kernels=tuple(counted.diagnose(launch) for launch in reports.choose(found, kernel)))
+    print(report.model_dump_json(indent=1) if as_json else counted.text(report))
 
 
 def _screen(options: argparse.Namespace) -> int:

@@ -95,6 +95,12 @@ def test_each_recipe_has_its_method_and_each_method_a_block_of_code():
     assert {page.head.id for page in METHODS} <= {page.head.id for page, _ in BLOCKS}
 
 
+def test_the_page_that_a_rule_names_answers_it():
+    for rule in RULES:
+        page = WIKI.page(rule.page) if rule.page else None
+        assert not rule.page or (page is not None and rule.id in page.head.rules), rule.id
+
+
 def test_each_rule_and_each_planted_bottleneck_has_a_skill():
     assert {rule.id for rule in RULES} == {rule for page in SKILLS for rule in page.head.rules}
     planted = {ELSEWHERE.get(name, name) for names in json.loads(LABELS.read_text()).values() for name in names}

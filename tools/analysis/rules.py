@@ -20,7 +20,8 @@ from tools.roofline.hardware import Headroom
 
 RULES = Path(__file__).with_name("rules.yaml")
 SEVERITIES = ("high", "medium", "low")
-COMPILERS = ("gcc", "clang")
+SECOND_OPINIONS = ("gcc", "clang", "ncu")
+"""Tools whose remarks come from rules of their own: they agree or do not."""
 AT_ROOF = 0.25
 """Gap of an axis below which that axis is the bottleneck, whatever else was found."""
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -51,6 +52,17 @@ class Rule(Artifact):
     remark: re.Pattern[str] | None = None
     """Remarks that speak of the same thing."""
     text: str
+    action: str = ""
+    """What to do about it, in a line."""
+    page: str = ""
+    """The skill of the wiki that says more."""
+    source: str = ""
+    """Where the thresholds are from."""
+
+    @property
+    def counted(self) -> bool:
+        """It reads a report's counters alone: what a report lacks can be collected."""
+        return bool(self.page) and not any(c.metric.startswith("roofline.") for c in self.when)
 
 
 class _File(Artifact):
@@ -81,12 +93,10 @@ def evaluate(
         origin.update(dict.fromkeys(profile.metrics, record))
     remarks = [remark for profile, _ in profiles for remark in profile.remarks]
     fired: dict[str, tuple[Finding, bool]] = {}
-    for rule in load() if rules is None else rules:
-        if not all(_holds(condition, metrics) for condition in rule.when):
-            continue
+    for rule in holding(metrics, rules):
         matching = [remark for remark in remarks if rule.remark and rule.remark.search(remark.text)]
         records = {origin[c.metric] for c in rule.when if c.metric in origin}
-        said_by_compiler = any(remark.tool in COMPILERS for remark in matching)
+        said_by_tool = any(remark.tool in SECOND_OPINIONS for remark in matching)
         seen_elsewhere = any(not c.metric.startswith("compiler.") for c in rule.when)
         earlier = fired.get(rule.id)
         if earlier is None:
@@ -98,12 +108,28 @@ def evaluate(
                 line=min((remark.line for remark in matching if remark.line), default=0),
                 evidence=tuple(sorted(records)),
             )
-            fired[rule.id] = (finding, said_by_compiler and seen_elsewhere)
+            fired[rule.id] = (finding, said_by_tool and seen_elsewhere)
         else:
             evidence = tuple(sorted({*earlier[0].evidence, *records}))
             fired[rule.id] = (earlier[0].model_copy(update={"evidence": evidence}), True)
     ranked = sorted(fired.values(), key=lambda item: (SEVERITIES.index(item[0].severity), not item[1]))
     return tuple(finding for finding, _ in ranked)
+
+
+def holding(metrics: Mapping[str, Quantity], rules: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
+    """The entries of which every condition holds."""
+    return tuple(rule for rule in (load() if rules is None else rules) if all(_holds(c, metrics) for c in rule.when))
+
+
+def undecided(metrics: Mapping[str, Quantity]) -> dict[str, tuple[str, ...]]:
+    """Rule -> the counters without which nobody can tell whether it fires: no condition that is known fails, and some are not known."""
+    found: dict[str, tuple[str, ...]] = {}
+    for rule in load():
+        lacking = tuple(c.metric for c in rule.when if c.metric not in metrics)
+        if rule.counted and lacking and all(_holds(c, metrics) for c in rule.when if c.metric in metrics):
+            found.setdefault(rule.id, lacking)
+    fired = {rule.id for rule in holding(metrics)}
+    return {rule: lacking for rule, lacking in found.items() if rule not in fired}
 
 
 def bottleneck(findings: Iterable[Finding], headroom: Headroom) -> Bound:

@@ -6,20 +6,21 @@ rules need no number of any one device. The times that ncu sees are discarded (D
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import math
 import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.executors.base import Executor, Job, Limits, Needs
 from tools.executors.harness_job import harness_files
 from tools.languages.base import Language
+from tools.profilers import reports
 from tools.profilers.base import Profiler
+from tools.profilers.reports import DURATION, Launch
 from tools.store.records import Blobs
 
 PROGRAM = "harness/device/ncu_target.py"
@@ -27,7 +28,6 @@ PARAMETERS = Path("/proc/driver/nvidia/params")
 PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda/nsight-compute*/ncu")
 LIMIT_S = 300.0
 SEED = 0
-DURATION = "gpu__time_duration.sum"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 STALLS = (
@@ -36,6 +36,18 @@ STALLS = (
     *("sleeping", "tex_throttle", "wait"),
 )
 LIMITS = ("registers", "shared_mem", "blocks", "warps", "barriers")
+PIPE = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
+ARITHMETIC = ("alu", "fma", "fp64", "xu")
+"""Pipes that compute; the others move operands or direct the flow."""
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
+BUSY_MEMORY = (
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+)
+BUSY_COMPUTING = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+FLOAT = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum.per_cycle_elapsed"
+LANES, LANES_ON = (f"smsp__thread_inst_executed{on}_per_inst_executed.ratio" for on in ("", "_pred_on"))
 METRICS = (
     DURATION,
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -66,6 +78,18 @@ METRICS = (
     "smsp__sass_inst_executed_op_local_ld.sum",
     "smsp__sass_inst_executed_op_local_st.sum",
     "derived__local_spilling_requests",
+    *(PIPE.format(pipe) for pipe in (*ARITHMETIC, "lsu", "tex")),
+    *(FLOAT.format(kind) for kind in ("add", "mul", "fma")),
+    LANES,
+    LANES_ON,
+    "gpc__cycles_elapsed.max",
+    "sm__cycles_active.avg",
+    "sm__cycles_active.max",
+    "idc__request_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum",
+    *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum" for what in ("requests", "sectors") for kind in ("atom", "red")),
+    "smsp__inst_executed_op_shared_atom.sum",
+    "smsp__sass_inst_executed_op_shared_ld.sum",
     "launch__registers_per_thread",
     "launch__shared_mem_per_block",
     "launch__grid_size",
@@ -79,18 +103,6 @@ METRICS = (
 """What is asked for beside the sections, and all that a profile keeps of the thousands that ncu can tell."""
 BY_SECTION = ("launch__", "derived__")
 """What only comes with a section, and is refused when asked for by name."""
-_SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "n": 1e-9, "u": 1e-6, "m": 1e-3}
-_BASES = ("byte", "byte/second", "byte/s", "second", "s", "hz", "byte/block", "byte/cycle", "inst", "sector", "cycle")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel that the counted call launched."""
-
-    id: str
-    kernel: str
-    metrics: dict[str, Quantity]
-    advice: list[str] = field(default_factory=list)
 
 
 class Ncu(Profiler):
@@ -136,7 +148,7 @@ class Ncu(Profiler):
             return Profile(tool=self.name, launch=workload.name, source=candidate.id, binary=library, metrics={}, remarks=notes), raw
         main = longest(seen)
         others = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
-        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=text) for text in main.advice)
+        remarks = tuple(Remark(tool=self.name, line=0, kind="note", text=str(said)) for said in main.advice)
         return Profile(
             tool=self.name,
             launch=f"{workload.name}: {main.kernel}{others}",
@@ -171,30 +183,12 @@ def refused() -> str | None:
 
 def launches(raw: str, details: str = "") -> tuple[Launch, ...]:
     """The kernels of a report, from ncu's `--csv --page raw` and, for its advice, `--page details`. Pure."""
-    table = [row for row in csv.reader(io.StringIO(raw)) if len(row) > 1]
-    if len(table) < 2:
-        return ()
-    names, units, *rows = table
-    advice: dict[str, list[str]] = {}
-    for line in csv.DictReader(io.StringIO(details)):
-        if line.get("Rule Type") in ("OPT", "WRN", "INF"):
-            gain = (
-                f" (ncu estimates {line['Estimated Speedup']} % {line['Estimated Speedup Type']})" if line.get("Estimated Speedup") else ""
-            )
-            advice.setdefault(line["ID"], []).append(f"{line['Rule Type']} {line['Rule Name']}: {line['Rule Description']}{gain}")
-    found = []
-    for row in rows:
-        cells = dict(zip(names, row, strict=False))
-        metrics = {
-            name: quantity for name, unit, text in zip(names, units, row, strict=False) if (quantity := _quantity(text, unit)) is not None
-        }
-        found.append(Launch(cells.get("ID", ""), cells.get("Kernel Name", ""), metrics, advice.get(cells.get("ID", ""), [])))
-    return tuple(found)
+    return reports.merged((*reports.parse(raw), *reports.parse(details)))
 
 
 def longest(found: Sequence[Launch]) -> Launch:
     """The kernel that takes most of the call."""
-    return max(found, key=lambda launch: launch.metrics[DURATION].value if DURATION in launch.metrics else 0.0)
+    return reports.longest_first(found)[0]
 
 
 def kept(metrics: Mapping[str, Quantity], kernels: int = 1) -> dict[str, Quantity]:
@@ -244,6 +238,7 @@ def _derived(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
         for what, limit in limits.items():
             # 1 where this is what bounds the blocks on a multiprocessor.
             put(f"occupancy_limited_by.{what}", least, limit, "ratio")
+    found |= _balance(value) | _mix(value)
     put(
         "achieved_over_possible_occupancy",
         value("sm__warps_active.avg.pct_of_peak_sustained_active"),
@@ -252,13 +247,70 @@ def _derived(metrics: Mapping[str, Quantity]) -> dict[str, Quantity]:
     return found
 
 
-def _quantity(text: str, unit: str) -> Quantity | None:
-    """A cell as a number; ncu groups digits by commas and scales units, which is undone for those that rules compare."""
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return None
-    scale, base = _SCALES.get(unit[:1]), unit[1:]
-    if scale is not None and base in _BASES:
-        return Quantity(value=value * scale, unit=base)
-    return Quantity(value=value, unit=unit)
+def _balance(value: Callable[[str], float | None]) -> dict[str, Quantity]:
+    """How full the device is, and how evenly its work lies."""
+    found: dict[str, Quantity] = {}
+    busy = [share for name in (*BUSY_MEMORY, BUSY_COMPUTING) if (share := value(name)) is not None]
+    if busy:
+        found["ncu.busiest"] = Quantity(value=max(busy), unit="%")
+    average, most = value("sm__cycles_active.avg"), value("sm__cycles_active.max")
+    if average is not None and most:
+        found["ncu.multiprocessor_balance"] = Quantity(value=average / most, unit="fraction")
+    waves = value("launch__waves_per_multiprocessor")
+    if waves:
+        # Less than one wave has no tail; that the grid is too small is another finding.
+        found["ncu.tail_share"] = Quantity(value=1 - waves / math.ceil(waves) if waves > 1 else 0.0, unit="fraction")
+    return found
+
+
+def _mix(value: Callable[[str], float | None]) -> dict[str, Quantity]:
+    """Shares of kinds of instructions, each where all that it is made of was counted."""
+    found: dict[str, Quantity] = {}
+
+    def put(name: str, parts: Sequence[float | None], whole: Sequence[float | None], unit: str = "fraction") -> None:
+        known = [part for part in parts if part is not None]
+        total = [part for part in whole if part is not None]
+        divisor = sum(total, 0.0)
+        if len(known) == len(parts) and len(total) == len(whole) and divisor:
+            found[f"ncu.{name}"] = Quantity(value=sum(known) / divisor, unit=unit)
+
+    add, multiply, fused = (value(FLOAT.format(kind)) for kind in ("add", "mul", "fma"))
+    pairs = min(add, multiply) if add is not None and multiply is not None else None
+    put("unfused_share", (pairs, pairs), (add, multiply, fused))
+    instructions, cycles = value("smsp__inst_executed.sum"), value("gpc__cycles_elapsed.max")
+    lanes = value(LANES)
+    if fused is not None and cycles and instructions and lanes:
+        put("fused_share", (fused * cycles,), (instructions * lanes,))
+    put("predicated_on_share", (value(LANES_ON),), (lanes,))
+    requests, sectors = (
+        [value(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum") for kind in ("atom", "red")] for what in ("requests", "sectors")
+    )
+    put("atomic_share", requests, (instructions,))
+    put("sectors_per_request.atomic", sectors, requests, "sectors")
+    put("shared_atomic_share", (value("smsp__inst_executed_op_shared_atom.sum"),), (instructions,))
+    put("shared_load_share", (value("smsp__sass_inst_executed_op_shared_ld.sum"),), (instructions,))
+    missed = value("l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum")
+    sector = value("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.max_rate")
+    if missed is not None and sector:
+        put("l2_reads_over_dram", (missed * sector,), (value("dram__bytes_read.sum"),), "ratio")
+    return found
+
+
+_SECTIONS = (
+    ("WarpStateStats", r"ncu\.stall_share|smsp__average_warp|smsp__thread_inst|ncu\.predicated"),
+    ("Occupancy", r"ncu\.occupancy|ncu\.achieved|sm__maximum_warps|sm__warps_active"),
+    ("LaunchStats", r"launch__|ncu\.blocks_per|ncu\.tail"),
+    ("ComputeWorkloadAnalysis", r"sm__inst_executed|sm__pipe"),
+    ("WorkloadDistribution", r"ncu\.multiprocessor_balance|sm__cycles_active"),
+    ("SpeedOfLight_RooflineChart", r"ncu\.(unfused|fused)_share"),
+    ("SchedulerStats", r"smsp__issue_active"),
+    ("InstructionStats", r"smsp__inst_executed\.sum"),
+    ("MemoryWorkloadAnalysis", r"\w+hit_rate|derived__local"),
+    ("SpeedOfLight", r"\w+throughput|ncu\.busiest|gpc__cycles"),
+    ("MemoryWorkloadAnalysis_Tables", r""),
+)
+
+
+def section(metric: str) -> str:
+    """The section of ncu that a rule's `metric` comes with: what to collect where it is missing. Pure."""
+    return next(name for name, pattern in _SECTIONS if re.match(pattern, metric))

@@ -1,0 +1,183 @@
+"""Why is a kernel slow, from a report of Nsight Compute alone: no task, no GPU, no times of ours. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from tools.analysis import rules
+from tools.artifacts import Artifact, Bound, Profile, Quantity, Remark
+from tools.cli.formatting import seconds
+from tools.profilers import ncu
+from tools.profilers.reports import Advice, Launch
+
+FULL = 60.0
+"""Per cent of a peak below which neither memory nor computing binds, but latency: the threshold of NVIDIA's own rule SOLBottleneck."""
+WORTH = 20.0
+"""Per cent of speed-up from which NVIDIA's estimate alone makes a finding of a rule that the counters leave open."""
+PAGE = "knowledge_base/wiki/skills/{}.md"
+
+
+class Found(Artifact):
+    """One finding."""
+
+    rule: str
+    severity: Literal["high", "medium", "low"]
+    metrics: dict[str, float]
+    """What the rule read."""
+    why: str
+    action: str
+    page: str
+    agrees: str = ""
+    """NVIDIA's own advice on the same, with the speed-up that it estimates."""
+
+
+class Said(Artifact):
+    """One piece of NVIDIA's own advice."""
+
+    kind: str
+    rule: str
+    text: str
+    estimated_speedup: float | None
+    """Percent, of the kernel (`global`) or of the unit spoken of (`local`)."""
+    scope: str
+    findings: tuple[str, ...]
+    """Ours that say the same."""
+
+
+class Kernel(Artifact):
+    """One kernel of a report."""
+
+    name: str
+    seconds: float
+    """By ncu's clock, under the profiler; 0: not told."""
+    bound: Bound
+    margin: float | None
+    """Points of per cent by which the bound stands before the next; for latency: by which the busiest unit falls short of being full."""
+    findings: tuple[Found, ...]
+    """Most important first."""
+    advice: tuple[Said, ...]
+    """The largest estimate first."""
+    undecided: dict[str, tuple[str, ...]]
+    """Section of ncu -> rules that need it to be decided."""
+
+
+class Report(Artifact):
+    """All kernels that were asked for, the longest first."""
+
+    kernels: tuple[Kernel, ...]
+
+
+def diagnose(launch: Launch) -> Kernel:
+    """What the counters of one launch and NVIDIA's advice say together."""
+    metrics = ncu.kept(launch.metrics)
+    remarks = tuple(Remark(tool="ncu", line=0, kind="note", text=str(said)) for said in launch.advice)
+    findings = rules.evaluate([(Profile(tool="ncu", launch=launch.kernel, source="", metrics=metrics, remarks=remarks), "")], {})
+    holding = rules.holding(metrics)
+    found = [_found(f.text, [rule for rule in holding if rule.id == f.rule], metrics, launch.advice) for f in findings]
+    undecided = rules.undecided(metrics)
+    found += _by_advice(undecided, metrics, launch.advice)
+    found.sort(key=lambda one: (rules.SEVERITIES.index(one.severity), not one.agrees))
+    named = {one.rule for one in found}
+    sections: dict[str, set[str]] = {}
+    for rule, lacking in undecided.items():
+        for metric in lacking if rule not in named else ():
+            sections.setdefault(ncu.section(metric), set()).add(rule)
+    bound, margin = bound_of(metrics)
+    return Kernel(
+        name=launch.kernel,
+        seconds=launch.seconds,
+        bound=bound,
+        margin=margin,
+        findings=tuple(found),
+        advice=tuple(_said(said, found) for said in _ranked(launch.advice)),
+        undecided={name: tuple(sorted(ids)) for name, ids in sorted(sections.items())},
+    )
+
+
+def bound_of(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
+    """What binds, and by how much: the memory system or the units that compute, whichever is busier; latency where neither is full."""
+
+    def most(names: Sequence[str]) -> float | None:
+        return max((metrics[name].value for name in names if name in metrics), default=None)
+
+    memory = most(ncu.BUSY_MEMORY)
+    # The multiprocessor's own figure counts the units that load and store among those that compute.
+    computing = most([*map(ncu.PIPE.format, ncu.ARITHMETIC), ncu.TENSOR])
+    if computing is None or not any(ncu.PIPE.format(pipe) in metrics for pipe in ncu.ARITHMETIC):
+        computing = most([ncu.BUSY_COMPUTING])
+    if memory is None or computing is None:
+        return "unknown", None
+    if max(memory, computing) < FULL:
+        return "latency", FULL - max(memory, computing)
+    return ("memory" if memory >= computing else "compute"), abs(memory - computing)
+
+
+def text(report: Report) -> str:
+    """For people."""
+    blocks = [_kernel(kernel) for kernel in report.kernels]
+    lacking = {name: ids for kernel in report.kernels for name, ids in kernel.undecided.items()}
+    if lacking:
+        sections = " ".join(f"--section {name}" for name in sorted(lacking))
+        blocks.append(f"some rules could not be decided for lack of counters; to collect them: ncu {sections}")
+    return "\n\n".join(blocks)
+
+
+def _kernel(kernel: Kernel) -> str:
+    by = "" if kernel.margin is None else f" by {kernel.margin:.0f} points" if kernel.bound != "latency" else ""
+    short = f": the busiest unit is {kernel.margin:.0f} points short of {FULL:.0f} %" if kernel.bound == "latency" else ""
+    took = f" ({seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
+    lines = [f"{kernel.name}{took}: bound by {kernel.bound}{by}{short}"]
+    for number, one in enumerate(kernel.findings, 1):
+        lines += [f"{number}. {one.rule} ({one.severity}): {one.why}"]
+        lines += [f"   do: {one.action}"] if one.action else []
+        lines += [f"   NVIDIA agrees: {one.agrees}"] if one.agrees else []
+        lines += ["   figures: " + ", ".join(f"{name} {value:.4g}" for name, value in one.metrics.items())] if one.metrics else []
+        lines += [f"   page: {one.page}"]
+    if not kernel.findings:
+        lines.append("no rule names a lack")
+    for said in kernel.advice:
+        if said.kind != "INF" and not said.findings:
+            gain = "" if said.estimated_speedup is None else f", estimates {said.estimated_speedup:g} % {said.scope}"
+            lines.append(f"   NVIDIA alone ({said.rule}{gain}): {said.text}")
+    for name, ids in kernel.undecided.items():
+        lines.append(f"   undecided without --section {name}: {', '.join(ids)}")
+    return "\n".join(lines)
+
+
+def _found(why: str, entries: Sequence[rules.Rule], metrics: Mapping[str, Quantity], advice: Sequence[Advice]) -> Found:
+    said = next((said for said in _ranked(advice) if any(_speaks(said, rule) for rule in entries)), None)
+    return Found(
+        rule=entries[0].id,
+        severity=entries[0].severity,
+        metrics={c.metric: metrics[c.metric].value for rule in entries for c in rule.when if c.metric in metrics},
+        why=why,
+        action=entries[0].action,
+        page=PAGE.format(entries[0].page),
+        agrees=f"{said.rule}{'' if said.gain is None else f', estimates {said.gain:g} % {said.scope}'}" if said else "",
+    )
+
+
+def _by_advice(undecided: Mapping[str, tuple[str, ...]], metrics: Mapping[str, Quantity], advice: Sequence[Advice]) -> list[Found]:
+    """Rules that the counters leave open and NVIDIA's rules, which saw more of them, decide."""
+    found = {}
+    for rule in rules.load():
+        said = next((said for said in _ranked(advice) if (said.gain or 0.0) >= WORTH and _speaks(said, rule)), None)
+        if rule.id in undecided and rule.id not in found and said is not None:
+            found[rule.id] = _found(f"by NVIDIA's own rule: {said.text}", [rule], metrics, advice)
+    return list(found.values())
+
+
+def _speaks(said: Advice, rule: rules.Rule) -> bool:
+    return rule.remark is not None and re.search(rule.remark, str(said)) is not None
+
+
+def _said(said: Advice, found: Sequence[Found]) -> Said:
+    named = {rule.id for rule in rules.load() if _speaks(said, rule)}
+    same = tuple(one.rule for one in found if one.rule in named)
+    return Said(kind=said.kind, rule=said.rule, text=said.text, estimated_speedup=said.gain, scope=said.scope, findings=same)
+
+
+def _ranked(advice: Sequence[Advice]) -> list[Advice]:
+    return sorted(advice, key=lambda said: (said.gain is None, -(said.gain or 0.0)))
