@@ -62,8 +62,8 @@ def product(result: str = 'a["a"] @ a["b"]', more: str = "", dtype: DType = "flo
 ADDED = 'tl.atomic_add(c + i[:, None] * columns + j[None, :], acc, mask=mask, sem="relaxed")'
 SUMMED = 'tl.atomic_add(out + row, tl.sum(total, axis=0), sem="relaxed")'
 DESCRIBED = {
-    "left.load([top, start])": "tl.load(a + (top + tl.arange(0, TILE))[:, None] * depth + start + tl.arange(0, TILE))",
-    "right.load([start, side])": "tl.load(b + (start + tl.arange(0, TILE))[:, None] * columns + side + tl.arange(0, TILE))",
+    "left.load([top, start])": "tl.load(a + (top + tl.arange(0, M))[:, None] * depth + start + tl.arange(0, K))",
+    "right.load([start, side])": "tl.load(b + (start + tl.arange(0, K))[:, None] * columns + side + tl.arange(0, N))",
 }
 HINTS = {', eviction_policy="evict_first"': "", ', eviction_policy="evict_last"': ""}
 CASES = {

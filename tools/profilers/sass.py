@@ -17,7 +17,10 @@ from tools.store.records import Blobs
 
 _LOAD = re.compile(r"^(?:LDG|LDGSTS|UTMALDG|UBLKCP)\b")
 _STORE = re.compile(r"^(?:STG|UTMASTG)\b")
-_TENSOR = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTCHMMA|UTCQMMA|UTCIMMA|OMMA|QMMA)\b")
+_TENSOR = re.compile(r"^(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BGMMA|DMMA|UTC[HQIO]MMA|OMMA|QMMA)\b")
+_WIDE = re.compile(r"^(?:[HIQB]GMMA|UTC[HQIO]MMA)\b")
+"""Products of a warp group, or of a block's one thread: what the tensor cores of sm_90 and of sm_100 to sm_110 need for their full rate."""
+_WIDE_TARGETS = re.compile(r"sm_(?:9|1[01])\d")
 _BRANCH = re.compile(r"(?:^|[\s,])(?:0x)([0-9a-f]+)\b")
 
 
@@ -67,6 +70,8 @@ def examine(facts: Facts, assembly: str) -> tuple[dict[str, Quantity], tuple[Rem
     if not facts.kernels:
         return {}, tuple(Remark(tool="triton", line=0, kind="note", text=note) for note in facts.notes)
     counted = count(sum((Counter(kernel.instructions) for kernel in facts.kernels), Counter()))
+    if not _WIDE_TARGETS.match(facts.target):
+        del counted["wgmma"]  # Unknown, not zero: no rule is to ask for what the device does not have.
     values: dict[str, tuple[float, str]] = {
         "kernels": (len({k.kernel for k in facts.kernels}), "kernels"),
         "registers": (max(k.registers for k in facts.kernels), "registers a thread"),
@@ -98,11 +103,11 @@ def count(instructions: Mapping[str, int]) -> dict[str, int]:
     return {
         "instructions": sum(instructions.values()),
         "global_loads": of(_LOAD),
-        "wide_loads": of(_LOAD, ".128") + of(re.compile(r"^UTMALDG\b")),
+        "wide_loads": of(_LOAD, ".128") + of(_LOAD, ".256") + of(re.compile(r"^UTMALDG\b")),
         "global_stores": of(_STORE),
         "spills": sum(n for mnemonic, n in instructions.items() if mnemonic.startswith(("STL", "LDL"))),
         "tensor": of(_TENSOR),
-        "wgmma": sum(n for mnemonic, n in instructions.items() if "GMMA" in mnemonic),
+        "wgmma": of(_WIDE),
     }
 
 

@@ -56,6 +56,8 @@ class TritonRecipe(Recipe):
         edits, added = [], ""
         for option, knob in (("num_warps", "WARPS"), ("num_stages", "STAGES")):
             value = launch.options.get(option)
+            if knob not in self.knobs:
+                continue  # Stages reach only loops with a product.
             if value is None:
                 added += f", {option}={self.named(knob)}"
             elif is_number(value):

@@ -1,4 +1,4 @@
-"""Warps, stages and block widths of launches whose settings are plain numbers."""
+"""Warps and block widths of launches whose settings are plain numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class LaunchKnobs(TritonRecipe):
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "WARPS": ("8", "4", "16", "2"),
         "BLOCK": ("4096", "2048", "8192", "1024", "16384"),
-        "STAGES": ("3", "2", "4", "1"),
     }
 
     def rewritten(self, module: Module, knobs: Mapping[str, str]) -> str | None:
