@@ -65,6 +65,16 @@ DESCRIBED = {
     "left.load([top, start])": "tl.load(a + (top + tl.arange(0, M))[:, None] * depth + start + tl.arange(0, K))",
     "right.load([start, side])": "tl.load(b + (start + tl.arange(0, K))[:, None] * columns + side + tl.arange(0, N))",
 }
+LINES = "(i * M + tl.arange(0, M))[:, None] * columns + j * N + tl.arange(0, N)"
+STORED = {"result.store([i * M, j * N], acc.to(tl.float16))": f"tl.store(c + {LINES}, acc.to(tl.float16))"}
+SCALED_PRODUCT = """
+    n = 128; byte = lambda low, high, *of: torch.randint(low, high, of, dtype=torch.uint8)
+    return {"a": byte(0, 120, n, n), "a_scale": byte(124, 130, n, n // 32), "b": byte(0, 120, n, n), "b_scale": byte(124, 130, n, n // 32),
+            "c": torch.empty(n, n), "rows": n, "columns": n, "depth": n}"""
+WIDENED = "*(a[x].view(torch.float8_e4m3fn).float() * torch.exp2(a[x + '_scale'] - 127.0).repeat_interleave(32, 1) for x in 'ab')"
+UNSCALED = {
+    'tl.dot_scaled(x, p, "e4m3", y, q, "e4m3", acc)': "tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)"
+}
 HINTS = {', eviction_policy="evict_first"': "", ', eviction_policy="evict_last"': ""}
 CASES = {
     "triton-online-softmax": Case(ROWS, 'torch.logsumexp(a["x"], 1)'),
@@ -80,6 +90,8 @@ CASES = {
     "triton-pipelined-loop": Case(ROWS, '(a["x"] ** 2).sum(1).sqrt()', plain={", num_stages=STAGES": ", num_stages=1"}),
     "triton-alignment-hints": Case(SEGMENTS, GATHERED, plain={"tl.multiple_of(tl.load(starts + row), 16)": "tl.load(starts + row)"}),
     "triton-tensor-descriptor": product(plain=DESCRIBED),
+    "triton-persistent-product": product(plain=STORED),
+    "triton-dot-scaled": Case(SCALED_PRODUCT, f"(lambda x, y: x @ y.T)({WIDENED})", "c", plain=UNSCALED, same=True),
     "triton-rows-per-program": Case(MAP, 'torch.softmax(a["x"], 1)'),
 }
 
