@@ -72,6 +72,10 @@ SCALED_PRODUCT = """
     return {"a": byte(0, 120, n, n), "a_scale": byte(124, 130, n, n // 32), "b": byte(0, 120, n, n), "b_scale": byte(124, 130, n, n // 32),
             "c": torch.empty(n, n), "rows": n, "columns": n, "depth": n}"""
 WIDENED = "*(a[x].view(torch.float8_e4m3fn).float() * torch.exp2(a[x + '_scale'] - 127.0).repeat_interleave(32, 1) for x in 'ab')"
+GROUPED = """
+    ends = [0, 5, 5, 70, 134, 200]; x = torch.randn(200, 96).half()
+    return {"x": x, "weights": torch.randn(5, 96, 160).half(), "offsets": torch.tensor(ends, dtype=torch.int32),
+            "out": torch.empty(200, 160), "rows": 200, "columns": 160, "depth": 96, "groups": 5}"""
 UNSCALED = {
     'tl.dot_scaled(x, p, "e4m3", y, q, "e4m3", acc)': "tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)"
 }
@@ -91,6 +95,9 @@ CASES = {
     "triton-alignment-hints": Case(SEGMENTS, GATHERED, plain={"tl.multiple_of(tl.load(starts + row), 16)": "tl.load(starts + row)"}),
     "triton-tensor-descriptor": product(plain=DESCRIBED),
     "triton-persistent-product": product(plain=STORED),
+    "triton-grouped-product": Case(
+        GROUPED, 'torch.cat([a["x"][s:e] @ w for s, e, w in zip(*[a["offsets"][i:].tolist() for i in (0, 1)], a["weights"])])', same=True
+    ),
     "triton-dot-scaled": Case(SCALED_PRODUCT, f"(lambda x, y: x @ y.T)({WIDENED})", "c", plain=UNSCALED, same=True),
     "triton-rows-per-program": Case(MAP, 'torch.softmax(a["x"], 1)'),
 }
