@@ -208,6 +208,8 @@ class Local(Executor):
             env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(self.cache / "zig"))
         # A job sees the one GPU that it needs, and a job for the CPU none: two jobs never disturb each other on a GPU unknown to us.
         seen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": device.details.get("uuid", "")}
+        # For whom compilers make code, though they see none.
+        seen["HARNESS_GPU"] = next((gpu.details["uuid"] for gpu in self.devices() if gpu.kind == "cuda"), "")
         return env | seen | {"HARNESS_MEMORY_BYTES": str(job.limits.memory_bytes), "OMP_WAIT_POLICY": "passive"}
 
 

@@ -100,6 +100,7 @@ class Builds:
             toolchain=self.language.toolchain().version,
             flags=flags,
             protocol=PROTOCOL,
+            **self._made_for(),
         )
         found = self.records.find(asked)
         return found or self.records.add(self._built(candidate, asked))
@@ -143,6 +144,11 @@ class Builds:
             if left is not None and self.records.blobs.has(left):
                 files[f"{contestant}.compiled"] = left
         return paths, files
+
+    def _made_for(self) -> dict[str, str]:
+        """The architecture of the GPU that jobs run on: what was built for another is no answer. A CPU's code names none."""
+        found = [device.architecture for device in self.executor.devices() if device.kind == self.language.device != "cpu"]
+        return {"architecture": found[0]} if found else {}
 
     def _built(self, candidate: Candidate, asked: str) -> Record:
         made = compile_kernel(self.task, candidate, self.language, self.executor, self.records.blobs)

@@ -52,15 +52,14 @@ def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
 
 @needs_compiler
 def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path: Path) -> None:
-    program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
-
-    def seen(executor: Local, needs: Needs) -> str:
-        finished = executor.run(Job(files={}, argv=("{python}", "-c", program), needs=needs))
+    def seen(executor: Local, needs: Needs, name: str = "CUDA_VISIBLE_DEVICES") -> str:
+        finished = executor.run(Job(files={}, argv=("{python}", "-c", f"import os; print(os.environ['{name}'])"), needs=needs))
         return executor.blobs.text(finished.files["stdout.txt"]).strip()
 
     with local(libraries, tmp_path, gpu=1) as executor:
         assert seen(executor, Needs(device="cuda", exclusive=True)).startswith("GPU-0101")
         assert seen(executor, Needs()) == ""
+        assert seen(executor, Needs(), "HARNESS_GPU").startswith("GPU-0101"), "compilers make code for the chosen one"
         with pytest.raises(InfrastructureError, match="sm_90"):
             executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", architecture="sm_80")))
 

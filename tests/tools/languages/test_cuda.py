@@ -9,13 +9,15 @@ import pytest
 
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
+from tools.executors.base import Device
 from tools.executors.local import Local
 from tools.harness.compilation import cuda_compile
 from tools.harness.isolation import native
 from tools.harness.measurement import kernel_trace
+from tools.judge.build import Builds
 from tools.languages.cuda import Cuda, used
 from tools.screen.screen import screen
-from tools.store.records import Blobs
+from tools.store.records import Blobs, Records
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "cuda"
 NAIVE = Path("configs/tasks/cuda-rmsnorm/kernel.cu").read_text()
@@ -166,6 +168,32 @@ def test_a_kernels_name_is_found_in_its_symbol(symbol: str, name: str) -> None:
 def test_hopper_is_compiled_with_its_own_instructions_and_ampere_without() -> None:
     assert cuda_compile.generated("sm_90") == ["-gencode=arch=compute_90a,code=sm_90a"]
     assert cuda_compile.generated("sm_80") == ["-gencode=arch=compute_80,code=sm_80"]
+
+
+def test_code_is_made_for_the_chosen_gpu_not_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [{"uuid": "GPU-0", "major": 9, "minor": 0}, {"uuid": "GPU-1", "major": 8, "minor": 0}]
+    monkeypatch.setattr(cuda_compile.cuda_attributes, "reported", lambda: listed)
+    monkeypatch.setenv("HARNESS_GPU", "GPU-1")
+    assert cuda_compile.here() == "sm_80"
+
+
+class OnAnother(Local):
+    """This machine with a GPU of another architecture."""
+
+    architecture = "sm_90"
+
+    def devices(self) -> tuple[Device, ...]:
+        return (*super().devices(), Device(kind="cuda", name="a GPU", architecture=self.architecture, details={"uuid": "GPU-0"}))
+
+
+def test_a_library_for_one_architecture_is_no_answer_for_another(task_of_rows: Task, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    records, kernel = Records(tmp_path / "records"), Candidate(language="cuda", files={"kernel.cu": NAIVE})
+    with OnAnother(records.blobs, tmp_path / "scratch") as executor:
+        hopper = Builds(task_of_rows, Cuda(), executor, records, "").build(kernel)
+        assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id == hopper.id
+        executor.architecture = "sm_80"
+        assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id != hopper.id
 
 
 def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@
 the compiler says (with ptxas' registers, spills and shared memory) on stderr; a listing leaves assembly.txt and facts.json.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -44,11 +43,9 @@ def program(name: str) -> "str | None":
 
 
 def here() -> str:
-    """sm_90 of the first GPU, else the default."""
-    with contextlib.suppress(OSError, IndexError, KeyError):
-        gpu = cuda_attributes.reported()[0]
-        return f"sm_{gpu['major']}{gpu['minor']}"
-    return DEFAULT
+    """sm_90 of the GPU that jobs run on, else the default."""
+    gpu = cuda_attributes.chosen()
+    return f"sm_{gpu['major']}{gpu['minor']}" if gpu else DEFAULT
 
 
 def generated(target: str) -> list[str]:

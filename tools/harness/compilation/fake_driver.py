@@ -1,8 +1,8 @@
 """Answers a kernel's questions about the GPU in a process that sees none: while it is compiled, and in Triton's interpreter.
 
-Beside a GPU the compiler's process answers what the driver reports of the first one. Elsewhere, and in the interpreter always, the answers
-are made up: small, so that a grid of one program per multiprocessor is run in a moment, and no figure of any product. They steer how a
-kernel is launched, never what is said about it.
+Beside a GPU the compiler's process answers what the driver reports of the one that jobs run on. Elsewhere, and in the interpreter always,
+the answers are made up: small, so that a grid of one program per multiprocessor is run in a moment, and no figure of any product. They
+steer how a kernel is launched, never what is said about it.
 """
 
 import contextlib
@@ -10,8 +10,6 @@ import functools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-
-from harness.device import cuda_attributes
 
 MADE_UP = {
     "name": "stand-in for a GPU",
@@ -146,11 +144,3 @@ def asks_for_a_device(error: BaseException, statement: str) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def reported() -> dict:
-    """What the driver says of the first GPU; empty without one."""
-    try:
-        return next(iter(cuda_attributes.reported()), {})
-    except OSError:
-        return {}

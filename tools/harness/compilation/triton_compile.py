@@ -27,6 +27,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.compilation import cache, fake_driver
 from harness.compilation.triton_launches import BuildError, Launch, Recorder, located
+from harness.device import cuda_attributes
 from harness.isolation import confinement, ipc, sandbox
 
 KERNEL = "kernel.py"
@@ -71,8 +72,8 @@ def target_of(name: str):
 
 @functools.cache
 def gpu() -> dict:
-    """What the driver reports of the first GPU here; asked once, before any fork."""
-    return fake_driver.reported()
+    """What the driver reports of the GPU that jobs run on; asked once, before any fork."""
+    return cuda_attributes.chosen()
 
 
 def compiled(recorder: Recorder, target, aside: "Aside") -> tuple[list[dict], list[str]]:

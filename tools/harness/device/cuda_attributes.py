@@ -3,6 +3,7 @@
 A program of its own, so that the caller's process never initialises CUDA; it makes no context and takes no memory of the GPU.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -42,6 +43,14 @@ def reported(library: str = LIBRARY) -> "list[dict[str, object]]":
         raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the CUDA driver does not answer")
     found: list[dict[str, object]] = json.loads(done.stdout)
     return found
+
+
+def chosen() -> "dict[str, object]":
+    """Of the GPU that jobs run on (HARNESS_GPU names it, else the first); empty where none answers."""
+    with contextlib.suppress(OSError):
+        found, wanted = reported(), os.environ.get("HARNESS_GPU")
+        return next((gpu for gpu in found if gpu["uuid"] == wanted), found[0] if found else {})
+    return {}
 
 
 def attributes(library: str) -> "list[dict[str, object]]":
