@@ -307,8 +307,9 @@ def plan(brief: Brief, most: int | None) -> Content | None:
 
 def _planned(item: PlannedMethod) -> Item:
     expected = ", ".join(f"{m.metric} {m.direction} to x{m.factor:g}" for m in item.hypothesis.expected)
-    start = f"# {item.method} [{item.axis}]\nchange: {line(item.hypothesis.change, 900)}"
-    return Item(item.method, (f"{start}\nbecause: {line(item.hypothesis.rationale, 900)}\nexpected: {expected}", start))
+    signature = "".join(f"\nsignature {target}: {line(pattern, 120)}" for target, pattern in item.signature.items())
+    change = f"change: {line(item.hypothesis.change, 6000)}\nbecause: {line(item.hypothesis.rationale, 900)}"
+    return Item(item.method, (f"# {item.method} [{item.axis}]\n{change}\nexpected: {expected}{signature}",))
 
 
 def pages(brief: Brief, most: int | None) -> Content | None:
