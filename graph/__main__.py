@@ -91,6 +91,10 @@ def parser() -> argparse.ArgumentParser:
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
     for verb in (init, run, check, resume, show, audit, explain, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
+    for verb in (run, check, resume, verify, restart):
+        verb.add_argument(
+            "--cutlass", type=Path, metavar="DIR", help="CUTLASS, whose include/ kernels may use; default: CUTLASS_PATH, the wheel"
+        )
     for verb in (run, resume, restart):
         verb.add_argument(
             "--quiet", action="store_true", help="print nothing, or with --json its object alone; the exit code says how it ended"
@@ -212,6 +216,8 @@ def foreign_packages() -> str | None:
 
 def dispatch(arguments: argparse.Namespace) -> int:
     """One verb to its function. Imports are here so that --help stays quick."""
+    if getattr(arguments, "cutlass", None):
+        os.environ["CUTLASS_PATH"] = str(arguments.cutlass.resolve())
     if arguments.verb in OPTIMISING:
         return _optimise(arguments)
     if arguments.verb == "init":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents.text.source import is_python
-from tools.languages.cpp_source import CppSource, walk
+from tools.languages.cpp_source import CUDA, CppSource, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -35,7 +35,7 @@ def definitions(source: str, language: str) -> tuple[Definition, ...]:
     """In the order of the text; empty where Python does not parse."""
     if is_python(language):
         return tuple(_python(source))
-    unit = CppSource(source, "cuda" if language == "cuda" else "cpp")
+    unit = CppSource(source, "cuda" if language in CUDA else "cpp")
     return tuple(_defined(unit.root, (), unit))
 
 

@@ -37,7 +37,7 @@ PASSED_ON = (
         "TRITON_CACHE_DIR",
         "XDG_CACHE_HOME",
     ),
-    *("CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
+    *("CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH"),
 )
 """The only variables of ours that a job sees: no key or token among them."""
 LOCK_WAIT_S = 120.0

@@ -10,7 +10,12 @@ from tools.executors.protocol import Parameter
 from tools.languages.triton_interpreter import Interpreted
 from tools.store.records import Blobs
 
-LANGUAGES = {"cpp": "tools.languages.cpp:Cpp", "triton": "tools.languages.triton:Triton", "cuda": "tools.languages.cuda:Cuda"}
+LANGUAGES = {
+    "cpp": "tools.languages.cpp:Cpp",
+    "triton": "tools.languages.triton:Triton",
+    "cuda": "tools.languages.cuda:Cuda",
+    "cutlass": "tools.languages.cutlass:Cutlass",
+}
 """Name -> class; a new language is one file and one line here."""
 
 

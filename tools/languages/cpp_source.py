@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
 ENTRY = "solve"
+CUDA = ("cuda", "cutlass")
+"""Languages that are read with CUDA's grammar."""
 CHANGE_ALL = frozenset({"swap", "exchange", "tie", "iter_swap"})
 """Functions of the standard library that write to what they are given by name."""
 _CLUSTER = re.compile(rb"__(?:cluster_dims|block_size|maxnreg)__\s*\([^()]*\)")

@@ -98,7 +98,7 @@ class Cuda(Language):
 
     def trim(self, log: str) -> str:
         """Errors and warnings first, with the lines around them; else what ptxas says that each kernel uses. 40 lines at most."""
-        lines = [re.sub(r"/\S*/(?=kernel\.)|/tmp/\S*/", "", line.rstrip()) for line in log.splitlines() if line.strip()]
+        lines = [re.sub(r"/\S*/(?=kernel\.)|/\S*/include/|/tmp/\S*/", "", line.rstrip()) for line in log.splitlines() if line.strip()]
         starts = [at for at, line in enumerate(lines) if _COMPLAINT.search(line) and not line.startswith("ptxas info")]
         kept = [lines[at] for at in sorted({at + step for at in starts for step in range(4) if at + step < len(lines)})]
         kept = [line for line in kept if not line.startswith("ptxas info")] or list(used("\n".join(lines)))

@@ -11,6 +11,7 @@ from tools.artifacts import Candidate, Profile, Quantity, Remark, Task, Workload
 from tools.errors import SettingsError
 from tools.executors.base import Executor, Job, Limits
 from tools.languages.base import Language
+from tools.languages.cpp_source import CUDA
 from tools.profilers import remarks, sass
 from tools.profilers.base import Profiler
 from tools.store.records import Blobs
@@ -23,7 +24,7 @@ class Static(Profiler):
 
     def missing(self, language: Language) -> str | None:
         """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says so."""
-        known = language.device == "cpu" or language.name in ("triton", "cuda")
+        known = language.device == "cpu" or language.name in ("triton", *CUDA)
         return (
             None
             if known

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from tools.errors import SettingsError
+from tools.languages.cpp_source import CUDA
 from tools.screen import cpp_state, cuda_code, python_module
 from tools.screen.rules import Rules, rules
 
@@ -52,11 +53,11 @@ def screen(source: str, language: str, files: Collection[str] = (), tensors: Col
     """
     if language == "triton":
         return python_module.screen(source, rules().python, tensors)
-    if language not in ("cpp", "cuda"):
+    if language not in ("cpp", *CUDA):
         raise SettingsError(
-            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, cuda, triton"
+            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton, {', '.join(CUDA)}"
         )
-    cuda = language == "cuda"
+    cuda = language in CUDA
     joined = _join_directives(source)
     lines = source.splitlines()
     tokens = list(_tokens(joined))
@@ -66,7 +67,7 @@ def screen(source: str, language: str, files: Collection[str] = (), tensors: Col
         lambda: _names(tokens, rules().of_cuda if cuda else rules()),
         lambda: _attributes(tokens),
         lambda: (Fault(*found) for found in cuda_code.faults(source)) if cuda else _assembly(tokens),
-        lambda: (Fault(*found) for found in cpp_state.faults(source, language)),
+        lambda: (Fault(*found) for found in cpp_state.faults(source, "cuda" if cuda else language)),
     )
     faults = {fault for check in checks for fault in check()}
     return tuple(f"line {f.line}: `{f.quote or lines[f.line - 1].strip()[:80]}` {f.reason}" for f in sorted(faults))

@@ -1,7 +1,7 @@
 """Compiles a CUDA kernel with nvcc for the GPU that is here, or lists the machine code of one that was compiled.
 
-`cuda_compile.py` answers `build.json` in the job's folder: {"flags", "sources", "target", "listing"}. A build leaves kernel.so, and what
-the compiler says (with ptxas' registers, spills and shared memory) on stderr; a listing leaves assembly.txt and facts.json.
+`cuda_compile.py` answers `build.json` in the job's folder: {"flags", "sources", "target", "listing", "cutlass"}. A build leaves kernel.so,
+and what the compiler says (with ptxas' registers, spills and shared memory) on stderr; a listing leaves assembly.txt and facts.json.
 """
 
 import json
@@ -42,6 +42,15 @@ def program(name: str) -> "str | None":
     return found or next((str(place / name) for place in places if os.access(place / name, os.X_OK)), None)
 
 
+def cutlass() -> Path:
+    """Where CUTLASS is to be: CUTLASS_PATH, else the wheel beside this Python."""
+    return Path(os.environ.get("CUTLASS_PATH") or Path(sysconfig.get_path("purelib")) / "cutlass_library" / "source")
+
+
+def includes(folder: Path) -> "list[Path]":
+    return [folder / "include", folder / "tools" / "util" / "include"]
+
+
 def here() -> str:
     """sm_90 of the GPU that jobs run on, else the default."""
     gpu = cuda_attributes.chosen()
@@ -63,6 +72,8 @@ def build(request: dict) -> int:
     Path(ERRORS).write_text(ASKS)
     # The wheels keep libraries in lib, the toolkit in lib64, which nvcc knows by itself.
     beside = [f"-L{Path(nvcc).resolve().parents[1] / 'lib'}"]
+    # As headers of the system their own warnings are left out.
+    beside += [f"-isystem={folder}" for folder in (includes(cutlass()) if request.get("cutlass") else ())]
     argv = [nvcc, *request["flags"], *generated(request["target"] or here()), *beside, *request["sources"], ERRORS, "-o", LIBRARY]
     # -lineinfo writes the folder's name and the sources' times into the library: with these alike, equal sources give equal bytes.
     for name in request["sources"]:

@@ -1,0 +1,58 @@
+"""CUDA C++ with the headers of CUTLASS and CuTe: contract, screen and compiler are those of `cuda`, the headers are part of the compiler.
+
+They are found in CUTLASS_PATH (`--cutlass DIR` sets it), whose include/ holds cutlass/version.h, or in the wheel `nvidia-cutlass`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+from tools.artifacts import Task
+from tools.errors import SettingsError
+from tools.executors.base import Job, Limits
+from tools.harness.compilation import cuda_compile
+from tools.languages.base import Toolchain
+from tools.languages.cuda import Cuda
+from tools.store.records import Blobs
+
+_MISSING = (
+    "CUTLASS was not found: {} holds no include/cutlass/version.h; name its folder with `--cutlass DIR` or CUTLASS_PATH, or "
+    "`pip install nvidia-cutlass`"
+)
+_LIMITS = Limits(wall_s=600.0, memory_bytes=32 << 30)
+
+
+class Cutlass(Cuda):
+    """CUDA C++17 through nvcc, with CUTLASS."""
+
+    name = "cutlass"
+
+    def toolchain(self) -> Toolchain:
+        """nvcc and the headers, by version and content; SettingsError where one is not there."""
+        folder = cuda_compile.cutlass()
+        if not (folder / "include" / "cutlass" / "version.h").is_file():
+            raise SettingsError(_MISSING.format(folder))
+        nvcc = super().toolchain()
+        return nvcc.model_copy(update={"version": f"{nvcc.version} with CUTLASS {_headers(folder)}"})
+
+    def flags(self, task: Task) -> tuple[str, ...]:
+        """Those of CUDA without assertions: one that is left in a main loop makes ptxas wait for each wgmma before the next."""
+        return (*super().flags(task), "-DNDEBUG")
+
+    def _job(self, task: Task | None, files: dict[str, str], blobs: Blobs, **asked: object) -> Job:
+        return super()._job(task, files, blobs, cutlass=True, **asked).model_copy(update={"limits": _LIMITS})
+
+
+@cache
+def _headers(folder: Path) -> str:
+    """Version, and a hash of all that a kernel could include: a patched copy is another."""
+    version = (folder / "include" / "cutlass" / "version.h").read_text(encoding="utf-8")
+    numbers = [found[1] for part in ("MAJOR", "MINOR", "PATCH") if (found := re.search(rf"define CUTLASS_{part}\s+(\d+)", version))]
+    content = hashlib.sha256()
+    for root in cuda_compile.includes(folder):
+        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+            content.update(f"{path.relative_to(root)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return f"{'.'.join(numbers)} (headers {content.hexdigest()[:12]})"
