@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from tools.executors.protocol import (
     TimingResult,
 )
 from tools.gate import confirmation
+from tools.harness.memory import host_buffers
 from tools.store.records import Blobs
 
 TASK = softmax(workloads=())
@@ -148,6 +150,9 @@ def test_honest_kernels_pass_every_distribution(bench: Bench, body: str) -> None
         ("out[-1] = 1; " + HONEST, ["outside its output"]),
         ("const_cast<float*>(x)[5] = 1; " + HONEST, ["SIGSEGV", "wrote inside the read-only input x"]),
         ("volatile float f = x[M * N + 256]; (void)f; " + HONEST, ["SIGSEGV", "past the end of input x"]),
+        ("volatile float f = x[-1]; (void)f; " + HONEST, ["SIGSEGV", "read in front of input x"]),
+        ("volatile float f = out[-1]; (void)f; " + HONEST, ["SIGSEGV", "read in front of output out"]),
+        ("volatile float f = out[M * N + 16]; (void)f; " + HONEST, ["SIGSEGV", "read past the end of output out"]),
         ("*(volatile int*)0 = 1;", ["SIGSEGV", "null pointer"]),
         ("std::abort();", ["SIGABRT"]),
         ('throw std::runtime_error("no luck");', ["SIGABRT", "no luck"]),
@@ -160,6 +165,21 @@ def test_each_fault_has_its_sentence(bench: Bench, body: str, words: list[str]) 
     assert [r.status for r in results] == ["failed"]
     for word in [*words, "workload w", "M=37 N=61"]:
         assert word in results[0].reason, results[0].reason
+
+
+@pytest.mark.parametrize("edge", ["", host_buffers.FRONT, host_buffers.BEHIND])
+def test_buffers_keep_the_promised_alignment_and_touch_the_page_that_is_not_mapped(edge: str) -> None:
+    sizes, page = [4, 9028, 4096, 0], host_buffers.PAGE
+    plans = [host_buffers.Inputs(sizes, 2, edge), host_buffers.Outputs(sizes, 2, random.Random(3), edge)]
+    for plan in plans:
+        starts = {start for start, _ in plan.gaps}
+        for row in plan.offsets:
+            assert all(offset % host_buffers.ALIGN == 0 for offset in row)
+            for offset, size in zip(row, sizes, strict=True):
+                touched = offset - page if edge == host_buffers.FRONT else offset + host_buffers.up(size, host_buffers.ALIGN)
+                assert touched in starts or not edge or not size, (plan, offset)
+        mapped = [(at, at + size) for row in plan.offsets for at, size in zip(row, sizes, strict=True)]
+        assert not any(gap < end and at < gap + page for gap in starts for at, end in mapped)
 
 
 def test_a_hanging_kernel_is_stopped(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import os
 from harness.device import telemetry
 from harness.measurement.paired_samples import COLD
 from harness.memory import gpu_layout
-from harness.memory.host_buffers import HostInputs, Inputs, Slots
+from harness.memory.host_buffers import BEHIND, HostInputs, Inputs, Slots
 from harness.memory.input_ring import InfraError, WorkloadError, kinds
 from harness.workers import cpu_kernel, gpu_kernel
 
@@ -57,11 +57,11 @@ class Host:
     def slot_bytes(self, sizes: list[int]) -> int:
         return Slots.bytes_each(sizes)
 
-    def inputs(self, sizes: list[int], sets: int) -> HostInputs:
-        return HostInputs(self.oracle, Inputs(sizes, sets))
+    def inputs(self, sizes: list[int], sets: int, edge: str = "") -> HostInputs:
+        return HostInputs(self.oracle, Inputs(sizes, sets, edge or BEHIND))
 
-    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int) -> Slots:
-        made = Slots(sizes, floating, count)
+    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> Slots:
+        made = Slots(sizes, floating, count, edge)
         self.oracle.call("attach", size=made.shared.size, lane=lane, fds=[made.shared.fd])
         return made
 
@@ -129,10 +129,10 @@ class Device(Host):
     def slot_bytes(self, sizes: list[int]) -> int:
         return gpu_layout.DeviceOutputs(sizes, 1).stride
 
-    def inputs(self, sizes: list[int], sets: int) -> gpu_layout.DeviceInputs:
+    def inputs(self, sizes: list[int], sets: int, edge: str = "") -> gpu_layout.DeviceInputs:
         return gpu_layout.DeviceInputs(self.oracle, sizes, sets)
 
-    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int) -> gpu_layout.DeviceSlots:
+    def slots(self, lane: int, sizes: list[int], floating: list[bool], count: int, edge: str = "") -> gpu_layout.DeviceSlots:
         return gpu_layout.DeviceSlots(self.oracle, lane, sizes, floating, count)
 
     def kernel(self, libraries: dict[str, str]):

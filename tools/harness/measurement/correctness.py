@@ -1,6 +1,7 @@
 """Answers a correctness request: baseline and candidate, each in a process of its own, on inputs that the oracle made."""
 
 from harness.measurement import backend, kernel_trace
+from harness.memory import host_buffers
 from harness.memory.input_ring import InfraError, Ring, Verdict, WorkloadError, spoken
 from harness.workers.cpu_kernel import Kernel, KernelError
 
@@ -61,7 +62,7 @@ def one(runner: Runner, request: dict, case: dict) -> dict:
             asked = {"dims": dims, "seed": case["seed"], "distribution": case["distribution"], "answered": not visible}
             made = where.oracle.call("make", id=0, **asked)["args"]
             where.room(2 * Ring.set_bytes(made))
-            ring = Ring(where, [made], 1, 1)
+            ring = Ring(where, [made], 1, 1, host_buffers.BEHIND)
         except WorkloadError as error:
             if visible:
                 raise InfraError(f"workload {case['workload']}: {error}") from None
@@ -100,6 +101,13 @@ def judged(runner: Runner, request: dict, case: dict, ring: Ring) -> dict:
         return result(case, "failed", f"{where}: the kernel {said}", baseline)
     widen = baseline.errors if baseline else None
     verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen, secret=hidden)
+    if verdict.ok and case["required"] and not hidden and not runner.place.launched:
+        ring.move(host_buffers.FRONT)
+        try:
+            runner.run("candidate", ring)
+        except KernelError as error:
+            return result(case, "failed", f"{where}: the kernel {error}", baseline)
+        verdict = Verdict(ring.check([{"at": 0, "slot": 0}])[0]["outputs"], numeric, widen)
     status = "passed" if verdict.ok else "failed" if case["required"] or baseline else "dropped"
     # All candidates inherit from the user's own kernel, the one that comes without a baseline: what it may not launch is said at once.
     alone = "baseline" not in request["libraries"] and not hidden and case["distribution"] == "as_given"

@@ -2,7 +2,8 @@
 
 Inputs lie in one file that the kernel's process can only read; each buffer ends at the end of a page (within the 64-byte alignment of
 its base) and the page after it is not mapped there, so reading beyond it faults. Outputs lie in another: each has at least a page of
-a secret pattern on both sides and begins at a random multiple of 64 bytes, so writing beyond it is seen afterwards.
+a secret pattern on both sides and begins at a random multiple of 64 bytes, so writing beyond it is seen afterwards. Where correctness is
+looked at, outputs lie against such a page too (`edge`): every buffer once with the page behind it, and once with the page in front.
 """
 
 import ctypes
@@ -11,6 +12,8 @@ import os
 import random
 
 PAGE = mmap.PAGESIZE
+FRONT, BEHIND = "front", "behind"
+"""At which edge of each buffer the page that is not mapped lies."""
 ALIGN = 64
 HEADER = PAGE
 """The outputs' file begins with a page in which a crashing kernel's process leaves the address that it faulted at."""
@@ -28,16 +31,16 @@ def up(size: int, unit: int) -> int:
 class Inputs:
     """Where each input of each set lies, and the gaps between them."""
 
-    def __init__(self, sizes: list[int], sets: int):
+    def __init__(self, sizes: list[int], sets: int, edge: str = BEHIND):
         self.offsets: list[list[int]] = []
         self.gaps: list[tuple[int, int]] = [(0, PAGE)]
-        self.sizes = sizes
+        self.sizes, self.edge = sizes, edge
         position = PAGE
         for _ in range(sets):
             row = []
             for size in sizes:
                 region = up(max(size, 1), PAGE)
-                row.append(position + region - up(max(size, 1), ALIGN))
+                row.append(position if edge == FRONT else position + region - up(max(size, 1), ALIGN))
                 self.gaps.append((position + region, PAGE))
                 position += region + PAGE
             self.offsets.append(row)
@@ -49,30 +52,53 @@ class Inputs:
             for name, start, size in zip(names, row, self.sizes, strict=True):
                 if start <= offset < start + size:
                     return f"inside the read-only input {name}"
-                if start + size <= offset < up(start + size, PAGE) + PAGE:
-                    return f"past the end of input {name}"
-        return "before an input"
+        return beside(self, offset, [f"input {name}" for name in names])
 
 
 class Outputs:
-    """Where each output of each slot lies, and the guard bands around it."""
+    """Where each output of each slot lies, the guard bands around it, and with an `edge` the gaps."""
 
-    def __init__(self, sizes: list[int], slots: int, chance: random.Random):
+    def __init__(self, sizes: list[int], slots: int, chance: random.Random, edge: str = ""):
         self.offsets: list[list[int]] = []
         self.guards: list[list[tuple[int, int]]] = []
-        self.sizes = sizes
+        self.gaps: list[tuple[int, int]] = []
+        self.sizes, self.edge = sizes, edge
         position = HEADER
         for _ in range(slots):
             row, guards = [], []
             for size in sizes:
-                start = position + PAGE + ALIGN * chance.randrange(PAGE // ALIGN)
-                end = up(start + size, PAGE) + PAGE
+                if edge == FRONT:
+                    self.gaps.append((position, PAGE))
+                    position += PAGE
+                    start, end = position, up(position + size, PAGE)
+                elif edge == BEHIND:
+                    end = position + PAGE + up(size, PAGE)
+                    start = end - up(size, ALIGN)
+                    self.gaps.append((end, PAGE))
+                else:
+                    start = position + PAGE + ALIGN * chance.randrange(PAGE // ALIGN)
+                    end = up(start + size, PAGE) + PAGE
                 row.append(start)
                 guards += [(position, start), (start + size, end)]
-                position = end
+                position = end + PAGE * (edge == BEHIND)
             self.offsets.append(row)
             self.guards.append(guards)
         self.total = position
+
+    def describe(self, offset: int, names: list[str]) -> str:
+        """What lies at `offset` of the file, in words."""
+        return beside(self, offset, [f"output {name}" for name in names])
+
+
+def beside(plan: Inputs | Outputs, offset: int, names: list[str]) -> str:
+    """Which buffer was missed by an access to a page that is not mapped."""
+    for row in plan.offsets:
+        for name, start, size in zip(names, row, plan.sizes, strict=True):
+            if plan.edge == FRONT and start - PAGE <= offset < start:
+                return f"in front of {name}"
+            if plan.edge == BEHIND and start + size <= offset < up(start + size, PAGE) + PAGE:
+                return f"past the end of {name}"
+    return f"outside {', '.join(names)}"
 
 
 class Shared:
@@ -125,9 +151,9 @@ class HostInputs:
 class Slots:
     """The outputs' file with its poison and guard pattern."""
 
-    def __init__(self, sizes: list[int], floating: list[bool], slots: int):
+    def __init__(self, sizes: list[int], floating: list[bool], slots: int, edge: str = ""):
         chance = random.SystemRandom()
-        self.plan = Outputs(sizes, slots, chance)
+        self.plan = Outputs(sizes, slots, chance, edge)
         self.shared = Shared(self.plan.total)
         self.pattern = os.urandom(4 * PAGE)
         # Every 0xFF byte makes a NaN; integers get a secret byte, bool one that is neither 0 nor 1.

@@ -36,7 +36,7 @@ def count(shape: list[int]) -> int:
 class Ring:
     """`values` input sets (ids known to the oracle) laid out at `addresses` places, and `slots` output slots."""
 
-    def __init__(self, place, made: list[list[dict]], addresses: int, slots: int):
+    def __init__(self, place, made: list[list[dict]], addresses: int, slots: int, edge: str = ""):
         self.place = place
         self.oracle = place.oracle
         self.lane = 0
@@ -47,14 +47,23 @@ class Ring:
         self.names = [a["name"] for a in self.ins]
         if any([a["shape"] for a in args] != [a["shape"] for a in first] for args in made):
             raise WorkloadError("reference.py: make_inputs gives other shapes for other seeds; make them depend on dims alone")
-        self.inputs = place.inputs([self._bytes(a) for a in self.ins], addresses)
-        self._open(slots)
+        self._lay(addresses, slots, edge)
+
+    def _lay(self, addresses: int, slots: int, edge: str) -> None:
+        self.inputs = self.place.inputs([self._bytes(a) for a in self.ins], addresses, edge)
+        self._open(slots, edge)
         for at, offsets in enumerate(self.inputs.offsets):
             self.oracle.call("place", id=self.value(at), offsets=offsets)
 
-    def _open(self, slots: int) -> None:
+    def _open(self, slots: int, edge: str = "") -> None:
         floating = [a["dtype"] in FLOATING for a in self.outs]
-        self.slots = self.place.slots(self.lane, [self._bytes(a) for a in self.outs], floating, slots)
+        self.slots = self.place.slots(self.lane, [self._bytes(a) for a in self.outs], floating, slots, edge)
+
+    def move(self, edge: str) -> None:
+        """Lay the same values of one set and one slot against pages that are not mapped at the other edge."""
+        self.inputs.close()
+        self.slots.close()
+        self._lay(1, 1, edge)
 
     def beside(self, lane: int, slots: int) -> "Ring":
         """The same inputs with output slots of its own (lane 1, 2 ...), for a process that must not see the others' outputs."""

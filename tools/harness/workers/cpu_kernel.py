@@ -121,9 +121,9 @@ class Kernel:
         """Have the ring's inputs and slots at hand; those of before go."""
         shared, slots = ring.inputs.shared, ring.slots
         readable = shared.read_only()
-        self.plan, self.slots, self.names = ring.inputs.plan, slots, ring.names
+        self.plan, self.slots, self.names = ring.inputs.plan, slots, (ring.names, [a["name"] for a in ring.outs])
         slots.clear_fault()
-        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": self.plan.gaps}
+        message = {"op": "map", "inputs": shared.size, "outputs": slots.shared.size, "gaps": [self.plan.gaps, slots.plan.gaps]}
         self.channel.send(message, [readable, slots.shared.fd])
         os.close(readable)
         answer = self._answer("while its buffers were mapped", 60)
@@ -224,8 +224,9 @@ class Kernel:
         if not kind:
             return ""
         act = {1: "read", 2: "wrote"}.get(kind, "touched memory")
-        if self.inputs <= address < self.inputs + self.plan.total:
-            return f" ({act} {self.plan.describe(address - self.inputs, self.names)})"
+        for base, plan, names in zip((self.inputs, self.outputs), (self.plan, self.slots.plan), self.names, strict=True):
+            if base <= address < base + plan.total:
+                return f" ({act} {plan.describe(address - base, names)})"
         return f" ({act} through a null pointer)" if address < 4096 else f" ({act} outside its buffers)"
 
     def _last_words(self) -> str:

@@ -37,7 +37,7 @@ class Host:
         self.eviction = 0, 0
 
     def map(self, message: dict, fds: list[int]) -> dict:
-        """Map the inputs' file for reading, without its gaps, and the outputs' file for writing; the old mappings go."""
+        """Map the inputs' file for reading and the outputs' file for writing, both without their gaps; the old mappings go."""
         for address, size in self.mapped:
             LIBC.munmap(address, size)
         try:
@@ -45,8 +45,9 @@ class Host:
             outputs = self._map(fds[1], message["outputs"], mmap.PROT_READ | mmap.PROT_WRITE)
         except MemoryError as error:
             return {"infra": str(error)}
-        for start, size in message["gaps"]:
-            LIBC.mprotect(inputs + start, size, 0)
+        for base, gaps in zip((inputs, outputs), message["gaps"], strict=True):
+            for start, size in gaps:
+                LIBC.mprotect(base + start, size, 0)
         for fd in fds:
             os.close(fd)
         self.mapped = [(inputs, message["inputs"]), (outputs, message["outputs"])]
