@@ -310,7 +310,7 @@ class ContestOfWorkload(Artifact):
     device_rounds: tuple[dict[str, float], ...] = ()
     """On a GPU: the same rounds by the device's events."""
     kernel_rounds: tuple[dict[str, float], ...] = ()
-    """On a GPU, beside torch's contestants: seconds a call by the device's events, with all launches queued behind a spin, so that no gap
+    """On a GPU: seconds a call by the device's events, with all launches queued behind a spin, so that no gap
     that the host left between them counts."""
     host_bound: dict[str, int] = Field(default_factory=dict)
     """Contestant -> those of `kernel_rounds` in which launching outlasted the spin, so that gaps may be in them."""

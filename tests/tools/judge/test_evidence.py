@@ -350,6 +350,9 @@ def test_the_device_confirms_only_what_launches_make_look_small():
     assert contests.device_s(spun) == pytest.approx({"incumbent": 10e-6, "candidate": 4e-6}) and contests.host_bound(spun) == {
         "candidate": 3
     }
+    # So it is for what is claimed, while the clock outside is held against the events of the same calls.
+    beyond = contests.confirmed_on_device((spun,), "total_time", 0.95, 0.02)
+    assert beyond is not None and beyond.low == pytest.approx(2.5)
     # A long kernel's launches are no excuse for a wall clock that sees no gain.
     seen = launched({"incumbent": 3e-3, "candidate": 3e-3}, {"incumbent": 6e-3, "candidate": 2.99e-3})
     assert contests.confirmed_on_device((seen,), "total_time", 0.95, 0.02) is None

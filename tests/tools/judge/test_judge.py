@@ -132,7 +132,7 @@ def test_the_same_kernel_is_not_faster(judge: Judge):
         (BROKEN, "build", "nothing"),
         (WRONG, "correctness", "tolerance"),
         (OVERFLOWS, "correctness", "inputs"),
-        (WRITES_BESIDE, "correctness", "guard"),
+        (WRITES_BESIDE, "correctness", "past the end of output out"),
         (CRASHES, "correctness", "workload small"),
         ('#pragma GCC optimize("fast-math")\n' + FASTER, "screen", "optimize"),
     ],

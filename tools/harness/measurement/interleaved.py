@@ -168,7 +168,7 @@ def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wan
         dirty += disturbed
         rounds.append(seconds)
         on_device.append(device)
-        if where.launched and any(isinstance(contestant, Torch) for contestant in field.values()):
+        if where.launched:
             found = {name: field[name].behind(train_of(calls[name], ring, order)) for name in names}
             alone.append({name: seconds for name, (seconds, _) in found.items()})
             bound.update(name for name, (_, starved) in found.items() if starved)
