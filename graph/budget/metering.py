@@ -103,7 +103,8 @@ class Metered(Executor):
         Set aside is the job's own time limit: no figure of earlier jobs bounds what the next one takes. Where a cap leaves less, the limit
         is cut to that, since limits are generous (minutes) and to refuse would leave most of a small cap unspent. BudgetError when nothing
         is left, or when the job did not end within what was, with the cap that left least: nothing that the job left counts then, for or
-        against what it ran. A cap is passed by no more than ending a process takes. Jobs are run one at a time.
+        against what it ran. A cap is passed by no more than ending a process takes. Jobs are run one
+        at a time, but for compilers, which no cap on a device's seconds counts.
         """
         self.begin()
         held = job.limits.wall_s

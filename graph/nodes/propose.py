@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
@@ -19,6 +20,7 @@ from graph.state import State
 from knowledge_base.artifacts import Page
 from knowledge_base.experience.forecasts import ENOUGH, scores
 from tools.artifacts import Failed
+from tools.errors import BudgetError, InfrastructureError
 from tools.roofline.roofline import budget
 from tools.store.records import key
 
@@ -138,6 +140,9 @@ def write(state: State, services: Services) -> State:
         for candidate in coder.write(services.agents["coder"], brief, incumbent.id, services.language.suffix, bench)
         if candidate.id not in known
     ]
+    # What goes wrong with a compiler's job is met again, and told, when its candidate is judged.
+    with contextlib.suppress(BudgetError, InfrastructureError):
+        services.capped_judge.build_ahead([services.candidate(one, state["iteration"]) for one in drafts], state["iteration"])
     again = state.get("repair", 0)
     return State(
         drafts=drafts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -37,18 +38,20 @@ class Events:
     def __init__(self, path: Path, observers: tuple[Observer, ...] = ()) -> None:
         self.path = path
         self.observers = observers
+        self._guard = threading.Lock()
 
     def emit(self, kind: str, details: Mapping[str, str]) -> None:
         """Record one event. The log is for people, benchmarks and the account of device time; a kill loses none of it, so it is not synced
         to disk."""
         event = Event(kind=kind, seconds=time.time(), details=dict(details))
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(event.model_dump()) + "\n")
-        except OSError as error:
-            raise unwritable(self.path, error) from error
-        for observer in self.observers:
-            observer(event)
+        with self._guard:
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(event.model_dump()) + "\n")
+            except OSError as error:
+                raise unwritable(self.path, error) from error
+            for observer in self.observers:
+                observer(event)
 
 
 def read(path: Path) -> tuple[Event, ...]:

@@ -128,6 +128,15 @@ class Judge:
                 break
         return evidence.passed(built, checked, timings, self.policy.objective, confidence)
 
+    def build_ahead(self, candidates: Collection[Candidate], iteration: int) -> None:
+        """Compile side by side those that pass the screen, where one takes long to compile; what a compiler says is met in `judge`."""
+        if not self.language.compiles_long or len(candidates) < 2:
+            return
+        fit = [candidate for candidate in candidates if self.screened(candidate) is None]
+        for candidate in fit:
+            self._say(candidate, "build", iteration)
+        self.builds.build_all(fit)
+
     def through(self, executor: Executor) -> Judge:
         """The same judge, whose jobs go through another executor to the same device."""
         other = copy.copy(self)

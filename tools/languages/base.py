@@ -59,6 +59,8 @@ class Language(ABC):
     library: str = "kernel.so"
     """What a build leaves to be run."""
     device: DeviceKind
+    compiles_long: bool = False
+    """A build takes seconds to minutes, so that those of one round are made side by side before the first is judged."""
     entry: str = "solve"
     """Name of the function that is called."""
     clocks: str = "Paired times are taken in the kernels' own process; confirmation and final benchmark are clocked from outside."

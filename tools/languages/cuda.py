@@ -55,6 +55,7 @@ class Cuda(Language):
     name = "cuda"
     suffix = ".cu"
     device = "cuda"
+    compiles_long = True
     clocks = (
         "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim names the one; "
         "the final benchmark is by the wall clock, launches included, with the device's times beside it."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 
 import pytest
 
 from tools.artifacts import Candidate, Task
 from tools.errors import SettingsError
-from tools.executors.base import Device
+from tools.executors.base import Device, Finished, Job
 from tools.executors.local import Local
 from tools.harness.compilation import cuda_compile
 from tools.harness.isolation import native
@@ -186,6 +187,8 @@ class OnAnother(Local):
         return (*super().devices(), Device(kind="cuda", name="a GPU", architecture=self.architecture, details={"uuid": "GPU-0"}))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
 def test_a_library_for_one_architecture_is_no_answer_for_another(task_of_rows: Task, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     records, kernel = Records(tmp_path / "records"), Candidate(language="cuda", files={"kernel.cu": NAIVE})
@@ -194,6 +197,31 @@ def test_a_library_for_one_architecture_is_no_answer_for_another(task_of_rows: T
         assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id == hopper.id
         executor.architecture = "sm_80"
         assert Builds(task_of_rows, Cuda(), executor, records, "").build(kernel).id != hopper.id
+
+
+class Waits(OnAnother):
+    """Each job waits until another runs beside it."""
+
+    def __init__(self, blobs: Blobs, scratch: Path) -> None:
+        super().__init__(blobs, scratch)
+        self.beside = threading.Barrier(2, timeout=20)
+
+    def run(self, job: Job) -> Finished:
+        self.beside.wait()
+        return super().run(job)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cuda_compile.program("nvcc") is None, reason="no nvcc here")
+def test_what_compiles_for_long_is_compiled_side_by_side_and_once(task_of_rows: Task, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    records = Records(tmp_path / "records")
+    both = [Candidate(language="cuda", files={"kernel.cu": source}) for source in (NAIVE, NAIVE + "//\n")]
+    with Waits(records.blobs, tmp_path / "scratch") as executor:
+        builds = Builds(task_of_rows, Cuda(), executor, records, "")
+        builds.build_all(both)
+        executor.beside.abort()
+        assert {builds.build(one).payload["candidate"] for one in both} == {one.id for one in both}
 
 
 def test_without_nvcc_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
