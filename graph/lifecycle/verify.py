@@ -318,6 +318,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         looks=sum(records.get(identity).kind == "timing" for identity in trial.records) or 1,
     )
     weighed = gate.with_confirmations(weighed, confirmed, policy)
+    weighed = gate.with_sanitizers(weighed, lambda: judge.sanitize(claim.candidate), policy)
     return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
 
 

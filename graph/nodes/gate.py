@@ -148,7 +148,11 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     if before and before[1].candidate != state.get("champion"):
         said = f"Candidate {before[1].candidate} was put to the gate first: {before[1].outcome}, {before[1].reasons[-1]}"
         weighed = weighed.model_copy(update={"refused": said, "records": (*weighed.records, before[0].id)})
-    return gate.with_confirmations(weighed, confirmed, services.settings.judge)
+    policy = services.settings.judge
+    weighed = gate.with_confirmations(weighed, confirmed, policy)
+    if candidate is None:
+        return weighed
+    return gate.with_sanitizers(weighed, lambda: services.judge.sanitize(candidate), policy)
 
 
 def _calibrated(champion: str, trial: Trial | None, services: Services) -> Trial | None:

@@ -6,12 +6,13 @@ can only take away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tools.artifacts import Artifact, Claim, Failed, Interval, Outcome, Passed, Record, Trial, Unmeasured, Verdict
 from tools.executors.protocol import CaseResult
 from tools.gate import confirmation
 from tools.gate.policy import Policy, possible_regression, regression, with_margins
+from tools.gate.sanitizers import Sanitized
 from tools.gate.statistics import corrected, futile, seems_slower, slower_than
 from tools.gate.statistics import decide as compare
 from tools.roofline.lower_bounds import Physics
@@ -71,6 +72,8 @@ class Evidence(Artifact):
     """The candidate's own process reported a gain there that the clock outside surely did not see (`confirmation.contradicted`)."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
+    sanitized: Sanitized | None = None
+    """What compute-sanitizer said; None: it was not asked."""
     mechanisms: dict[str, bool | None] = {}
     """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: that could not be checked."""
     idle: tuple[str, ...] = ()
@@ -101,6 +104,14 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
             "unseen": confirmation.unseen(confirmed),
         }
     return evidence.model_copy(update=update)
+
+
+def with_sanitizers(evidence: Evidence, look: Callable[[], Record | None], policy: Policy) -> Evidence:
+    """`evidence` with what compute-sanitizer says, which is asked (`Judge.sanitize`) where nothing else stands against an accept."""
+    if policy.sanitize == "off" or decide(evidence, policy).outcome != "accept" or (record := look()) is None:
+        return evidence
+    found = Sanitized.model_validate(record.payload)
+    return evidence.model_copy(update={"sanitized": found, "records": (*evidence.records, record.id)})
 
 
 def decide(evidence: Evidence, policy: Policy) -> Verdict:
@@ -154,6 +165,9 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         yield _no_regression(trial, evidence.margins, policy)
         if evidence.unseen is not None:
             yield _unprofiled(evidence.unseen, policy)
+        if evidence.sanitized is not None:
+            refusal = evidence.sanitized.refusal()
+            yield ("reject_correctness", refusal) if refusal else (None, evidence.sanitized.sentence())
 
 
 def _policy(evidence: Evidence) -> Iterator[Check]:

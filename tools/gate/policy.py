@@ -49,6 +49,8 @@ class Policy(Artifact):
     """A single workload without a margin of its own may not become slower by more than this, relative."""
     unprofiled: Literal["accept", "inconclusive"] = "inconclusive"
     """The verdict where no profiler works on a GPU, so that nobody saw whether the kernels it executed were the candidate's own."""
+    sanitize: Literal["accept", "off"] = "accept"
+    """Whether compute-sanitizer looks at a GPU kernel once before an accept: memcheck refuses, its other tools remark."""
     call_limit_s: float = Field(default=30.0, gt=0.0)
     """Seconds after which one call of a kernel counts as hung."""
     job_limit_s: float = Field(default=600.0, gt=0.0)

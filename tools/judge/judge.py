@@ -11,6 +11,7 @@ An output element's error is `|out - ref64| / (|ref64| + rms of its output row)`
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
@@ -18,8 +19,8 @@ from typing import Literal
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import workloads
 from tools.errors import BudgetError
-from tools.executors.base import Executor, Limits, Needs, pick
-from tools.executors.harness_job import Answer, answer, harness_job
+from tools.executors.base import Executor, Job, Limits, Needs, pick
+from tools.executors.harness_job import Answer, answer, harness_files, harness_job
 from tools.executors.protocol import (
     PROTOCOL,
     Contestant,
@@ -36,7 +37,7 @@ from tools.executors.protocol import (
     TimingRequest,
     TimingResult,
 )
-from tools.gate import confirmation
+from tools.gate import confirmation, sanitizers
 from tools.gate.policy import Limited, Policy, possible_regression, regression, with_margins
 from tools.gate.statistics import corrected, decide
 from tools.judge import evidence
@@ -49,6 +50,8 @@ Emit = Callable[[str, Mapping[str, str]], None]
 Framework = Literal["eager", "compile", "max_autotune"]
 REHEARSAL = "rehearsed_"
 """In front of the kinds of records that no verdict may rest on."""
+SANITIZER_S = 120.0
+"""Seconds that each of compute-sanitizer's tools may take: it slows a kernel by ten to a hundred times."""
 QUICK_PAIRS = 8
 """Pairs a workload in a rehearsal."""
 
@@ -245,6 +248,42 @@ class Judge:
             if not confirmation.unsettled(found, self.policy.min_effect, company=confirmation.disturbed(made)):
                 break
         return tuple(made)
+
+    def sanitize(self, candidate: Candidate) -> Record | None:
+        """One call of `candidate` under compute-sanitizer, on the smallest workload. Payload: `sanitizers.Sanitized`; None on a CPU."""
+        if self.language.device != "cuda":
+            return None
+        name = key("sanitizers", task=self.task.identity(), device=self.device, protocol=PROTOCOL, candidate=candidate.id)
+        found = self.records.find(name)
+        if found is not None:
+            return found
+        blobs, workload, built = self.records.blobs, workloads.smallest(self.task), self.builds.build(candidate)
+        arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
+        limit = self.policy.job_limit_s
+        launch = {"dims": workload.dims, "seed": 0, "arguments": arguments, "limit_s": min(SANITIZER_S, limit / 2)}
+        files = {"reference.py": blobs.put(self.task.reference), "launch.json": blobs.put(json.dumps(launch))}
+        job = Job(
+            files={**harness_files(blobs), **files, self.language.library: self.builds.library(candidate) or ""},
+            argv=("{python}", "harness/device/sanitizer_target.py"),
+            limits=Limits(wall_s=limit),
+            needs=Needs(device=self.language.device),
+            results=("sanitizers.json",),
+        )
+        left = self.executor.run(job).files
+        told = json.loads(blobs.text(left["sanitizers.json"])) if "sanitizers.json" in left else None
+        told = told or {"missing": f"it left no answer: {blobs.text(left['stderr.txt']).strip()[-200:]}", "seconds": 0.0}
+        payload = sanitizers.read(told, candidate.id, workload.name).model_dump(mode="json")
+        return self.records.add(
+            Record(
+                kind="sanitizers",
+                key=name,
+                parents=(built.id,),
+                environment=self.environment,
+                device=self.device,
+                protocol=PROTOCOL,
+                payload=payload,
+            )
+        )
 
     def benchmark(
         self,
