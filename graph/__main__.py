@@ -66,6 +66,8 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
         verb.add_argument("--ref", help="its reference.py")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
+        verb.add_argument("--problem", type=Path, metavar="PATH", help="a KernelBench file; --dims changes its numbers, e.g. batch_size=4")
+        verb.add_argument("--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name")
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
@@ -274,6 +276,17 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
     files = {"kernel": arguments.kernel, "reference": arguments.ref, "dims": " ".join(arguments.dims or []) or None}
     given = {key: value for key, value in files.items() if value}
+    if arguments.problem is not None:
+        if arguments.config is not None or arguments.kernel or arguments.ref or arguments.ptr_size:
+            raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
+        from tools.tasks.kernelbench import folder_of
+
+        folder = arguments.out or Path(arguments.problem.stem)
+        arguments.config, told = folder_of(arguments.problem, folder, files["dims"] or "")
+        _complain(told)
+        given = {}
+    elif arguments.out is not None:
+        raise SettingsError("--out goes with --problem: it names the task folder that the problem becomes")
     if arguments.config is not None:
         if given:
             raise SettingsError(

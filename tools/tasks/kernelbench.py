@@ -1,0 +1,123 @@
+"""A KernelBench problem (`Model`, `get_inputs`, `get_init_inputs`) as a task folder; its own text stands in reference.py as it is.
+
+The evaluator draws inputs and module from one seed each time, leaves the module in training mode and compares what forward returns. So
+parameters and buffers are inputs here; a BatchNorm keeps its batch statistics, and not the running ones, which no output shows.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+from tools.cli.suggestions import offered
+from tools.contracts.dims import parse_dims
+from tools.errors import SettingsError
+from tools.tasks.loader import REFERENCE, read_source
+
+MEANT = ("Model", "get_inputs", "get_init_inputs")
+CONTRACT = """
+
+# ---- what follows makes a task of the problem above: inputs, parameters and buffers of forward are inputs of the kernel
+import inspect as _inspect
+
+import torch
+
+outputs = ["out"]
+workloads = [{{"name": "problem", "dims": {dims}}}]
+dims_range = {{name: (size, size) for name, size in workloads[0]["dims"].items()}}
+
+
+def _constructed():
+    with torch.no_grad():
+        model = Model(*get_init_inputs())
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.training:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return model
+
+
+_model = _constructed().requires_grad_(False)
+_state = {{**dict(_model.named_parameters()), **dict(_model.named_buffers())}}
+_names = {{key: "state_" + key.replace(".", "_") for key in _state}}
+
+
+def make_inputs(dims, seed):
+    if dict(dims) != workloads[0]["dims"]:
+        raise ValueError("a KernelBench problem has its own sizes alone")
+    torch.manual_seed(seed)
+    given = get_inputs()
+    torch.manual_seed(seed)
+    model = _constructed()
+    made = dict(zip(_inspect.signature(Model.forward).parameters, [None, *given]))
+    made.pop(next(iter(made)))
+    state = {{**dict(model.named_parameters()), **dict(model.named_buffers())}}
+    made |= {{name: state[key] for key, name in _names.items()}}
+    made = {{name: one.detach().contiguous() if isinstance(one, torch.Tensor) else one for name, one in made.items()}}
+    with torch.no_grad():
+        answer = reference(**made)
+    if not isinstance(answer, torch.Tensor):
+        raise ValueError("forward returns no single tensor, which is all that a KernelBench problem is judged by here")
+    return made | {{"out": torch.zeros(answer.shape, dtype=answer.dtype)}}
+
+
+def reference(**arguments):
+    state = {{key: arguments[name] for key, name in _names.items()}}
+    given = [arguments[name] for name in list(_inspect.signature(Model.forward).parameters)[1:] if name in arguments]
+    return torch.func.functional_call(_model, state, tuple(given))
+"""
+
+
+def _is_problem(source: str) -> bool:
+    """Whether a Python file defines what a KernelBench problem does."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return False
+    return {*MEANT} <= {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
+    """The task folder of a problem, written where it is not there yet, and a sentence that says which constants were changed.
+
+    `sizes`: "batch_size=4 dim=64" in place of the file's own, whose numbers at module level they must be. SettingsError for what is no
+    problem, and where `folder` holds something else.
+    """
+    source = read_source(problem)
+    if not _is_problem(source):
+        raise SettingsError(f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file")
+    asked = parse_dims(sizes) if sizes else {}
+    constants = _constants(source)
+    lines, told = source.splitlines(), []
+    for name, value in asked.items():
+        if name not in constants:
+            raise SettingsError(f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}")
+        line, before = constants[name]
+        lines[line - 1] = re.sub(r"=.*", f"= {value!r}", lines[line - 1], count=1)
+        told.append(f"{name} {before!r} -> {value!r}")
+    sized = {name: asked.get(name, before) for name, (_, before) in constants.items() if isinstance(before, int)}
+    text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
+    files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: cpp\n"}
+    for name, content in files.items():
+        there = folder / name
+        if there.exists() and there.read_text(encoding="utf-8") != content:
+            raise SettingsError(f"{there}: says something else, and nothing is overwritten; name another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
+
+
+def _constants(source: str) -> dict[str, tuple[int, int | float]]:
+    """Number at module level -> its line and value."""
+    found: dict[str, tuple[int, int | float]] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            value = node.value.value
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and len(node.targets) == 1 and node.lineno == node.end_lineno:
+                found[target.id] = node.lineno, value
+    return found
