@@ -281,7 +281,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
             raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
         from tools.tasks.kernelbench import folder_of
 
-        folder = arguments.out or Path(arguments.problem.stem)
+        folder = arguments.out or Path(arguments.problem.stem[:64])
         arguments.config, told = folder_of(arguments.problem, folder, files["dims"] or "")
         _complain(told)
         given = {}

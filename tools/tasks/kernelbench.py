@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from pathlib import Path
 
 from tools.cli.suggestions import offered
@@ -89,14 +88,17 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
         raise SettingsError(f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file")
     asked = parse_dims(sizes) if sizes else {}
     constants = _constants(source)
-    lines, told = source.splitlines(), []
-    for name, value in asked.items():
+    lines, told = source.splitlines(), list[str]()
+    for name in asked:
         if name not in constants:
             raise SettingsError(f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}")
-        line, before = constants[name]
-        lines[line - 1] = re.sub(r"=.*", f"= {value!r}", lines[line - 1], count=1)
-        told.append(f"{name} {before!r} -> {value!r}")
-    sized = {name: asked.get(name, before) for name, (_, before) in constants.items() if isinstance(before, int)}
+    for name, at in sorted(constants.items(), key=lambda one: -one[1].col_offset):
+        if name in asked:
+            line = lines[at.lineno - 1].encode()
+            lines[at.lineno - 1] = (line[: at.col_offset] + repr(asked[name]).encode() + line[at.end_col_offset :]).decode()
+            told.append(f"{name} {at.value!r} -> {asked[name]!r}")
+    numbers = {name: asked.get(name, at.value) for name, at in constants.items()}
+    sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
     text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
     files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: cpp\n"}
     for name, content in files.items():
@@ -109,15 +111,15 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     return folder, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 
-def _constants(source: str) -> dict[str, tuple[int, int | float]]:
-    """Number at module level -> its line and value."""
-    found: dict[str, tuple[int, int | float]] = {}
+def _constants(source: str) -> dict[str, ast.Constant]:
+    """Number at module level -> where it stands; `height, width = 256, 256` are two."""
+    found: dict[str, ast.Constant] = {}
     for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            value = node.value.value
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                continue
-            target = node.targets[0]
-            if isinstance(target, ast.Name) and len(node.targets) == 1 and node.lineno == node.end_lineno:
-                found[target.id] = node.lineno, value
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            names, numbers = (target.elts, value.elts) if several else ([target], [value])  # type: ignore[attr-defined]
+            for name, number in zip(names, numbers, strict=False):
+                if isinstance(name, ast.Name) and isinstance(number, ast.Constant) and type(number.value) in (int, float):
+                    found[name.id] = number
     return found

@@ -29,8 +29,8 @@ class Model(nn.Module):
         return torch.relu(self.norm(x) * self.scale + self.bias[self.order] + shift)
 
 
-batch_size = 4096
-features = 24
+batch_size, features = 4096, 24  # rows and columns
+padding = 0
 scale = 1.5
 
 
