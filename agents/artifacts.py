@@ -240,8 +240,8 @@ class CoderBrief(Artifact):
     pages: tuple[Page, ...]
     """The planned methods' pages (knobs and recipe names are in their heads)."""
     tried: tuple[Tried, ...]
-    without: str | None = None
-    """Ablation: write the champion's kernel without this method."""
+    without: tuple[str, ...] = ()
+    """Ablation: write the champion's kernel once without each of these methods."""
     champion: str = ""
     """Its source, then."""
     champion_knobs: dict[str, str] = Field(default_factory=dict)

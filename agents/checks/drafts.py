@@ -59,7 +59,7 @@ def faults_of(draft: Draft, brief: CoderBrief) -> tuple[str, ...]:
     source, python = draft.source, is_python(brief.task.language)
     if not source.strip():
         return ("the source is empty; give the whole file",)
-    if brief.without is None and _plain(source) == _plain(brief.source):
+    if not brief.without and _plain(source) == _plain(brief.source):
         return ("this is the given source unchanged; apply the planned methods, or say in skipped why they cannot be applied",)
     given = {line.strip() for line in brief.source.split("\n")}
     lines = source.split("\n")

@@ -107,11 +107,11 @@ class Request(Artifact):
 
     @property
     def purpose(self) -> str:
-        """What it is for within its role: a kernel without one method, one that is mended; else empty."""
+        """What it is for within its role: a kernel without each of its methods, one that is mended; else empty."""
         if not isinstance(self.brief, CoderBrief):
             return ""
         if self.brief.without:
-            return f"without {self.brief.without}"
+            return "ablation"
         return "mend" if self.brief.failures else ""
 
     @property

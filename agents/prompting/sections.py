@@ -313,11 +313,10 @@ def _planned(item: PlannedMethod) -> Item:
 
 
 def pages(brief: Brief, most: int | None) -> Content | None:
-    """The planned methods' pages, with code; for an ablation that of the method left out, since the champion holds the others."""
-    if not isinstance(brief, CoderBrief):
+    """The planned methods' pages, with code."""
+    if not isinstance(brief, CoderBrief) or not brief.pages:
         return None
-    shown = [page for page in brief.pages if brief.without in (None, page.head.id)]
-    return Content(tuple(_page(page, brief.architecture) for page in shown), {"without": brief.without is not None}) if shown else None
+    return Content(tuple(_page(page, brief.architecture) for page in brief.pages))
 
 
 def _page(page: Page, architecture: str) -> Item:
@@ -377,15 +376,14 @@ def iteration(brief: Brief, most: int | None) -> Content:
         values = {
             "candidates": brief.plan.candidates,
             "failures": len(brief.failures),
-            "without": brief.without is not None,
+            "without": bool(brief.without),
             "first": brief.first,
         }
-        if brief.without is None:
+        if not brief.without:
             return Content(values=values)
         knobs = " ".join(f"{name}={value}" for name, value in sorted(brief.champion_knobs.items()))
-        return Content(
-            (Item("ablation", (f"leave out: {line(brief.without, 200)}\nthe champion's knobs: {line(knobs, 600) or 'none'}",)),), values
-        )
+        asked = f"leave out, each once: {line(', '.join(brief.without), 600)}\nthe champion's knobs: {line(knobs, 600) or 'none'}"
+        return Content((Item("ablation", (asked,)),), values)
     return Content(values={"rules": len({finding.rule for finding in brief.findings})} if isinstance(brief, AnalystBrief) else {})
 
 

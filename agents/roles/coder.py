@@ -66,23 +66,21 @@ def first(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ())
     return made.model_copy(update={"parent": None})
 
 
-def ablate(
-    agent: Agent, brief: CoderBrief, method: str, champion: Candidate, suffix: str, bench: Workbench | None = None
-) -> Candidate | None:
-    """The champion without `method`, from the same incumbent source; None when the coder cannot take it out alone."""
-    rest = tuple(m for m in brief.plan.methods if m.method != method)
+def ablate(agent: Agent, brief: CoderBrief, champion: Candidate, suffix: str, bench: Workbench | None = None) -> dict[str, Candidate]:
+    """Method -> the champion without it, from the same incumbent source, for those that can be taken out alone; asked once for all."""
     asked = brief.model_copy(
         update={
-            "without": method,
+            "without": champion.methods,
             "champion": champion.source,
             "champion_knobs": champion.knobs,
-            "plan": brief.plan.model_copy(update={"methods": rest, "candidates": 1}),
+            "plan": brief.plan.model_copy(update={"candidates": len(champion.methods)}),
         }
     )
     handlers = bench.handlers if bench else opened()
     answer = _answer(agent, asked, handlers, CoderTools(bench, asked) if bench else None)
-    made = next(iter(_distinct(answer, asked, handlers, champion.parent or "", suffix).values()), None)
-    return None if made is None or made.id == champion.id else made
+    made = [one for one in _distinct(answer, asked, handlers, champion.parent or "", suffix).values() if one.id != champion.id]
+    left_out = [set(champion.methods) - set(one.methods) for one in made]
+    return {method: one for one, missing in zip(made, left_out, strict=True) if len(missing) == 1 for method in missing}
 
 
 def _answer(agent: Agent, brief: CoderBrief, handlers: tuple[Handler, ...], toolbox: CoderTools | None = None) -> Drafts:
@@ -104,7 +102,12 @@ def faults(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> 
         for method in dict.fromkeys(draft.methods)
         if method not in planned
     )
-    return (*drafts.faults(_mended(answer, brief, handlers), brief), *unplanned)
+    unclear = tuple(
+        f"drafts.{number}.methods: an ablation holds all methods of the champion but one; name those that this draft holds"
+        for number, draft in enumerate(answer.drafts)
+        if brief.without and len(set(brief.without) - set(draft.methods)) != 1
+    )
+    return (*drafts.faults(_mended(answer, brief, handlers), brief), *unplanned, *unclear)
 
 
 def _mended(answer: Drafts, brief: CoderBrief, handlers: tuple[Handler, ...]) -> Drafts:

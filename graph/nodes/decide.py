@@ -178,6 +178,12 @@ def attribute(state: State, services: Services) -> State:
     planned = {item.method: item.signature for item in made.methods}
     assembly, incumbent = services.assembly(champion), services.candidate(state["incumbent"])
     outcomes = []
+    # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
+    try:
+        simplified, spent = _simplified(champion, made, state, services), ""
+    except BudgetError as error:
+        simplified, spent = {}, str(error)
+        services.out_of_budget(spent)
     for method in champion.methods:
         if len(champion.methods) == 1:
             # Taking the only method out leaves the incumbent, against which the champion was timed already.
@@ -185,9 +191,9 @@ def attribute(state: State, services: Services) -> State:
             mechanism = _mechanism(method, planned.get(method, {}), assembly, incumbent, services)
             outcome = _of_whole(method, mechanism.shown, trial, state)
         else:
-            # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
             try:
-                trial_without, why = _ablated(method, champion, made, state, services), "not separable: it cannot be taken out alone"
+                trial_without = _ablated(method, champion, simplified.get(method), state, services)
+                why = spent or "not separable: it cannot be taken out alone"
             except BudgetError as error:
                 trial_without, why = None, str(error)
                 services.out_of_budget(why)
@@ -211,23 +217,34 @@ def _mechanism(method: str, claimed: dict[str, str], assembly: str, without: Can
     return signatures.compare(there, other, without.id)
 
 
-def _ablated(method: str, champion: Candidate, made: Plan, state: State, services: Services) -> Trial | None:
-    """The trial of the champion without `method` against the champion; None when it cannot be taken out alone.
+def _simplified(champion: Candidate, made: Plan, state: State, services: Services) -> dict[str, Candidate]:
+    """Method -> the champion without it, for those that can be taken out alone and were not measured yet.
 
-    BudgetError where it cannot be written or measured any more.
+    BudgetError where they cannot be written or measured any more.
     """
-    kept = ablation(state, services, champion.id, method)
-    if kept is not None:
-        return kept.trial
+    missing = [method for method in champion.methods if ablation(state, services, champion.id, method) is None]
+    if len(champion.methods) == 1 or not missing:
+        return {}
     over = services.jobs_of("gatekeeper").reached()
     if over:
         # Nobody need be paid for a kernel that cannot be measured.
         raise BudgetError(over)
     brief = coder_brief(state, services, made, services.candidate(state["incumbent"]).source)
     bench = services.workbench(state["incumbent"], state["baseline"])
-    simplified = coder.ablate(services.agents["coder"], brief, method, champion, services.language.suffix, bench)
-    if simplified is None:
-        return None
+    return coder.ablate(services.agents["coder"], brief, champion, services.language.suffix, bench)
+
+
+def _ablated(method: str, champion: Candidate, simplified: Candidate | None, state: State, services: Services) -> Trial | None:
+    """The trial of `simplified`, the champion without `method`, against the champion; None where there is no such kernel.
+
+    BudgetError where it cannot be measured any more.
+    """
+    kept = ablation(state, services, champion.id, method)
+    if kept is not None or simplified is None:
+        return kept.trial if kept else None
+    over = services.jobs_of("gatekeeper").reached()
+    if over:
+        raise BudgetError(over)
     services.keep_drafted(simplified, state["iteration"], without=method)
     branch = Branch(
         iteration=state["iteration"],

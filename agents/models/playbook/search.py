@@ -22,12 +22,14 @@ class Step:
 
 
 def write(brief: CoderBrief) -> Drafts:
-    """K distinct drafts, the best guess first; or, for an ablation, one without a method."""
+    """K distinct drafts, the best guess first; or, for an ablation, one without each method."""
     skipped: dict[str, str] = {}
     steps = _steps(brief, skipped)
-    if brief.without is not None:
-        rest = [s for s in steps if s.method != brief.without]
-        return Drafts(drafts=(_draft(brief.source, rest, brief.champion_knobs, f"without {brief.without}"),), skipped=skipped)
+    if brief.without:
+        held = [s for s in steps if s.method in brief.without]
+        kept = {out: [s for s in held if s.method != out] for out in brief.without}
+        made = tuple(_draft(brief.source, rest, brief.champion_knobs, f"without {out}") for out, rest in kept.items())
+        return Drafts(drafts=made, skipped=skipped)
     wanted = max(brief.plan.candidates, 1)
     drafts: list[Draft] = []
     vain = history.vain(brief)

@@ -1,7 +1,7 @@
 """Exchanges written down as they happen (`record: path`, beside any provider's options), and the provider that plays them again.
 
 A script is JSON Lines, one exchange a line, and can be read and mended by hand. Three things make it last longer than the run that it
-came from. Each line stands under its role, its purpose (a kernel without one method, say), the number of the conversation and the turn
+came from. Each line stands under its role, its purpose (an ablation, say), the number of the conversation and the turn
 in it: a replay in which noise decides otherwise, so that something is not asked or is asked again, does not shift the answers
 behind it. An answer that is refused now and was not then (it names a rule that fires on one machine alone) is given once more, so that
 the role takes out what does not hold here. And ids of records, which hold measured times and so differ from run to run, are written as

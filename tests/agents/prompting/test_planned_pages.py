@@ -76,13 +76,6 @@ def test_any_pages_that_are_planned_together_keep_code_and_pitfalls(language: st
         assert part.most is not None and tokens(part.text) <= part.most
 
 
-def test_an_ablation_is_given_the_page_of_what_it_leaves_out() -> None:
-    three = of_methods("cpp")[:PLANNED]
-    name, *others = (page.head.id for page in three)
-    text = shown(brief("cpp", three).model_copy(update={"without": name, "champion": "int c;\n"})).text
-    assert not lacking(text, three[:1]) and not any(f"# {other}:" in text for other in others)
-
-
 def test_prose_goes_first_and_it_is_said() -> None:
     named = {page.head.id: page for page in METHODS}
     alone, three = (named["fuse-passes"],), tuple(named[name] for name in ("fuse-passes", "simd-loop", "openmp-parallel-outer"))

@@ -187,7 +187,7 @@ def _everything(brief: Brief) -> Brief:
     """Also what is only sometimes there."""
     if isinstance(brief, CoderBrief):
         return brief.model_copy(
-            update={"failures": ("x: build: no\nlog",), "without": "m", "champion": "int champion;", "champion_knobs": {"TILE": "8"}}
+            update={"failures": ("x: build: no\nlog",), "without": ("m",), "champion": "int champion;", "champion_knobs": {"TILE": "8"}}
         )
     return brief
 
@@ -265,6 +265,6 @@ def test_a_long_run_still_names_every_failed_method(language: str) -> None:
 def test_an_ablation_sees_the_champion_and_a_plan_does_not() -> None:
     one = LAST["cpp", "coder"]
     assert isinstance(one.brief, CoderBrief)
-    ablation = one.brief.model_copy(update={"without": "vector-exp", "champion": "int champion;\n"})
+    ablation = one.brief.model_copy(update={"without": ("vector-exp",), "champion": "int champion;\n"})
     assert "int champion;" in "".join(block.text for block in blocks("coder", ablation, "Drafts") if block.scope == "iteration")
     assert "Champion" not in "".join(block.text for block in blocks("coder", one.brief, "Drafts"))

@@ -102,7 +102,7 @@ def test_every_role_goes_on_without_an_answer_that_can_be_read(tmp_path: Path) -
     )
     coding = CoderBrief(task=BRIEF.task, source="x", plan=Plan(methods=(), candidates=2), pages=(), tried=())
     assert coder.write(unread("coder"), coding, "p", ".cpp") == ()
-    assert coder.ablate(unread("coder"), coding, "m", kernel("y"), ".cpp") is None
+    assert coder.ablate(unread("coder"), coding, kernel("y"), ".cpp") == {}
     with pytest.raises(SettingsError, match=r"none could be written: models\.coder: no usable Drafts"):
         coder.first(agent("coder", tmp_path / "first", [UNFIT] * 2)[0], BRIEF.task, ".cpp")
     found = knowledge_retriever.retrieve(unread("knowledge_retriever"), BRIEF, lambda text: (), (), ())

@@ -86,11 +86,15 @@ def test_a_method_that_was_not_planned_is_returned_and_then_not_credited(judging
     assert "drafts.0.methods: 'openmp-parallel-outer' is not planned" in why and METHOD in why
 
 
-def test_an_ablation_is_not_credited_with_what_it_left_out(judging: Judge, tmp_path: Path) -> None:
-    asked, _ = agent("coder", tmp_path, [drafts(ALSO)] * 2)
-    champion = kernel(FASTER).model_copy(update={"methods": (METHOD,)})
-    made = coder.ablate(asked, brief(), METHOD, champion, ".cpp", bench(judging))
-    assert made is not None and made.methods == ()
+def test_ablations_are_asked_for_at_once_and_told_apart_by_what_they_hold(judging: Judge, tmp_path: Path) -> None:
+    other, named = "own:other", brief().plan
+    both = named.model_copy(update={"methods": (*named.methods, named.methods[0].model_copy(update={"method": other}))})
+    champion = kernel(FASTER).model_copy(update={"methods": (METHOD, other)})
+    unclear = drafts(ALSO, methods=(METHOD, other))
+    asked, model = agent("coder", tmp_path, [unclear, drafts(ALSO, methods=(other,))])
+    made = coder.ablate(asked, brief().model_copy(update={"plan": both}), champion, ".cpp", bench(judging))
+    assert {method: one.methods for method, one in made.items()} == {METHOD: (other,)}
+    assert len(model.asked) == 2 and "all methods of the champion but one" in model.asked[1].refused[0]
 
 
 def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting], tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
     monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=trial("champion", gain, gain))])
     monkeypatch.setattr(decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None)
+    monkeypatch.setattr(decide, "_simplified", lambda *_: {})
     signatures = {"simd": {"x86_64": "@packed_float"}, "parallel": {"x86_64": "@parallel_region"}, "tiles": {"sm_90": "x"}}
     kept: list[Attribution] = []
     services = SimpleNamespace(

@@ -17,7 +17,7 @@ from agents.roles import profiler_analyst
 from agents.roles.agent import Agent, open_model
 from tests.agents.models.calling import PAID, Lookup
 from tests.agents.scripted import Scripted
-from tests.contracts.test_models import ASKED, HEADROOM, PAGES, PLAN, TASK
+from tests.contracts.test_models import ASKED, HEADROOM, PAGES, TASK
 from tools.artifacts import Finding
 from tools.errors import ProviderError, SettingsError
 from tools.store.records import Records
@@ -98,16 +98,16 @@ def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(tmp_path: Path)
     script = tmp_path / "script.jsonl"
     whole, _ = ASKED["coder"]
     assert isinstance(whole, CoderBrief)
-    without = whole.model_copy(update={"without": "openmp-parallel-outer", "plan": PLAN.model_copy(update={"methods": ()})})
+    without = whole.model_copy(update={"without": ("openmp-parallel-outer",)})
     mending = whole.model_copy(update={"failures": ("it does not compile",)})
     model = open_model("coder", {"provider": "playbook", "record": str(script)})
-    purposes = {"": whole, "without openmp-parallel-outer": without, "mend": mending}
+    purposes = {"": whole, "ablation": without, "mend": mending}
     wrote = {purpose: model.ask(request(one)) for purpose, one in purposes.items()}
     assert [line.purpose for line in recorded.read(script)] == list(wrote)
     replay = open_model("coder", {"provider": "recorded", "path": str(script)})
     assert all(replay.ask(request(one)) == wrote[request(one).purpose] for one in (mending, whole))
-    script.write_text("".join(line for line in script.read_text().splitlines(keepends=True) if "without" not in line))
-    with pytest.raises(ProviderError, match=r"holds no answer of coder \(without openmp-parallel-outer\)"):
+    script.write_text("".join(line for line in script.read_text().splitlines(keepends=True) if '"ablation"' not in line))
+    with pytest.raises(ProviderError, match=r"holds no answer of coder \(ablation\)"):
         open_model("coder", {"provider": "recorded", "path": str(script)}).ask(request(without))
 
 
