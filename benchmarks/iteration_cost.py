@@ -36,11 +36,11 @@ def told(language: str) -> Iterator[Asked]:
 
 def _ablations(brief: CoderBrief) -> tuple[CoderBrief, ...]:
     """Taking the only method out leaves the incumbent, which nobody needs to write."""
-    methods = brief.plan.methods if len(brief.plan.methods) > 1 else ()
-    return tuple(
-        brief.model_copy(update={"without": one.method, "plan": brief.plan.model_copy(update={"candidates": 1}), "failures": ()})
-        for one in methods
-    )
+    methods = tuple(one.method for one in brief.plan.methods)
+    if len(methods) < 2:
+        return ()
+    plan = brief.plan.model_copy(update={"candidates": len(methods)})
+    return (brief.model_copy(update={"without": methods, "plan": plan, "failures": ()}),)
 
 
 def played(language: str, model: str, folder: Path, *, tools: bool) -> Ledger:

@@ -145,12 +145,12 @@ def asked(settings: Settings, task: Task, guide: Wiki, hints: tuple[str, ...] = 
     analyst = AnalystBrief(source=source, findings=(), remarks=(), headroom=unknown, records=(), task=task)
     kernel = GROWTH * len(source) // CHARACTERS_PER_TOKEN
     # Taking the only method out leaves the incumbent, which nobody needs to write.
-    ablations = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
+    ablated = search.methods_per_iteration if search.methods_per_iteration > 1 else 0
     return (
         ("knowledge_retriever", retriever, "Queries", 1, ANSWERS["Queries"]),
         ("planner", planner, "Plan", 1, ANSWERS["Plan"]),
         ("coder", coder, "Drafts", 1, search.candidates * kernel),
-        ("coder", coder, "Drafts", ablations, kernel),
+        ("coder", coder, "Drafts", int(ablated > 0), ablated * kernel),
         ("gatekeeper", gatekeeper, "Review", 1, ANSWERS["Review"]),
         ("profiler_analyst", analyst, "Analysis", 1, ANSWERS["Analysis"]),
     )
