@@ -88,16 +88,21 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
         raise SettingsError(f"{problem}: is no KernelBench problem; it must define {', '.join(MEANT)} at the top of the file")
     asked = parse_dims(sizes) if sizes else {}
     constants = _constants(source)
-    lines, told = source.splitlines(), list[str]()
+    lines = source.splitlines()
     for name in asked:
         if name not in constants:
             raise SettingsError(f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}")
-    for name, at in sorted(constants.items(), key=lambda one: -one[1].col_offset):
-        if name in asked:
+    # `height = width = 128` is one number with two names.
+    changed = {id(constants[name]): value for name, value in asked.items()}
+    for name, value in asked.items():
+        if changed[id(constants[name])] != value:
+            raise SettingsError(f"dims: {problem.name} gives {name!r} and another name one number; give both the same value")
+    for at in sorted({id(at): at for at in constants.values()}.values(), key=lambda one: -one.col_offset):
+        if id(at) in changed:
             line = lines[at.lineno - 1].encode()
-            lines[at.lineno - 1] = (line[: at.col_offset] + repr(asked[name]).encode() + line[at.end_col_offset :]).decode()
-            told.append(f"{name} {at.value!r} -> {asked[name]!r}")
-    numbers = {name: asked.get(name, at.value) for name, at in constants.items()}
+            lines[at.lineno - 1] = (line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]).decode()
+    numbers = {name: changed.get(id(at), at.value) for name, at in constants.items()}
+    told = [f"{name} {at.value!r} -> {numbers[name]!r}" for name, at in constants.items() if id(at) in changed]
     sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
     text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
     files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: cpp\n"}
@@ -112,13 +117,12 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
 
 
 def _constants(source: str) -> dict[str, ast.Constant]:
-    """Number at module level -> where it stands; `height, width = 256, 256` are two."""
+    """Number at module level -> where it stands; `height, width = 256, 256` are two, `height = width = 256` one with two names."""
     found: dict[str, ast.Constant] = {}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-            names, numbers = (target.elts, value.elts) if several else ([target], [value])  # type: ignore[attr-defined]
+    for node in (one for one in ast.parse(source).body if isinstance(one, ast.Assign)):
+        for target in node.targets:
+            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            names, numbers = (target.elts, node.value.elts) if several else ([target], [node.value])  # type: ignore[attr-defined]
             for name, number in zip(names, numbers, strict=False):
                 if isinstance(name, ast.Name) and isinstance(number, ast.Constant) and type(number.value) in (int, float):
                     found[name.id] = number

@@ -81,13 +81,24 @@ def test_active_dropout_is_refused(problem: Path, tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("source", "sizes", "said"), [("x = 1\n", "", "is no KernelBench problem"), (PROBLEM, "features=8 batches=2", "no number 'batches'")]
+    ("source", "sizes", "said"),
+    [
+        ("x = 1\n", "", "is no KernelBench problem"),
+        (PROBLEM, "features=8 batches=2", "no number 'batches'"),
+        (PROBLEM + "height = width = 128\n", "height=8 width=9", "another name one number"),
+    ],
 )
 def test_what_is_no_problem_or_no_constant_of_it_is_refused(problem: Path, tmp_path: Path, source: str, sizes: str, said: str) -> None:
     problem.write_text(source)
     with pytest.raises(SettingsError, match=said):
         folder_of(problem, tmp_path / "task", sizes)
     assert not (tmp_path / "task").exists()
+
+
+def test_a_number_with_two_names_is_changed_for_both(problem: Path, tmp_path: Path) -> None:
+    problem.write_text(PROBLEM + "height = width = 128\n")
+    folder, said = folder_of(problem, tmp_path / "task", "width=8")
+    assert "height = width = 8\n" in (folder / "reference.py").read_text() and said.endswith("changed height 128 -> 8, width 128 -> 8")
 
 
 def test_a_folder_with_other_contents_is_not_overwritten(problem: Path, tmp_path: Path) -> None:
