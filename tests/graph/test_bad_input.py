@@ -173,7 +173,7 @@ def own_names(folder: Path, task: Path) -> Path:
         ("float total = 0;", "float total = nowhere;", ["mine.cpp does not compile", "mine.cpp:", "nowhere"]),
         ("/ total;", "/ total + 1e-3f;", ["mine.cpp and good.py disagree", "; mend the one that is wrong"]),
         ("float total = 0;", "float total = *(volatile int*)0;", ["mine.cpp and good.py disagree", "crashed"]),
-        ("/ total;", "/ total; result[(long)rows * columns] = 1;", ["mine.cpp and good.py disagree", "outside its output"]),
+        ("/ total;", "/ total; result[(long)rows * columns] = 1;", ["mine.cpp and good.py disagree", "past the end of output"]),
     ],
 )
 def test_a_refused_kernel_is_named_before_any_roof_and_leaves_nothing(
