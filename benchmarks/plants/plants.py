@@ -48,7 +48,7 @@ def good_rmsnorm(o, a, w, width, BLOCK: tl.constexpr):
 
 def calls(size):
     n = size * 4096
-    a, o, w = (torch.rand(count, device="cuda") for count in (n, n, 4096))
+    a, o, w = (torch.rand(count, device="cuda") for count in (n, max(n, size * size), 4096))
     x = torch.rand(size, size, device="cuda")
     y = torch.rand(2 * size, 2 * size, device="cuda", dtype=torch.bfloat16)
     column_reads[(n // 1024,)](o, a, n, 1024)
