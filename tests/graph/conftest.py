@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 from graph.__main__ import main
+from tools.environment import Environment
+from tools.store.records import Records, key
 from tools.store.repository import Commit
 
 ROOT = Path(__file__).parents[2]
@@ -134,8 +136,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(recorded: Path, tmp_path: Path) -> Path:
-    """A copy of the recorded workspace that a test may spoil."""
+def recorded_machine(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor reports the CPU that the recorded workspaces were made on: a run goes on where it began and nowhere else."""
+    record = Records(recorded).find(key("environment"))
+    assert record is not None
+    environment = Environment.model_validate(record.payload)
+    (cpu,) = (device for device in environment.devices if device.kind == "cpu")
+    monkeypatch.setattr("tools.executors.local.describe_cpu", lambda: cpu)
+
+
+@pytest.fixture
+def copied(recorded: Path, tmp_path: Path, recorded_machine: None) -> Path:
+    """A copy of the recorded workspace that a test may spoil, on the machine that it was made on."""
     return Path(shutil.copytree(recorded, tmp_path / recorded.name, symlinks=True))
 
 

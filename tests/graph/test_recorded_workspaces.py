@@ -70,6 +70,7 @@ def gates(root: Path) -> Iterator[State]:
         yield from (before for before, _ in around(peek(root), iteration, "gate"))
 
 
+@pytest.mark.usefixtures("recorded_machine")
 def test_the_gate_asked_again_gives_the_same_verdicts_and_files(workspace: Path) -> None:
     """From the records alone: verdict, versions/vN and, but for the version of its schema, memory/vN.json come out byte by byte."""
     judged = 0
