@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: quickstart test test-all lint types layers tests slow pictures bench install clean
+.PHONY: quickstart test test-all cuda lint types layers tests slow pictures bench install clean
 
 # A GPU that the driver lists gets the Triton softmax. Deferred, so that no other target asks for it.
 QUICKSTART ?= configs/quickstart$(shell nvidia-smi -L 2>/dev/null | grep -q '^GPU' && echo -gpu).yaml
@@ -26,7 +26,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: install lint types layers tests  ## format, lint, types, layers and the fast tests
 
-test-all: test slow  ## and whole runs, kills and measurements
+test-all: cuda test slow  ## and whole runs, kills and measurements, and with NVIDIA's compiler what it says of CUDA
+
+cuda: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cuda]'
 
 lint: install
 	$(BIN)/ruff format --check .
