@@ -29,7 +29,7 @@ SECTIONS = {
     "method": ["What", "When it pays", "How", "When it is legal", "Pitfalls", "How to verify"],
     "skill": ["Signal", "Causes", "Fixes", "Anti-patterns", "How to verify"],
 }
-ELSEWHERE = {"register_spill": "register_spills", "narrow_accesses": "narrow_loads"}
+ELSEWHERE = {"register_spill": "register_spill", "narrow_accesses": "narrow_loads"}
 """What the labels of planted bottlenecks call a rule -> its id."""
 LABELS = Path(__file__).parents[1] / "tools" / "fixtures" / "ncu" / "labels.json"
 BLOCKS = [

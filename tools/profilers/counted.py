@@ -14,8 +14,14 @@ from tools.profilers.reports import Advice, Launch
 
 FULL = 60.0
 """Per cent of a peak below which neither memory nor computing binds, but latency: the threshold of NVIDIA's own rule SOLBottleneck."""
+NEARLY_ALL, BALANCED = 80.0, 10.0
+"""Per cent from which that rule calls a unit full, and points within which it calls two balanced."""
+IDLE = 0.2
+"""Share of the time that multiprocessors stand idle from which it is looked at; the rule partial_wave has the same."""
 WORTH = 20.0
 """Per cent of speed-up from which NVIDIA's estimate alone makes a finding of a rule that the counters leave open."""
+_SHORT = f": the busiest unit is {{:.0f}} points short of {FULL:.0f} %"
+MARGINS = {"latency": _SHORT, "occupancy": _SHORT, "mixed": ": memory and computing are {:.0f} points apart"}
 PAGE = "knowledge_base/wiki/skills/{}.md"
 
 
@@ -54,7 +60,8 @@ class Kernel(Artifact):
     """By ncu's clock, under the profiler; 0: not told."""
     bound: Bound
     margin: float | None
-    """Points of per cent by which the bound stands before the next; for latency: by which the busiest unit falls short of being full."""
+    """Points of per cent by which the bound stands before the next (mixed: between the two); for latency and occupancy: by which the
+    busiest unit falls short of being full."""
     findings: tuple[Found, ...]
     """Most important first."""
     advice: tuple[Said, ...]
@@ -97,21 +104,40 @@ def diagnose(launch: Launch) -> Kernel:
 
 
 def bound_of(metrics: Mapping[str, Quantity]) -> tuple[Bound, float | None]:
-    """What binds, and by how much: the memory system or the units that compute, whichever is busier; latency where neither is full."""
+    """What binds, and by how much.
+
+    `memory` or `compute`, whichever has the busier unit over the time of the kernel; `mixed` where both are as full as NVIDIA's rule tells
+    apart. Where nothing is full, `occupancy` if there are blocks for all multiprocessors and more is lost by those that stand idle than
+    by how little the others do; else `latency`.
+    """
 
     def most(names: Sequence[str]) -> float | None:
         return max((metrics[name].value for name in names if name in metrics), default=None)
 
+    active, elapsed, blocks = (
+        most([name]) for name in ("sm__cycles_active.avg", "gpc__cycles_elapsed.max", "ncu.blocks_per_multiprocessor")
+    )
+    share = min(active / elapsed, 1.0) if active and elapsed else 1.0
+    """Of the time, in which a multiprocessor has work; what is counted while it has some does not bind in the rest."""
     memory = most(ncu.BUSY_MEMORY)
     # The multiprocessor's own figure counts the units that load and store among those that compute.
-    computing = most([*map(ncu.PIPE.format, ncu.ARITHMETIC), ncu.TENSOR])
-    if computing is None or not any(ncu.PIPE.format(pipe) in metrics for pipe in ncu.ARITHMETIC):
-        computing = most([ncu.BUSY_COMPUTING])
+    arithmetic = [ncu.PIPE.format(pipe) for pipe in ncu.ARITHMETIC]
+    known = any(name in metrics for name in arithmetic)
+    computing = most([ncu.BUSY_COMPUTING]) if not known else (most([*arithmetic, ncu.TENSOR]) or 0.0) * share
     if memory is None or computing is None:
         return "unknown", None
-    if max(memory, computing) < FULL:
-        return "latency", FULL - max(memory, computing)
-    return ("memory" if memory >= computing else "compute"), abs(memory - computing)
+    issued = (most([ncu.ISSUED]) or 0.0) * share
+    busiest = max(memory, computing)
+    if busiest < FULL <= NEARLY_ALL <= issued:
+        return "compute", issued - memory
+    if busiest < FULL:
+        idle = blocks is not None and blocks >= 1 and share <= 1 - IDLE and busiest > FULL * share**2
+        return ("occupancy" if idle else "latency"), FULL - busiest
+    gap = abs(memory - computing)
+    alike = all(min(memory, computing) >= limit for limit in (FULL, NEARLY_ALL) if busiest >= limit)
+    if known and alike and gap < BALANCED:
+        return "mixed", gap
+    return ("memory" if memory >= computing else "compute"), gap
 
 
 def text(report: Report) -> str:
@@ -125,10 +151,9 @@ def text(report: Report) -> str:
 
 
 def _kernel(kernel: Kernel) -> str:
-    by = "" if kernel.margin is None else f" by {kernel.margin:.0f} points" if kernel.bound != "latency" else ""
-    short = f": the busiest unit is {kernel.margin:.0f} points short of {FULL:.0f} %" if kernel.bound == "latency" else ""
+    told = "" if kernel.margin is None else MARGINS.get(kernel.bound, " by {:.0f} points").format(kernel.margin)
     took = f" ({seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
-    lines = [f"{kernel.name}{took}: bound by {kernel.bound}{by}{short}"]
+    lines = [f"{kernel.name}{took}: bound by {kernel.bound}{told}"]
     for number, one in enumerate(kernel.findings, 1):
         lines += [f"{number}. {one.rule} ({one.severity}): {one.why}"]
         lines += [f"   do: {one.action}"] if one.action else []

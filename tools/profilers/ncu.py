@@ -45,6 +45,7 @@ BUSY_MEMORY = (
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
 )
+ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 BUSY_COMPUTING = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 FLOAT = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum.per_cycle_elapsed"
 LANES, LANES_ON = (f"smsp__thread_inst_executed{on}_per_inst_executed.ratio" for on in ("", "_pred_on"))
@@ -61,7 +62,7 @@ METRICS = (
     "l1tex__t_sector_hit_rate.pct",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "sm__maximum_warps_per_active_cycle_pct",
-    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    ISSUED,
     "sm__inst_executed.avg.per_cycle_active",
     "smsp__inst_executed.sum",
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",

@@ -16,7 +16,7 @@ from tools.profilers import counted, ncu, reports
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS = json.loads((FIXTURES / "labels.json").read_text())
-OURS = {"register_spills": "register_spill", "narrow_loads": "narrow_accesses"}
+OURS = {"narrow_loads": "narrow_accesses"}
 BOUNDS = {
     **dict.fromkeys(("stream_copy", "strided_read", "transpose_bank", "spill", "mio", "gemm_naive", "col_reduce"), "memory"),
     **dict.fromkeys(("fma_dep", "smem_limited", "reg_limited", "tiny_grid", "barrier", "chase", "membar", "byte_copy"), "latency"),
@@ -195,3 +195,46 @@ def test_every_rule_over_counters_says_what_to_do_where_to_read_and_whence_its_t
     for rule in over_counters:
         assert rule.action and rule.page and rule.source, rule.id
         assert all(ncu.section(c.metric) for c in rule.when)
+
+
+DEVICE = {"launch__sm_count": 100.0, "launch__grid_size": 1600.0, "gpc__cycles_elapsed.max": 1e6, "sm__cycles_active.avg": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("bound", "margin", "memory", "pipe", "others"),
+    [
+        ("memory", 60, 90, 30, {}),
+        ("compute", 45, 40, 85, {}),
+        ("mixed", 3, 68, 71, {}),
+        ("compute", 7, 78, 85, {}),  # the one is nearly full, the other is not
+        ("latency", 20, 40, 30, {}),
+        ("compute", 50, 40, 45, {ncu.ISSUED: 90}),  # no unit is full, but the instructions are issued in nearly every cycle
+        ("occupancy", 20, 5, 80, {"sm__cycles_active.avg": 5e5}),  # full while they work, which is half of the time: a last wave
+        ("occupancy", 56, 1, 40, {"sm__cycles_active.avg": 1e5}),  # few blocks take longest
+        ("latency", 58, 1, 20, {"sm__cycles_active.avg": 1e5, "launch__grid_size": 10}),  # no more blocks are there
+        ("latency", 55, 1, 10, {"sm__cycles_active.avg": 5e5}),  # more is lost by waiting than by standing idle
+    ],
+)
+def test_what_binds_is_told_by_the_units_that_are_busy_over_the_whole_kernel(
+    bound: str, margin: float, memory: float, pipe: float, others: dict[str, float]
+) -> None:
+    raw = {**DEVICE, ncu.BUSY_MEMORY[0]: memory, ncu.PIPE.format("fma"): pipe, **others}
+    found = counted.bound_of(ncu.kept({name: Quantity(value=value) for name, value in raw.items()}))
+    assert found == (bound, pytest.approx(margin))
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "words"),
+    [
+        ("divergent_warps", "OPT", "The workload achieves an average of 7.6 threads being active per cycle."),
+        ("predicated_off", "OPT", "It is reduced to 7.4 threads per warp due to predication."),
+        ("multiprocessor_imbalance", "OPT", "One or more SMs have a much higher number of active cycles."),
+        ("uneven_warps", "OPT", "One or more SMSPs have a much lower number of active cycles."),
+        ("alu_pipe_busy", "OPT", "ALU is the highest-utilized pipeline (91.3%)."),
+        ("fp64_pipe_busy", "WRN", "FP64 is the highest-utilized pipeline (91.3%)."),
+        ("alu_pipe_busy", "INF", ""),  # it is busiest, which is no bottleneck
+    ],
+)
+def test_advice_of_nvidia_is_the_counterpart_of_a_rule(rule: str, kind: str, words: str) -> None:
+    said = str(reports.Advice(kind, "Rule", words or "ALU is the highest-utilized pipeline (41.3%)."))
+    assert any(one.remark and one.remark.search(said) for one in rules.load() if one.id == rule) == bool(words)

@@ -17,7 +17,7 @@ from tools.profilers import ncu
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "ncu"
 LABELS: dict[str, list[str]] = json.loads((REPORTS / "labels.json").read_text())
-OURS = {"register_spills": "register_spill", "narrow_loads": "narrow_accesses"}
+OURS = {"register_spill": "register_spill", "narrow_loads": "narrow_accesses"}
 """Rules of ours that go by another name than in the labels."""
 
 
