@@ -227,10 +227,11 @@ class Services:
         return free_methods.alike(others, asked)
 
 
-def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None) -> Executor:
-    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall use."""
+def open_executor(name: str, blobs: Blobs, scratch: Path, gpu: int | None = None, clocks: str = "observe") -> Executor:
+    """The executor that a name or import path stands for; `gpu`, where given, is the index of the one that it shall use; `clocks`: "lock"
+    where it shall hold them."""
     scratch.mkdir(parents=True, exist_ok=True)
-    chosen = {} if gpu is None else {"gpu": gpu}
+    chosen = ({} if gpu is None else {"gpu": gpu}) | ({} if clocks == "observe" else {"clocks": clocks})
     return load(EXECUTORS, name, Executor, key="executor")(blobs, scratch, **chosen)  # type: ignore[type-abstract,call-arg]
 
 

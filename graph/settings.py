@@ -186,6 +186,8 @@ class Settings(Section):
     """Where jobs run: local, or your own as package.module:Class."""
     gpu: int | None = Field(default=None, ge=0, strict=True)
     """Index of the GPU that jobs run on, as nvidia-smi counts; default: the first that nobody uses."""
+    clocks: Literal["observe", "lock"] = "observe"
+    """Whether the GPU's clocks are only watched, or locked while the run goes on where this user may (root); the environment says which."""
     gpu_wiki_path: str | None = None
     """Another gpu-wiki than the bundled one."""
     reference_projects: str | None = None

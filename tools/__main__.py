@@ -42,6 +42,8 @@ def _parser() -> Parser:
     described, _, exits = (__doc__ or "").strip().partition("\n\n")
     parser = Parser(prog="python -m tools", description=described, epilog=exits)
     parser.add_argument("--store", type=Path, metavar="DIR", help="keep records and blobs here, and reuse those that answer already")
+    held = "observe (default), or lock those of the GPU meanwhile, where this user may (root)"
+    parser.add_argument("--clocks", choices=("observe", "lock"), default="observe", metavar="HOW", help=held)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     env = verbs.add_parser("env", help="what this machine has, what it lacks, and how to mend that")
@@ -115,7 +117,7 @@ def _loaded(options: argparse.Namespace, executor: Executor, records: Records) -
 def _task(options: argparse.Namespace) -> Iterator[Opened]:
     from tools.tasks.opened import Opened, machine
 
-    with machine(options.store) as (executor, records):
+    with machine(options.store, options.clocks) as (executor, records):
         emit = lambda event, fields: print(f"{event}: {' '.join(fields.values())}", file=sys.stderr)  # noqa: E731
         yield Opened(_loaded(options, executor, records), executor, records, emit)
 
@@ -128,7 +130,7 @@ def _env(options: argparse.Namespace) -> None:
     from tools.languages.base import LANGUAGES
     from tools.tasks.opened import language, machine
 
-    with machine(options.store) as (executor, records):
+    with machine(options.store, options.clocks) as (executor, records):
         found = inspect(executor, map(language, LANGUAGES), records.blobs)
     print(found.model_dump_json(indent=1) if options.json else found.to_markdown())
 
@@ -137,7 +139,7 @@ def _ceilings(options: argparse.Namespace) -> None:
     from tools.roofline.microbenchmarks import measure
     from tools.tasks.opened import language, machine
 
-    with machine(options.store) as (executor, records):
+    with machine(options.store, options.clocks) as (executor, records):
         for roof in measure(language(options.language), executor, records):
             doubt = f" ({roof.doubt})" if roof.doubt else ""
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")

@@ -179,7 +179,7 @@ def _gpus(devices: Sequence[Device], features: dict[str, str], *, needed: bool, 
         _item(
             f"NVIDIA GPU {gpu.index}",
             f"{gpu.name}, {gpu.architecture}, {int(gpu.details['memory_bytes']) >> 30} GiB, driver {gpu.details['driver']}, "
-            f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz",
+            f"MIG {gpu.details['mig']}, clocks up to {gpu.details['max_sm_clock_mhz']} MHz, {gpu.details.get('clocks', 'as found')}",
             optional=not needed,
         )
         for gpu in gpus

@@ -112,7 +112,7 @@ def _settled(services: Services, loaded: Loaded, events: Events) -> Services:
 
 
 def _executor(settings: Settings, workspace: Workspace, events: Events) -> Metered:
-    inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu)
+    inner = open_executor(settings.executor, workspace.records.blobs, workspace.private / "scratch", settings.gpu, settings.clocks)
     log = event_log.read(events.path)
     return Metered(inner, events.emit, workspace.wall_s, event_log.jobs_s(log, workspace.wall_s_before), event_log.began(log))
 
@@ -270,7 +270,7 @@ def assemble(
         executor,
         records,
         environment=environment.id,
-        device=f"{device.kind}:{device.index} {device.name}",
+        device=device.label,
         secret=workspace.secret,
         policy=settings.judge,
         emit=events.emit,

@@ -266,7 +266,7 @@ def measure(claim: Claim, scratch: Path) -> tuple[Look, ...]:
     looks: list[Look] = []
     while len(looks) < LOOKS and all(_too_slow(claim, look) for look in looks):
         records = Records(scratch / f"look-{len(looks)}")
-        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu) as executor:
+        with open_executor(claim.settings.executor, records.blobs, scratch / "jobs", claim.settings.gpu, claim.settings.clocks) as executor:
             looks.append(_look(claim, executor, records))
     return tuple(looks)
 
@@ -287,7 +287,7 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
         executor,
         records,
         environment="",
-        device=f"{device.kind}:{device.index} {device.name}",
+        device=device.label,
         # Other seeds and other hidden sizes than those the version was accepted on.
         secret=secrets.token_bytes(32),
         policy=policy,

@@ -40,6 +40,15 @@ int nvmlDeviceGetMaxClockInfo(void *h, unsigned which, unsigned *a) { *a = 1000 
 int nvmlDeviceGetClockInfo(void *h, int which, unsigned *v) { *v = 1000 * which; return 0; }
 int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *a) { *a = 700000; return 0; }
 int nvmlDeviceGetTemperature(void *h, int which, unsigned *v) { *v = 40; return which; }
+static int noted(const char *what, void *h) {
+  FILE *log = getenv("STUB_CLOCKS") ? fopen(getenv("STUB_CLOCKS"), "a") : 0;
+  if (log) { fprintf(log, "%s %zu\n", what, (size_t)h - 1); fclose(log); }
+  return 0;
+}
+int nvmlDeviceSetGpuLockedClocks(void *h, unsigned least, unsigned most) {
+  return number("STUB_FORBIDDEN") ? number("STUB_FORBIDDEN") : least == most && least > 0xffffff00u ? noted("lock", h) : 2;
+}
+int nvmlDeviceResetGpuLockedClocks(void *h) { return noted("reset", h); }
 int nvmlDeviceGetPowerUsage(void *h, unsigned *v) { *v = 123456; return 0; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *v) { *v = number("STUB_REASONS"); return 0; }
 int nvmlDeviceGetUtilizationRates(void *h, share *s) { s->gpu = number("STUB_SHARE"); return 0; }

@@ -37,6 +37,16 @@ class Device(Artifact):
     details: dict[str, str] = Field(default_factory=dict)
     """Driver, governor, isolation features, and whatever else a reader of a measurement wants to know."""
 
+    @property
+    def locked(self) -> bool:
+        """Its clocks are held, so that its times are those of another device."""
+        return self.details.get("clocks", "").startswith("locked")
+
+    @property
+    def label(self) -> str:
+        """As records and their keys name it."""
+        return f"{self.kind}:{self.index} {self.name}{', clocks locked' if self.locked else ''}"
+
 
 class Limits(Artifact):
     """What a job may use before it is killed."""

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Literal
 
 from tools.artifacts import digest
 from tools.errors import DiskFullError, HarnessError, InfrastructureError, SettingsError
@@ -22,7 +23,7 @@ from tools.executors.base import NAMES, Device, Executor, Finished, Job, Usage
 from tools.executors.cpu import describe_cpu
 from tools.executors.device_lock import ForeignProcesses, device_lock
 from tools.executors.job_folder import collect, disk_errors, job_folder, materialise, verify
-from tools.executors.nvidia import Driver
+from tools.executors.nvidia import Driver, LockedClocks
 from tools.executors.worker import Launcher, Server, ServerDied
 from tools.store.records import Blobs, without_room
 
@@ -54,20 +55,24 @@ class Local(Executor):
         cache: Path | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
         gpu: int | None = None,
+        clocks: Literal["observe", "lock"] = "observe",
         driver: Driver | None = None,
     ) -> None:
         """`scratch` holds the jobs' folders while they run; `cache`, where given, the compile caches of torch for all of them.
 
-        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses.
+        `gpu` is the index of the GPU that jobs run on, as `nvidia-smi` counts; None: the first that nobody uses. `lock`: its
+        clocks are locked where this user may, until `close` or the end of this process; its `details` say under `clocks` what came of it.
         """
         self.blobs = blobs
         self.scratch = scratch
         self.cache = cache
         self.lock_wait_s = lock_wait_s
         self.gpu = gpu
+        self.clocks = clocks
         self.driver = driver or Driver()
         self.foreign = ForeignProcesses(self.driver)
         self._devices: tuple[Device, ...] | None = None
+        self._locked: LockedClocks | None = None
         self._idle: queue.SimpleQueue[Launcher] = queue.SimpleQueue()
         self._launchers: list[Launcher] = []
         self._servers: dict[str, Server] = {}
@@ -111,7 +116,11 @@ class Local(Executor):
                 raise SettingsError(f"gpu: {self.gpu} is not the index of a GPU here; here are: {known}")
         else:
             chosen = next((gpu for gpu in gpus if not self.foreign.beside(gpu)), gpus[0] if gpus else None)
-        return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
+        if chosen is None or self.clocks == "observe":
+            return tuple(sorted(gpus, key=lambda gpu: gpu is not chosen))
+        self._locked = self.driver.lock_clocks(chosen)
+        first = chosen.model_copy(update={"details": chosen.details | {"clocks": self._locked.state}})
+        return (first, *(gpu for gpu in gpus if gpu is not chosen))
 
     def _device(self, job: Job) -> Device:
         """The device that `job` runs on; InfrastructureError when there is none such here."""
@@ -131,6 +140,8 @@ class Local(Executor):
             server.close()
         for launcher in launchers:
             launcher.close()
+        if self._locked is not None:
+            self._locked.close()
 
     def _run_once(self, job: Job, folder: Path, device: Device) -> Finished:
         materialise(job.files, self.blobs, folder)

@@ -6,6 +6,8 @@ Mechanics and context only, never a target (law 2). Multi-instance GPUs are desc
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from tools.executors.base import Device
 from tools.harness.device import cuda_attributes, nvml
 from tools.harness.device.nvml import Nvml
 
+NOT_ALLOWED = "4"
+"""NVML's error for those who are not root."""
 SWITCH = {0: "off", 1: "on", None: "not reported"}
 
 
@@ -24,6 +28,35 @@ class Occupant:
     pid: int
     name: str
     """As the driver or the OS tells it; "a process of another container" where neither does."""
+
+
+class LockedClocks:
+    """The clocks of one GPU, held by a process of its own, which gives them back when it is told to and when this process is gone."""
+
+    def __init__(self, uuid: str, library: str) -> None:
+        self._gpu = (uuid, library)
+        self._holder = subprocess.Popen(
+            [sys.executable, "-I", "-S", nvml.__file__, *self._gpu],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        said = self._holder.stdout.readline().strip().decode() if self._holder.stdout else ""
+        self.locked = said == "0"
+        refused = {"": "the driver cannot lock them", NOT_ALLOWED: "only root may lock them"}
+        why = refused.get(said, f"the driver did not lock them (NVML error {said})")
+        self.state = "locked to what the power limit sustains" if self.locked else f"as found: {why}"
+        """As the environment records it."""
+
+    def close(self) -> None:
+        """Give them back; safe to call twice."""
+        self._holder.communicate()
+        if self.locked and self._holder.returncode:
+            # Somebody ended the holder, which then could not.
+            gpu = Nvml(*self._gpu)
+            gpu.library.nvmlDeviceResetGpuLockedClocks(gpu.handle)
+        self.locked = False
 
 
 class Driver:
@@ -43,6 +76,10 @@ class Driver:
         if self._devices is None:
             self._devices = self._look()
         return self._devices
+
+    def lock_clocks(self, device: Device) -> LockedClocks:
+        """Ask for clocks of `device` that stay the same until that is closed or this process ends."""
+        return LockedClocks(device.details["uuid"], self._names[0])
 
     def share(self, device: Device) -> int | None:
         """Per cent of the last moment (up to a second) in which kernels ran on `device`, anybody's; None where it is not told."""

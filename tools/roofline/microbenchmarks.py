@@ -90,7 +90,8 @@ def measure(language: Language, executor: Executor, records: Records, *, environ
     device = pick(executor.devices(), language.device)
     cuda = device.kind == "cuda"
     program = (CUDA_PROGRAM if cuda else PROGRAM).read_text(encoding="utf-8")
-    made_by = {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
+    made_by = {"clocks": "locked"} if device.locked else {}
+    made_by |= {"driver": device.details["driver"]} if cuda else {"compiler": language.toolchain().version}
     asked = key("roof", device=device.name, units=device.units, program=digest(program), protocol=PROTOCOL, attempt=attempt, **made_by)
     record = records.find(asked)
     if record is None:
@@ -100,7 +101,7 @@ def measure(language: Language, executor: Executor, records: Records, *, environ
                 kind="roof",
                 key=asked,
                 environment=environment,
-                device=f"{device.kind}:{device.index} {device.name}",
+                device=device.label,
                 protocol=PROTOCOL,
                 payload=found.model_dump(mode="json"),
                 blobs={"program": records.blobs.put(program)},

@@ -33,14 +33,14 @@ def language(name: str) -> Language:
 
 
 @contextmanager
-def machine(store: Path | None) -> Iterator[tuple[Executor, Records]]:
-    """This machine, with records kept in `store`, else gone afterwards."""
+def machine(store: Path | None, clocks: str = "observe") -> Iterator[tuple[Executor, Records]]:
+    """This machine, with records kept in `store`, else gone afterwards; `clocks`: "lock" holds those of its GPU meanwhile."""
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         records = Records(store or Path(folder))
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
         kind = load(EXECUTORS, "local", Executor, key="executor")  # type: ignore[type-abstract]
-        with kind(records.blobs, scratch) as executor:  # type: ignore[call-arg]
+        with kind(records.blobs, scratch, clocks=clocks) as executor:  # type: ignore[call-arg]
             yield executor, records
 
 
@@ -74,7 +74,7 @@ class Opened:
     @cached_property
     def judge(self) -> Judge:
         """Measures on the device."""
-        device, secret = f"{self.device.kind}:{self.device.index} {self.device.name}", secrets.token_bytes(32)
+        device, secret = self.device.label, secrets.token_bytes(32)
         parts = (self.task, self.language, self.executor, self.records)
         return Judge(*parts, environment="", device=device, secret=secret, policy=Policy(), emit=self.emit)
 

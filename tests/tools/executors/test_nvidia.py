@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,58 @@ def test_what_the_user_lets_us_see(monkeypatch: pytest.MonkeyPatch, setting: str
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     devices = [Device(kind="cuda", name="x", index=i, details={"uuid": f"GPU-{letter}"}) for i, letter in enumerate("abc")]
     assert [device.index for device in visible(devices)] == expected
+
+
+ENDS = {
+    "returned": "",
+    "a settings error": "raise SystemExit(2)",
+    "Ctrl-C": "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)",
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "its holder was killed": "executor._locked._holder.kill()",
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("end", ENDS)
+def test_locked_clocks_are_given_back_however_a_run_ends(
+    libraries: Libraries, tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUB_CLOCKS", str(tmp_path / "log"))
+    program = f"""
+import os, signal, sys, time
+from pathlib import Path
+from tools.executors.local import Local
+from tools.executors.nvidia import Driver
+from tools.store.records import Blobs
+
+with Local(Blobs(Path("blobs")), Path("scratch"), clocks="lock", gpu=1, driver=Driver(*sys.argv[1:])) as executor:
+    _, gpu, other = executor.devices()
+    assert gpu.label == "cuda:1 NVIDIA Stub, clocks locked" and not other.locked, gpu
+    assert gpu.details["clocks"] == "locked to what the power limit sustains"
+    {ENDS[end]}
+"""
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", program, *libraries], cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, capture_output=True, timeout=60
+    )
+    assert b"AssertionError" not in done.stderr
+    until = time.monotonic() + 10
+    while (log := (tmp_path / "log").read_text().splitlines()) == ["lock 1"] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert log == ["lock 1", "reset 1"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("error", "why"), [("4", "only root may lock them"), ("3", "the driver did not lock them (NVML error 3)")])
+def test_clocks_that_may_not_be_locked_are_watched_and_it_is_said_why(
+    libraries: Libraries, tmp_path: Path, error: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("STUB_CLOCKS", str(log))
+    with local(libraries, tmp_path) as executor:
+        assert "clocks" not in executor.devices()[1].details, "they are not touched unless it is asked for"
+    monkeypatch.setenv("STUB_FORBIDDEN", error)
+    with Local(Blobs(tmp_path / "blobs"), tmp_path / "scratch", clocks="lock", driver=Driver(*libraries)) as executor:
+        gpu = executor.devices()[1]
+        assert gpu.details["clocks"] == f"as found: {why}" and gpu.label == "cuda:0 NVIDIA Stub"
+    assert not log.exists(), "what was not locked is not reset"

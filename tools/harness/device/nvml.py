@@ -5,9 +5,12 @@ of the host. So those that were there before our first process are others', thos
 said that it is not known (None) unless the library has shown that it lists ours under the numbers that we know.
 """
 
+import contextlib
 import ctypes
 import os
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,6 +25,8 @@ MOST = 256
 NAME_BYTES = 96
 NOT_FOUND = 6
 """NVML has no sample since then."""
+BY_POWER = 0xFFFFFF01
+"""NVML's name of the clock that the GPU's power limit sustains; the driver knows its figure."""
 QUIET_S, STEP_S = 1.2, 0.1
 """The share of time in use is over a window of up to a second, in which work of our own may lie that has ended."""
 
@@ -250,3 +255,23 @@ def descends(pid: int, ancestor: int) -> bool:
         except (OSError, ValueError, IndexError):
             return False
     return False
+
+
+def hold(name: str, library: str = LIBRARY) -> None:
+    """Lock a GPU's clocks, print NVML's status (0: they are), and give them back when standard input ends: when whoever asked is done, or
+    gone, however that came about. What somebody had locked before cannot be asked for, and is not given back."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    gpu = Nvml(name, library)
+    status = gpu.library.nvmlDeviceSetGpuLockedClocks(gpu.handle, ctypes.c_uint(BY_POWER), ctypes.c_uint(BY_POWER))
+    try:
+        with contextlib.suppress(OSError):
+            print(status, flush=True)
+            sys.stdin.read()
+    finally:
+        if not status:
+            gpu.library.nvmlDeviceResetGpuLockedClocks(gpu.handle)
+
+
+if __name__ == "__main__":
+    hold(*sys.argv[1:])
