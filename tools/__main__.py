@@ -212,7 +212,7 @@ def _screen(options: argparse.Namespace) -> int:
 
     with _task(options) as opened:
         kernel = opened.file(options.candidate) if options.candidate else opened.kernel
-    refused = screen(kernel.source, kernel.language, tensors=opened.task.tensors)
+    refused = screen(kernel.source, kernel.language, tensors=opened.task.tensors, library=opened.task.library or ())
     print("\n".join(refused) or "nothing is refused")
     return 1 if refused else 0
 

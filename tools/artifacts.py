@@ -130,7 +130,7 @@ DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float1
 DEFAULT_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
-class Task(Artifact):
+class Task(Grown):
     """What must be computed, frozen for a whole run. `identity()` changes when any constraint does."""
 
     name: str
@@ -154,6 +154,9 @@ class Task(Artifact):
     """Seed style only: elements of every pointer buffer; 0: the product of the two largest dims of the workload."""
     inferred: tuple[str, ...] = ()
     """One sentence for each thing that was inferred rather than declared; `check` prints them."""
+    library: tuple[str, ...] | None = None
+    """Operators of torch (`aten.mm`) that host code may call, on the arguments and its own scratch; None: none."""
+    later = ("library",)
 
     def identity(self) -> str:
         """sha256 over the canonical JSON of the task."""

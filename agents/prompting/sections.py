@@ -68,6 +68,8 @@ def contract(brief: Brief, most: int | None) -> Content | None:
     rows += [f"further sizes that must be right are drawn from: {', '.join(ranges) or 'nothing'}"]
     rows += [f"precision {numeric.precision}; error of outputs: {', '.join(floors) or 'exact'}"]
     rows += [f"build flags: {' '.join(task.build_flags)}"] if task.build_flags else []
+    called = ", ".join(f"torch.ops.{name}" for name in task.library or ())
+    rows += [f"library: host code may call {called} (or .out) on arguments and scratch, beside kernels of its own"] if called else []
     kept = [Item("contract", (_indented(row), _indented(row, 120))) for row in rows]
     told = [Item("inferred", (f"inferred: {line(said, 300)}", f"inferred: {line(said, 60)}"), rank=1) for said in task.inferred]
     return Content((*kept, *told))

@@ -43,6 +43,8 @@ class Checked(Artifact):
     dims_range: dict[str, tuple[int, int]]
     """From which hidden sizes are drawn."""
     precision: str
+    library: tuple[str, ...]
+    """Operators of torch that host code may call."""
     device: str | None
     """Why there is no device for it here; None: there is one."""
     interpreted: Interpreted | None
@@ -118,6 +120,7 @@ def check(settings: Settings) -> Checked:
             workloads=loaded.workloads,
             dims_range=task.dims_range,
             precision=task.numeric.precision,
+            library=task.library or (),
             device=lacking_of(settings, absent) if absent else None,
             interpreted=found.interpreted if found else None,
             unwritten=writer.provider if task.baseline is None else "",

@@ -147,7 +147,7 @@ def _screened(loaded: Loaded, origin: str) -> Loaded:
     from tools.screen.screen import screen
 
     task = loaded.task
-    refused = screen(task.baseline, task.language, tensors=task.tensors) if task.baseline else ()
+    refused = screen(task.baseline, task.language, (), task.tensors, task.library or ()) if task.baseline else ()
     if refused:
         more = f" ({len(refused) - 1} more lines are refused too)" if len(refused) > 1 else ""
         raise SettingsError(

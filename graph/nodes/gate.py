@@ -200,7 +200,7 @@ def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
         return ()
     texts = services.candidate(champion).files.values()
     task = services.task
-    return tuple(sentence for text in texts for sentence in screen(text, task.language, tensors=task.tensors))
+    return tuple(sentence for text in texts for sentence in screen(text, task.language, (), task.tensors, task.library or ()))
 
 
 def _correctness(trial: Trial | None, services: Services) -> Record | None:

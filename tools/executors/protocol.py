@@ -55,6 +55,8 @@ class ProbeRequest(Artifact):
     """Only to see whether the reference takes other sizes: of each choice they are tried up to the first that it takes."""
     roles: dict[str, Role] = Field(default_factory=dict)
     """Of the arguments, for these."""
+    library: tuple[str, ...] = ()
+    """Operators that torch must have."""
 
 
 class SeenArgument(Artifact):
@@ -329,6 +331,8 @@ class ContestResult(Artifact):
     """The problem is what the culprit executed on its device, not what came out."""
     executed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """On a GPU: kernel library (all but the first) -> names of what it executed, as the profiler saw them."""
+    library_share: dict[str, float] = Field(default_factory=dict)
+    """Of those that called operators of the task's `library`: these operators' part of its device time, one call of each workload."""
     telemetry: Telemetry
 
 

@@ -203,6 +203,11 @@ def unseen(contests: Sequence[Record]) -> str | None:
     return next((name.removeprefix(UNSEEN) for name in said if name.startswith(UNSEEN)), None)
 
 
+def library_share(contests: Sequence[Record]) -> float | None:
+    """The library's part of the candidate's device time, as the last contest saw it; None where it called none."""
+    return Contest.model_validate(contests[-1].payload).result.library_share.get("candidate")
+
+
 def device_s(record: Record) -> dict[str, float]:
     """Contestant -> weighted sum of its medians by the device's own events, without the host's gaps where these were kept out; empty where
     there are no events."""

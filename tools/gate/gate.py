@@ -70,6 +70,8 @@ class Evidence(Artifact):
     """What the confirmation lets one say (`confirmation.claim`); None: it was not run, or the candidate failed in it."""
     confirmation_contradicted: bool = False
     """The candidate's own process reported a gain there that the clock outside surely did not see (`confirmation.contradicted`)."""
+    library_share: float | None = None
+    """What part of its device time the task's `library` took; None: it called none, or that was not seen."""
     unseen: str | None = None
     """Why it is not known what the candidate executed on its device; None: it was looked at, or nothing is launched."""
     sanitized: Sanitized | None = None
@@ -102,6 +104,7 @@ def with_confirmations(evidence: Evidence, confirmed: Sequence[Record], policy: 
             "claim": claim,
             "confirmation_contradicted": confirmation.contradicted(confirmed, policy.objective, policy.confidence),
             "unseen": confirmation.unseen(confirmed),
+            "library_share": confirmation.library_share(confirmed),
         }
     return evidence.model_copy(update=update)
 
@@ -165,6 +168,11 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         yield _no_regression(trial, evidence.margins, policy)
         if evidence.unseen is not None:
             yield _unprofiled(evidence.unseen, policy)
+        if evidence.library_share is not None:
+            yield (
+                None,
+                f"Of the candidate's device time {evidence.library_share:.0%} passed in the task's library, outside of its own kernels.",
+            )
         if evidence.sanitized is not None:
             refusal = evidence.sanitized.refusal()
             yield ("reject_correctness", refusal) if refusal else (None, evidence.sanitized.sentence())

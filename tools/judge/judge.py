@@ -166,8 +166,8 @@ class Judge:
             unsupported = self.language.unsupported(argument.dtype)
             if unsupported:
                 return Unmeasured(candidate=candidate.id, reason=f"`{argument.name}` is {argument.dtype}, but {unsupported}.")
-        files = candidate.files
-        refused = [sentence for text in files.values() for sentence in screen(text, self.language.name, files, self.task.tensors)]
+        files, task = candidate.files, self.task
+        refused = [s for text in files.values() for s in screen(text, self.language.name, files, task.tensors, task.library or ())]
         return Failed(candidate=candidate.id, stage="screen", reason=refused[0], log="\n".join(refused)) if refused else None
 
     def correctness(self, candidate: Candidate, baseline: Candidate | None, purpose: str, attempt: int = 0) -> Record:

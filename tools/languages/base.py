@@ -59,6 +59,8 @@ class Language(ABC):
     library: str = "kernel.so"
     """What a build leaves to be run."""
     device: DeviceKind
+    beside_torch: bool = False
+    """Host code is Python with torch at hand, so that a task may let it call operators (`library`)."""
     compiles_long: bool = False
     """A build takes seconds to minutes, so that those of one round are made side by side before the first is judged."""
     entry: str = "solve"

@@ -45,6 +45,7 @@ class Triton(Language):
     suffix = ".py"
     library = KERNEL
     device = "cuda"
+    beside_torch = True
     entry = ENTRY
     clocks = (
         "Paired times are the device's own, launches not included; a confirmation has both clocks, and its claim names the one; "

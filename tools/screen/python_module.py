@@ -43,7 +43,7 @@ class _File:
         self.module = module
         self.rules = rules
         self.names = Names(module)
-        self.tensors = Tensors(module, tensors)
+        self.tensors = Tensors(module, tensors, rules.library)
         self.host = Code(self.names, rules.host, self.tensors)
         self.constants: set[str] = set()
         self.defined: set[str] = set()
@@ -72,6 +72,11 @@ class _File:
                     yield from self.host.visit(statement, top)
                 case _:
                     yield self.host.fault(statement, "does work at import; move it into run_kernel")
+        if self.rules.library and not self.module.launches:
+            yield (
+                *(1, "run_kernel"),
+                "launches no kernel of this file: what only calls `library:` is reported as library, not as a kernel; add what is fused",
+            )
         yield from self._at_import()
         yield from configured(self.module)
         yield from self._autotune()

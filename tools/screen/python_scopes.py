@@ -153,7 +153,10 @@ def why(full: str) -> str:
     if full.startswith("triton"):
         return "is no allowed part of Triton; allowed are jit, Config, cdiv, next_power_of_2 and the operators of triton.language"
     if full.startswith("torch"):
-        return "is work or machinery of torch; do it in the kernel (allowed are allocation, types and device properties)"
+        return (
+            "is work or machinery of torch; do it in the kernel (allowed are allocation, types, device properties, and the operators "
+            "that task.yaml lists under `library:`)"
+        )
     return "is no name that a kernel needs; allowed are torch's allocation, triton, triton.language, math and typing"
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 
 from tools.languages.triton_source import Module, dotted
-from tools.screen.python_scopes import arguments
+from tools.screen.python_scopes import arguments, matches
 
 _VIEWS = (
     *("view", "view_as", "reshape", "unsqueeze", "squeeze", "expand", "flatten", "permute", "transpose", "t", "as_strided", "narrow"),
@@ -22,9 +22,10 @@ _ENTRY = "run_kernel"
 class Tensors:
     """Names that hold tensors, or tuples, lists and dicts of them, by function of the file's top level."""
 
-    def __init__(self, module: Module, known: Collection[str]) -> None:
-        """`known`: the arguments of run_kernel that are tensors, where a task says so."""
+    def __init__(self, module: Module, known: Collection[str], library: str = "") -> None:
+        """`known`: the arguments of run_kernel that are tensors, where a task says so. `library`: patterns of what returns tensors."""
         self.module = module
+        self.library = library
         self.known = frozenset(known)
         self.names: dict[str, set[str]] = {name: self._shown(node) for name, node in module.functions.items()}
         self.returning: set[str] = set()
@@ -61,6 +62,8 @@ class Tensors:
     def _made(self, node: ast.Call, function: str) -> bool:
         full, callee = self.module.full(node), node.func
         if full.removeprefix("torch.") in _MAKES and full.startswith("torch."):
+            return True
+        if matches(self.library, full):
             return True
         if isinstance(callee, ast.Name):
             carried = callee.id in ("tuple", "list", "reversed", "zip", "enumerate", "dict", "iter", "sorted")

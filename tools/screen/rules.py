@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -49,6 +50,14 @@ class PythonRules(Artifact):
     """Names of torch and triton that may be called when the file is imported."""
     host: PythonSide
     kernel: PythonSide
+    library: str = ""
+    """What the task lets host code call of torch, as patterns."""
+
+    def calling(self, operators: Collection[str]) -> PythonRules:
+        """The same, where host code may also call these (`aten.mm`), as `torch.mm` or `torch.ops.aten.mm.out`."""
+        named = " ".join(rf"torch\.(ops\.aten\.)?{name.removeprefix('aten.')}(\.\w+)?" for name in operators)
+        host = self.host.model_copy(update={"calls": f"{self.host.calls} {named}".strip()})
+        return self.model_copy(update={"host": host, "library": named})
 
 
 class CudaRules(Artifact):

@@ -45,14 +45,17 @@ class Fault(NamedTuple):
     reason: str
 
 
-def screen(source: str, language: str, files: Collection[str] = (), tensors: Collection[str] = ()) -> tuple[str, ...]:
+def screen(
+    source: str, language: str, files: Collection[str] = (), tensors: Collection[str] = (), library: Collection[str] = ()
+) -> tuple[str, ...]:
     """One sentence, with line and quoted text, for each thing in `source` that is refused; empty for a kernel that may go on.
 
     `files`: names of the candidate's other files, which it may include (each is to be screened too). `tensors`: arguments of the entry
-    that are tensors, which kernels in Python do not say themselves. Raises SettingsError for a language that has no screen.
+    that are tensors, which kernels in Python do not say themselves. `library`: operators of torch that the task lets their host code call.
+    Raises SettingsError for a language that has no screen.
     """
     if language == "triton":
-        return python_module.screen(source, rules().python, tensors)
+        return python_module.screen(source, rules().python.calling(library), tensors)
     if language not in ("cpp", *CUDA):
         raise SettingsError(
             f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton, {', '.join(CUDA)}"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, ValidationError, model_validator
 
@@ -70,6 +70,8 @@ class Declared(Artifact):
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
     build_flags: tuple[str, ...] = ()
     """Replace the language's optimisation flags, for baseline and candidates alike."""
+    library: tuple[Annotated[str, Field(pattern=r"^aten\.[a-z]\w*$")], ...] = ()
+    """Operators of torch that host code in Python may call, `[aten.mm]`."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Workload -> its share in the objective, instead of the reference's own."""
     margins: dict[str, float] = Field(default_factory=dict)
@@ -108,7 +110,7 @@ def load_files(
     name, declared = named(kernel), Declared()
     if like is not None:
         name, shares = like.name, {w.name: w.weight for w in like.workloads}
-        declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags)
+        declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ())
         declared = declared if dims else declared.model_copy(update={"weights": shares, "margins": like.margins})
     return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, declared, executor, blobs)
 
@@ -134,7 +136,8 @@ def _load(
         _all_meant(dims, source, logic, files)
     # With make_inputs the reference is asked alone: `contract` compares it with the kernel and can name both files.
     asked = () if _makes_inputs(logic) else parameters
-    request = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
+    asking = ProbeRequest(reference=logic, dims=dims, parameters=asked, pointer_elements=elements, memory_bytes=memory)
+    request = asking.model_copy(update={"library": _callable(declared, language)})
     seen = probe(executor, blobs, request, files)
     seen = seen.model_copy(update={"inferred": (*frozen, *seen.inferred)})
     made = partial(infer, name, source, logic, language, parameters, elements, declared, files=files)
@@ -159,7 +162,8 @@ def _load_logic(name: str, reference: Path, language: Language, declared: Declar
             f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
-    seen = probe(executor, blobs, ProbeRequest(reference=logic, memory_bytes=available_memory()), files)
+    request = ProbeRequest(reference=logic, memory_bytes=available_memory(), library=_callable(declared, language))
+    seen = probe(executor, blobs, request, files)
     parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
     made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
     return _at_other_sizes(made, seen, files, executor, blobs)
@@ -198,7 +202,8 @@ def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Source
     seen = answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
     if seen.error is not None:
         named = seen.error.replace(REFERENCE, files.reference)
-        raise SettingsError(named if files.reference in named or named.startswith("--dims") else f"{files.reference}: {named}")
+        known = files.reference in named or named.startswith(("--dims", "task.yaml"))
+        raise SettingsError(named if known else f"{files.reference}: {named}")
     return seen
 
 
@@ -237,8 +242,17 @@ def infer(
         seed_style=not seen.has_make_inputs,
         pointer_elements=0 if seen.has_make_inputs else elements,
         inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
+        library=declared.library or None,
     )
     return Loaded(task=task, workloads=workloads, operator=operator(seen.operations))
+
+
+def _callable(declared: Declared, language: Language) -> tuple[str, ...]:
+    """The operators of `library`; SettingsError where kernels cannot call any."""
+    if declared.library and not language.beside_torch:
+        able = ", ".join(name for name in LANGUAGES if load(LANGUAGES, name, Language, key="language").beside_torch)  # type: ignore[type-abstract]
+        raise SettingsError(f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})")
+    return declared.library
 
 
 def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tests.tools.builders import softmax
 from tools.executors.protocol import (
@@ -199,6 +200,48 @@ def test_what_is_not_the_candidates_own_is_named(kernels: list[str], streams: li
     assert module("measurement.kernel_trace").jitted(SOURCE) == {"one", "two", "three"}
     said = module("measurement.kernel_trace").complaint({"kernels": kernels, "streams": streams, "stream": 7}, SOURCE)
     assert said is None if words is None else words in str(said)
+
+
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32"
+
+
+@pytest.mark.parametrize(
+    ("launched", "library", "words"),
+    [
+        ([0, 12], ["aten.linear"], None),
+        ([0, 13], ["aten.linear"], None),
+        ([0, 12], ["aten.mm"], f"ran {GEMM}, a kernel that is not its own"),
+        ([0, 14], ["aten.linear"], f"ran {GEMM}, a kernel that is not its own"),
+        ([0, 0], ["aten.linear"], f"ran {GEMM}, a kernel that is not its own"),
+        ([12, 13], ["aten.linear"], "is library, not a kernel: it ran nothing but aten.linear"),
+    ],
+)
+def test_of_torchs_kernels_only_those_that_the_tasks_library_launched_are_let_pass(
+    launched: list[int], library: list[str], words: str | None
+) -> None:
+    trace = module("measurement.kernel_trace")
+    operators = [(12, "aten::linear", 100, 200), (13, "aten::addmm", 110, 190), (14, "aten::relu", 300, 400)]
+    kernels = ["one" if number == 0 and at == 0 else GEMM for at, number in enumerate(launched)]
+    seen = {"kernels": kernels, "streams": [7, 7], "stream": 7, "operators": operators, "launched": launched}
+    said = trace.complaint(seen, SOURCE, library)
+    assert said is None if words is None else words in str(said)
+    assert trace.complaint(seen, SOURCE) is not None, "without a library none of torch's kernels is the candidate's"
+
+
+def test_operators_that_torch_dispatches_within_one_are_known_by_its_span() -> None:
+    """With torch's own trace of a call on the CPU; that a GPU kernel's event names the innermost operator is not seen here."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        torch.ops.aten.linear(torch.ones(4, 8), torch.ones(2, 8), torch.ones(2))
+        torch.ones(3).relu()
+    assert seen.profiler is not None and seen.profiler.kineto_results is not None
+    events = [e for e in seen.profiler.kineto_results.events() if e.linked_correlation_id() == 0]
+    operators = [(e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in events]
+    inner = {name: number for number, name, *_ in operators}
+    launched = [inner["aten::addmm"], inner["aten::relu"], 0]
+    told = module("measurement.kernel_trace").callers(
+        {"kernels": ["a", "b", "c"], "operators": operators, "launched": launched}, ["aten.linear"]
+    )
+    assert told == ["aten.linear", "", ""]
 
 
 def test_a_profiler_that_does_not_work_is_told_from_a_candidate_that_hides() -> None:

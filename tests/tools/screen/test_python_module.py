@@ -26,6 +26,30 @@ def test_autotuning_in_a_candidate_must_be_pinned() -> None:
     assert "one config" in screen(two, "triton")[0]
 
 
+CALLS = {
+    "torch.mm(x, x, out=y)": None,
+    "torch.ops.aten.mm.out(x, x, out=y)": None,
+    "z = torch.ops.aten.mm(x, x)\n    kernel[(1,)](z, y, n, B=128)": None,
+    "z = torch.mm(x, x)\n    kernel[(1,)](z + 1, y, n, B=128)": "lets torch compute on a tensor",
+    "torch.addmm(x, x, x, out=y)": "task.yaml lists under `library:`",
+    "torch.ops.aten.mm_out(x, x)": "task.yaml lists under `library:`",
+    "f = torch.mm\n    f(x, x)": "passes a function on",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_of_torchs_operators_those_of_the_tasks_library_alone_are_called(call: str) -> None:
+    code = cheats.HEAD.replace("# HERE", call)
+    assert screen(code, "triton", (), ("x", "y")), "without a library none may be called"
+    said = screen(code, "triton", (), ("x", "y"), ["aten.mm"])
+    assert said == () if CALLS[call] is None else CALLS[call] in said[0]
+
+
+def test_what_only_calls_the_library_is_no_kernel() -> None:
+    said = screen("import torch\n\n\ndef run_kernel(x, y):\n    torch.mm(x, x, out=y)\n", "triton", (), ("x", "y"), ["aten.mm"])
+    assert said and "reported as library, not as a kernel" in said[0]
+
+
 def test_what_is_no_python_is_said() -> None:
     assert screen("def f(:\n", "triton") == ("line 1: the source is no valid Python; mend it",)
 

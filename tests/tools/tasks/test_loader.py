@@ -295,6 +295,12 @@ REFERENCE = (ROOT / "configs" / "tasks" / "softmax" / "reference.py").read_text(
         ({"reference": None}, ["reference.py", "no such file"]),
         ({"reference": "def reference(x): ...", "kernel": None}, ["make_inputs", "kernel.cpp"]),
         ({"reference": REFERENCE, "kernel": "void run() {}"}, ["kernel.cpp", "no function `solve`"]),
+        ({"reference": REFERENCE, "declared": "library: [aten.mm]\n"}, ["library", "kernels in cpp call nothing of torch", "triton"]),
+        ({"reference": REFERENCE, "declared": "library: [mm]\n"}, ["task.yaml", "library", "mm"]),
+        (
+            {"reference": REFERENCE, "kernel": None, "declared": "language: triton\nlibrary: [aten.mm, aten.mmm]\n"},
+            ["task.yaml: library: aten.mmm is no operator of torch"],
+        ),
         ({"reference": REFERENCE, "declared": "nam: x\n"}, ["task.yaml", "nam", "Allowed here"]),
         ({"reference": REFERENCE.replace("return torch", "raise ValueError('no good')\n    return torch")}, ["reference.py", "no good"]),
         ({"reference": REFERENCE.replace('"M": rows, "N"', '"N"').replace("M: int, ", "")}, ["number of arguments", "kernel.cpp"]),
@@ -306,6 +312,16 @@ def test_bad_folders_are_one_sentence(beside: Stage, tmp_path: Path, files: dict
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_library_is_frozen_with_the_task_and_none_leaves_older_identities(beside: Stage, tmp_path: Path) -> None:
+    def loaded(name: str, declared: str) -> Task:
+        return tasks.load_folder(folder(tmp_path / name, REFERENCE, None, f"name: t\nlanguage: triton\n{declared}"), *beside).task
+
+    none, mm = loaded("none", ""), loaded("mm", "library: [aten.mm]\n")
+    assert "library" not in none.model_dump_json() and mm.library == ("aten.mm",) and mm.identity() != none.identity()
+    tasks.freeze(mm, tmp_path / "frozen")
+    assert tasks.thaw(tmp_path / "frozen") == mm
 
 
 LOGIC = """import torch

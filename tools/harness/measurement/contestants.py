@@ -19,6 +19,8 @@ class Library:
 
     def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
         self.name, self.lane, self.request, self.place = contestant["name"], lane, request, where
+        self.operators = request["task"].get("library", ())
+        """Of torch, that it may call."""
         self.library = contestant["library"]
         self.kernel: Kernel | None = None
         self.session: Session | None = None
@@ -117,7 +119,7 @@ class Library:
             return {}
         self.ready()
         try:
-            return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]))
+            return self.kernel.profile(self.name, self.kernel.train(self.session.ring, [0], [0]), bool(self.operators))
         except KernelError as error:
             raise BrokenRuleError(self.name, str(error)) from error
 

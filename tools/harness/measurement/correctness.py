@@ -33,8 +33,9 @@ class Runner:
         """Completes "the kernel …" where the device executed something else than the candidate's own kernels."""
         kernel = self.running["candidate"]
         ring.slots.poison([0])
-        seen = kernel.profile("candidate", kernel.train(ring, [0], [0]))
-        return kernel_trace.look(seen, kernel.source("candidate"), self.place.profiler)[1]
+        library = self.request["task"].get("library", ())
+        seen = kernel.profile("candidate", kernel.train(ring, [0], [0]), bool(library))
+        return kernel_trace.look(seen, kernel.source("candidate"), self.place.profiler, library)[1]
 
     def close(self) -> None:
         for kernel in self.running.values():

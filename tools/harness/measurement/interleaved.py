@@ -54,7 +54,8 @@ def answer(supervisor, request: dict) -> dict:
         "kind": "contest",
         "workloads": found,
         "unavailable": unavailable,
-        "executed": ran,
+        "executed": {name: known for name, (known, _) in ran.items()},
+        "library_share": {name: spent[0] / sum(spent) for name, (_, spent) in ran.items() if spent[0]},
         "problem": problem,
         "culprit": culprit,
         "policy": policy,
@@ -65,7 +66,8 @@ def answer(supervisor, request: dict) -> dict:
 def one(
     where: backend.Host, request: dict, workload: dict, field: dict, unavailable: dict, order: random.Random, found: list, ran: dict
 ) -> None:
-    """One workload's rounds to `found`; on a GPU, what each kernel but the first executed to `ran`."""
+    """One workload's rounds to `found`; on a GPU, what each kernel but the first executed to `ran`: names, and seconds in the task's
+    library and outside of it."""
     oracle = where.oracle
     oracle.call("drop")
     first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
@@ -93,9 +95,11 @@ def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
     seen = contestant.executed()
     if not seen:
         return
-    names, said = kernel_trace.look(seen, contestant.kernel.source(contestant.name), where.profiler)
-    known = ran.setdefault(contestant.name, [])
+    names, said = kernel_trace.look(seen, contestant.kernel.source(contestant.name), where.profiler, contestant.operators)
+    known, spent = ran.setdefault(contestant.name, ([], [0.0, 0.0]))
     known += [name for name in names if name not in known]
+    for seconds, operator in zip(seen.get("seconds", ()), kernel_trace.callers(seen, contestant.operators), strict=False):
+        spent[not operator] += seconds
     if said:
         raise BrokenRuleError(contestant.name, said, policy=True)
 

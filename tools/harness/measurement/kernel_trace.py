@@ -20,14 +20,14 @@ UNSEEN = "not known: "
 """How a note begins where the machine's profiler cannot say what a kernel executed; `tools.judge.evidence` reads it."""
 
 
-def look(seen: dict, source: str, machine) -> tuple[list[str], str | None]:
+def look(seen: dict, source: str, machine, library=()) -> tuple[list[str], str | None]:
     """(names of what was executed, or a note why they are not known; complaint or None) of `seen`, as `DeviceKernel.profile` gives it.
 
     `machine()` says the same of a kernel of ours in a process without foreign code: where the profiler sees that one, it is the candidate
     that hides.
     """
     if "unavailable" not in seen:
-        return list(dict.fromkeys(seen["kernels"])), complaint(seen, source)
+        return list(dict.fromkeys(seen["kernels"])), complaint(seen, source, library)
     if "unavailable" in machine():
         return [f"{UNSEEN}{seen['unavailable']}"], None
     return [], f"hid what it executes from the profiler ({seen['unavailable']}), which sees the kernels of a process without it"
@@ -44,19 +44,34 @@ def linked(names: list[str], library: str) -> set[str]:
     return found
 
 
-def complaint(seen: dict, source: str) -> str | None:
+def complaint(seen: dict, source: str, library=()) -> str | None:
     """Completes "the candidate …"; None when all is well. `seen` is {kernels: names, streams: theirs, stream: the one given}.
 
-    `source` is of Python, or a library as text. Libraries may use streams of their own: that they are joined again is seen by the clock
-    and by the outputs, which may neither be written before the stream given comes to it nor after it has ended.
+    `source` is of Python, or a library as text; `library`: the operators of torch that it may call. Native code may use streams of its
+    own: that they are joined again is seen by the clock and by the outputs, which may neither be written before the stream given comes to
+    it nor after it has ended.
     """
     native = source.startswith("\x7fELF")
     own = linked(seen["kernels"], source) if native else jitted(source)
-    for name, stream in zip(seen["kernels"], seen["streams"], strict=True):
-        if name not in own and not PLAIN.search(name):
+    called = callers(seen, library)
+    for name, stream, operator in zip(seen["kernels"], seen["streams"], called, strict=True):
+        if name not in own and not operator and not PLAIN.search(name):
             return f"ran {name[:160]}, a kernel that is not its own"
         if stream != seen["stream"] and not native:
             return f"ran {name[:160]} on another stream than the one given"
     if not own & set(seen["kernels"]):
-        return "ran none of its own kernels"
+        library = ", ".join(dict.fromkeys(filter(None, called)))
+        return f"is library, not a kernel: it ran nothing but {library}" if library else "ran none of its own kernels"
     return None
+
+
+def callers(seen: dict, library) -> list[str]:
+    """For each executed kernel the operator of `library` in which it was launched, "" where in none.
+
+    `seen` has for each the number of the operator that launched it (0: none did), and of all operators that torch dispatched, each nested
+    in its caller, (number, name, start, end).
+    """
+    began = {number: start for number, _, start, _ in seen.get("operators", ())}
+    calls = [(start, end, told) for _, name, start, end in seen.get("operators", ()) if (told := name.replace("::", ".")) in library]
+    launched = seen.get("launched") or [0] * len(seen.get("kernels", ()))
+    return [next((name for start, end, name in calls if start <= began.get(at, -1) <= end), "") for at in launched]

@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from harness.reference.comparison import Expected, copied, expect, results
 from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
 from harness.reference.determinism import look_for_chance, same
@@ -17,6 +19,7 @@ NEEDED_S = 8.0
 def probe(request: dict) -> dict:
     """A ProbeResult; raises ContractError with the sentence for the user."""
     contract = Contract(request["reference"])
+    look_for_operators(request["library"])
     if request["tentative"]:
         return {"kind": "probe", "has_make_inputs": contract.has_make_inputs} | attempted(contract, request)
     workloads = wanted(contract, request)
@@ -47,6 +50,15 @@ def probe(request: dict) -> dict:
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
         answer["workloads"].append(described(name, dims, args, compared) | figures)
     return answer | {"inferred": inferred}
+
+
+def look_for_operators(library: list[str]) -> None:
+    """Refuse names that stand for nothing in torch before any kernel calls them."""
+    for name in library:
+        if not hasattr(torch.ops.aten, name.removeprefix("aten.")):
+            raise ContractError(
+                f"task.yaml: library: {name} is no operator of torch {torch.__version__}; write its name in ATen, as aten.mm"
+            )
 
 
 def attempted(contract: Contract, request: dict) -> dict:

@@ -166,11 +166,12 @@ class DeviceKernel(cpu_kernel.Kernel):
         self.launched |= bool(packed)
         return DeviceSample(answer, wall, calls)
 
-    def profile(self, name: str, packed: list[tuple[int, int]]) -> dict:
-        """What one call executes: {kernels, streams, stream} or {unavailable}."""
+    def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
+        """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds, launched, operators}, of each
+        kernel and of torch, as `kernel_trace.callers` takes them; or {unavailable}."""
         self._ask({"op": "prepare", "calls": packed, "fn": name, "spin": False}, "between calls")
         moment = "under the profiler"
-        answer = self._ask({"op": "profile"}, moment, max(self.limit_s, 60), blamed=moment)
+        answer = self._ask({"op": "profile", "library": library}, moment, max(self.limit_s, 60), blamed=moment)
         self._ask({"op": "inspect"}, "between calls", blamed=moment)
         return answer
 

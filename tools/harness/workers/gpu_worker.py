@@ -209,7 +209,7 @@ class Host:
             except BaseException as error:
                 raised.append(error)
 
-        seen = self._profiled(train)
+        seen = self._profiled(train, message["library"])
         if raised:
             return {"error": device_fault(str(raised[0])) if is_device(raised[0]) else f"raised {said(raised[0], path)}"}
         return seen
@@ -221,14 +221,16 @@ class Host:
             return {"unavailable": "the profiler did not see a kernel of ours"}
         return seen
 
-    def _profiled(self, train) -> dict:
-        """{kernels, streams, stream} of what `train()` runs, or {unavailable}."""
+    def _profiled(self, train, library: bool = False) -> dict:
+        """{kernels, streams, stream} of what `train()` runs, with {seconds, launched, operators} for a `library`; or {unavailable}."""
         profiler = self.profiler
         try:
-            with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+            host = [profiler.ProfilerActivity.CPU] if library else []
+            with profiler.profile(activities=[*host, profiler.ProfilerActivity.CUDA]) as seen:
                 self.marker.fill_(1.0)
                 train()
-            events = [e for e in seen.profiler.kineto_results.events() if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
+            traced = seen.profiler.kineto_results.events()
+            events = [e for e in traced if "CUDA" in str(e.device_type()) and e.duration_ns() > 0]
             events = [e for e in sorted(events, key=lambda e: e.start_ns()) if "ynchronize" not in e.name()]
         except Exception as error:
             return {"unavailable": f"{type(error).__name__}: {str(error)[:200]}"}
@@ -236,7 +238,13 @@ class Host:
             return {"unavailable": "the profiler saw nothing"}
         first, *rest = events
         streams = [e.device_resource_id() for e in rest]
-        return {"kernels": [e.name() for e in rest], "streams": streams, "stream": first.device_resource_id()}
+        found = {"kernels": [e.name() for e in rest], "streams": streams, "stream": first.device_resource_id()}
+        if library:
+            dispatched = [e for e in traced if "CPU" in str(e.device_type()) and e.linked_correlation_id() == 0]
+            found["operators"] = [(e.correlation_id(), e.name(), e.start_ns(), e.start_ns() + e.duration_ns()) for e in dispatched]
+            found["launched"] = [e.linked_correlation_id() for e in rest]
+            found["seconds"] = [e.duration_ns() / 1e9 for e in rest]
+        return found
 
     # ------------------------------------------------------------ inside
 
