@@ -1,6 +1,8 @@
-"""C++ kernels that were not written for the recipes: what each takes and which recipes find a place in it; sources lie in `kernels/`.
+"""C++ kernels that were not written for the recipes, one file each in `kernels/`.
 
-Some only look like what a recipe rewrites: a recipe that finds its place in one all the same must leave its result as it is.
+Its first two lines say what it takes, in the order of the call ("in:3x4", "out:3x4", or a number), and which recipes find a place in it,
+but restrict_pointers, which fits all. Some only look like what a recipe rewrites: a recipe that finds its place in one all the same must
+leave its result as it is.
 """
 
 from __future__ import annotations
@@ -8,141 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("kernels")
-# fmt: off
-# ruff: noqa: E501
-KERNELS: dict[str, tuple[str, str]] = {
-    "alias_twice": ("in:20011 out:20011 20011", ""),
-    "argmax": ("in:67x301 out:67 67 301", "parallel_outer"),
-    "argument_with_effects": ("in:1001 out:1001 1001", ""),
-    "atomic_sum": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "attention": ("in:33x20 in:33x20 in:33x20 out:33x20 33 20", "branch_to_select vector_exp interchange unroll_accumulators simd_reduction parallel_outer"),
-    "auto_sum": ("in:20011 out:20011 20011", ""),
-    "batched_matvec": ("double-in:3x600 double-in:3x30 double-out:3x20 3 20 30", "unroll_accumulators simd_reduction parallel_outer"),
-    "batched_transpose": ("in:3x5170 out:3x5170 3 55 94", "tile parallel_outer"),
-    "black_scholes": ("in:2003 in:2003 out:2003 2003", "vector_exp simd_loop parallel_outer"),
-    "body_leaves_early": ("in:1003 out:1003 1003", "simd_reduction simd_loop parallel_outer"),
-    "body_writes_back": ("in:1003 out:1003 1003", "simd_reduction simd_loop parallel_outer"),
-    "bytes_of_the_sum": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "cast_wrap_store": ("in:40011 out:256 40011", ""),
-    "causal_softmax": ("in:301x301 out:301x301 301", "branch_to_select vector_exp simd_reduction simd_loop parallel_outer"),
-    "chain": ("in:5000 in:5000 out:5000 out:5000 5000", "branch_to_select fuse_passes vector_exp simd_loop parallel_outer"),
-    "changed_by_reference": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "changed_through_a_reference": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "clamp": ("in:23x57 out:23x57 23 57", "branch_to_select simd_loop parallel_outer"),
-    "column_max": ("double-in:70x150 double-out:150 70 150", "branch_to_select interchange parallel_outer"),
-    "column_sum": ("in:91x333 out:333 91 333", "interchange parallel_outer"),
-    "column_walk": ("in:44x71 in:71 out:44x71 44 71", "interchange parallel_outer"),
-    "convolution_nchw": ("in:2x3x1813 in:5x27 in:5 out:10x1645 2 3 37 49 5 3", "interchange unroll_accumulators simd_reduction parallel_outer"),
-    "copy_changed_by_reference": ("in:1001 out:1001 1001", ""),
-    "copy_of_an_array": ("in:1001 out:1001 1001", ""),
-    "counts": ("index:60001 index:64 out:64 60001 64", "simd_loop parallel_outer"),
-    "cross_entropy": ("in:301x70 index:301 out:301 301 70", "vector_exp unroll_accumulators simd_reduction simd_loop"),
-    "dangling_else": ("in:20011 out:20011 20011 0 1", "simd_loop parallel_outer"),
-    "distance_template": ("in:37x51 in:29x51 out:37x29 37 29 51", ""),
-    "distances": ("in:22x35 in:29x35 out:22x29 22 29 35", "simd_reduction parallel_outer"),
-    "divisor_or_none": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "dot": ("in:10007 in:10007 out:1 10007", "unroll_accumulators simd_reduction parallel_outer"),
-    "early_exit": ("in:300 inout:300 300", ""),
-    "element_only_if": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "embedding_bag": ("in:64x75 index:67x9 out:67x75 67 9 75", "interchange parallel_outer"),
-    "end_in_memory": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "eps_underflow": ("in:20011 out:20011 20011", "vector_exp simd_loop parallel_outer"),
-    "float_scale_store": ("in:40012 out:10003 40012", ""),
-    "gelu": ("in:4097 out:4097 4097", "vector_exp simd_loop parallel_outer"),
-    "gemv_wrong_order": ("in:37x70 in:70 out:37 37 70", "interchange simd_loop parallel_outer"),
-    "global_changed_by_a_call": ("in:1001 out:1001 1001", ""),
-    "guarded_sum": ("in:20011 inout:20011 20011 2000000000", ""),
-    "helper_alias": ("in:40011 out:40011 40011", ""),
-    "helper_alias2": ("in:301x99 out:301x99 301 99", "simd_loop parallel_outer"),
-    "helper_alias3": ("in:301x99 out:301x99 301 99", "simd_loop parallel_outer"),
-    "hist_alias": ("index:400110 out:64 400110 64", "simd_loop parallel_outer"),
-    "hist_bin": ("index:40011 out:70 40011 70", "simd_loop parallel_outer"),
-    "histogram": ("index:500 inout:64 500", ""),
-    "horner": ("in:1001 in:8 out:1001 1001 7", "parallel_outer"),
-    "image_filter": ("in:23x71 in:5x5 out:23x71 23 71 5", "branch_to_select parallel_outer"),
-    "in_place_stencil": ("inout:30x30 30 30", ""),
-    "int_scan_cut": ("in:20011 out:20011 20011", ""),
-    "interior_last": ("in:1 out:1 1", "branch_to_select simd_loop"),
-    "jacobi": ("double-in:45x38 double-out:45x38 45 38", "branch_to_select simd_loop parallel_outer"),
-    "lambda_named_exp": ("in:20011 out:20011 20011", ""),
-    "lambda_named_pure": ("in:20011 out:20011 20011", ""),
-    "lambda_param_shadows": ("in:20011 out:20011 20011", ""),
-    "layernorm": ("in:29x100 in:100 in:100 out:29x100 29 100", "vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "length_or_none": ("in:1001 out:1001 1001", "unroll_accumulators simd_reduction parallel_outer"),
-    "linear_relu": ("in:9x70 in:23x70 in:23 out:9x23 9 70 23", "branch_to_select unroll_accumulators simd_reduction parallel_outer"),
-    "local_struct_shadows": ("in:20011 out:20011 20011", ""),
-    "log_softmax": ("in:17x90 out:17x90 17 90", "vector_exp unroll_accumulators simd_reduction simd_loop"),
-    "log_sum_exp": ("in:21x150 out:21 21 150", "branch_to_select vector_exp unroll_accumulators simd_reduction parallel_outer"),
-    "long_arg_wide": ("in:80011 out:80011 80011", "simd_loop parallel_outer"),
-    "lu": ("double-in:33x33 double-out:33x33 33", "simd_loop parallel_outer"),
-    "macro_norm": ("in:311x157 inout:311 311 157", ""),
-    "matmul": ("in:37x53 in:53x141 out:37x141 37 141 53", "interchange parallel_outer"),
-    "matmul_bias_double": ("double-in:22x30 double-in:30x130 double-in:130 double-out:22x130 22 130 30", "interchange parallel_outer"),
-    "matmul_in_place_sum": ("in:77x77 in:77x77 out:77x77 77", "interchange simd_loop parallel_outer"),
-    "matmul_macros": ("in:37x53 in:53x141 out:37x141 37 141 53", "interchange parallel_outer"),
-    "maybe_no_pointer": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "mixed_ternary": ("in:20011 out:20011 20011", "simd_loop parallel_outer"),
-    "moving_window": ("in:333 in:19 out:333 333 19", "parallel_outer"),
-    "n_body": ("in:203 in:203 out:203 out:203 203", "interchange parallel_outer"),
-    "narrow_local": ("in:40011 out:256 40011", ""),
-    "octal": ("in:20019 out:20011 20011", "simd_loop parallel_outer"),
-    "overlap_add": ("in:20x16 inout:400 20 8 16", "simd_loop"),
-    "overloads_named_norm": ("in:20011 out:20011 out:1 20011", ""),
-    "overloads_spaced": ("in:20011 out:20011 20011", ""),
-    "own_norm": ("in:20011 out:20011 out:1 20011", ""),
-    "padded_convolution": ("in:3x11x37 in:5x27 out:5x407 3 11 37 5", "interchange parallel_outer"),
-    "permute": ("in:2x3185 out:2x3185 2 35 7 13", "tile parallel_outer"),
-    "phase": ("in:1 out:20011 20011", "simd_loop parallel_outer"),
-    "pointer_down_columns": ("in:37x70 in:37 out:70 37 70", "parallel_outer"),
-    "pointer_named_round": ("in:20011 out:20011 out:1 20011", ""),
-    "pointer_walk": ("in:300 out:300 300", ""),
-    "prefix_sum": ("in:900 out:900 900", ""),
-    "private_carried": ("in:5000x64 out:5000x64 out:3 3 5000", ""),
-    "private_later_if": ("in:40011 out:40011 out:1 40011", ""),
-    "private_later_self": ("in:40011 out:40011 out:1 40011", ""),
-    "product_transposed": ("in:21x37 in:30x37 out:21x30 21 30 37", "unroll_accumulators simd_reduction parallel_outer"),
-    "quant7": ("index:40011 in:1 out:40011 40011", "vector_exp simd_loop parallel_outer"),
-    "range_for_shadows": ("in:20011 out:20011 20011", ""),
-    "recurrence": ("in:40x50 inout:40x50 40 50", ""),
-    "recurrence_down_columns": ("in:24x40 out:24x40 24 40", "interchange simd_loop parallel_outer"),
-    "reference_of_choice": ("in:20011 out:20011 20011", ""),
-    "rmsnorm": ("in:31x96 in:96 out:31x96 31 96", "unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "row_sum": ("in:41x203 out:41 41 203", "simd_reduction parallel_outer"),
-    "running_int64": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "running_total": ("in:900 out:900 900", ""),
-    "shortest_paths": ("in:41x41 out:41x41 41", "branch_to_select simd_loop parallel_outer"),
-    "softmax_int": ("in:37x67 out:37x67 37 67", "branch_to_select vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "softmax_old_c": ("double-in:19x41 double-out:19x41 19 41", "branch_to_select vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "softmax_rows": ("in:33x130 out:33x130 33 130", "branch_to_select fuse_passes vector_exp unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "stencil": ("in:40x61 out:40x61 40 61", "simd_loop parallel_outer"),
-    "stencil_columns": ("in:31x47 out:31x47 31 47", "branch_to_select interchange parallel_outer"),
-    "stored_in_a_declaration": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "struct_operator_counts": ("in:2002 out:1001 1001", ""),
-    "sum_may_alias_the_bound": ("in:8x6 out:8 8 6", "parallel_outer"),
-    "swapped_offsets": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "swapped_pointers": ("in:1001 out:1001 1001", "simd_loop parallel_outer"),
-    "swiglu_lambda": ("in:31x154 out:31x77 31 77", ""),
-    "syrk": ("double-in:23x19 double-out:23x23 23 19", "unroll_accumulators simd_reduction simd_loop parallel_outer"),
-    "template_named_max": ("in:311x157 out:311 311 157", ""),
-    "transpose": ("in:75x133 out:133x75 75 133", "tile parallel_outer"),
-    "transpose_braces": ("double-in:65x40 double-out:40x65 65 40", "tile parallel_outer"),
-    "triangular_solve": ("double-in:27x27 double-in:27x21 double-out:27x21 27 21", "interchange parallel_outer"),
-    "two_namespaces": ("in:20011 out:20011 20011", ""),
-    "unsigned_idiom": ("in:131x157 in:9 out:131x157 131 157", "interchange parallel_outer"),
-    "unsigned_literal": ("in:20011 out:20011 20011", "branch_to_select simd_loop parallel_outer"),
-    "wavefront": ("in:24x24 out:24x24 24", "simd_loop parallel_outer"),
-    "window_in_place": ("in:20011 out:20011 20011 7", "simd_reduction simd_loop parallel_outer"),
-    "window_of_results": ("in:20011 out:20011 20011 7", "branch_to_select"),
-    "window_writes": ("in:20011 out:20011 20011 5", "branch_to_select simd_loop parallel_outer"),
-    "work_array": ("in:20011 in:20011 out:20011 20011", "fuse_passes simd_loop parallel_outer"),
-    "work_array_in_rows": ("in:31x64 out:31x64 31", "fuse_passes simd_loop parallel_outer"),
-}
-# fmt: on
-"""Name -> arguments in the order of the call ("in:3x4", "out:3x4", or a number), and names of recipes but restrict_pointers, which fits all."""
+
+
+def _read(name: str) -> tuple[str, str, str]:
+    takes, recipes, source = (FOLDER / f"{name}.cpp").read_text().split("\n", 2)
+    return takes.removeprefix("// takes: "), recipes.removeprefix("// recipes:").strip(), source
+
+
+KERNELS: dict[str, tuple[str, str]] = {path.stem: _read(path.stem)[:2] for path in sorted(FOLDER.glob("*.cpp"))}
+"""Name -> what it takes, and names of recipes."""
 
 
 def source(name: str) -> str:
-    return (FOLDER / f"{name}.cpp").read_text()
+    return _read(name)[2]
 
 
 def arguments(name: str) -> list[str | int | float]:

@@ -1,3 +1,5 @@
+// takes: in:1001 out:1001 1001
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: in:2003 in:2003 out:2003 2003
+// recipes: vector_exp simd_loop parallel_outer
 #include <cmath>
 double normal_cdf(double z) { return 0.5 * erfc(-z / sqrt(2.0)); }
 extern "C" void solve(const float* a, const float* b, float* call, int n) {

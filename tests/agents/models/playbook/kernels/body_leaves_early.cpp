@@ -1,3 +1,5 @@
+// takes: in:1003 out:1003 1003
+// recipes: simd_reduction simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

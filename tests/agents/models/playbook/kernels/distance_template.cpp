@@ -1,3 +1,5 @@
+// takes: in:37x51 in:29x51 out:37x29 37 29 51
+// recipes:
 #include <cmath>
 template <typename T>
 static T squared_distance(const T* p, const T* q, int dimensions) {

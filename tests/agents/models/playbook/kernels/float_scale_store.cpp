@@ -1,3 +1,5 @@
+// takes: in:40012 out:10003 40012
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: in:20011 inout:20011 20011 2000000000
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: in:301x99 out:301x99 301 99
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: index:400110 out:64 400110 64
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: index:40011 out:70 40011 70
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

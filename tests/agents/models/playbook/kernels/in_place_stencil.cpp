@@ -1,3 +1,5 @@
+// takes: inout:30x30 30 30
+// recipes:
 extern "C" void solve(float* u, int H, int W) {
   for (int i = 1; i < H - 1; ++i)
     for (int j = 1; j < W - 1; ++j)

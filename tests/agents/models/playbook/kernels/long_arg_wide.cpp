@@ -1,3 +1,5 @@
+// takes: in:80011 out:80011 80011
+// recipes: simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

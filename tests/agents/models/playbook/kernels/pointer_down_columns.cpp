@@ -1,3 +1,5 @@
+// takes: in:37x70 in:37 out:70 37 70
+// recipes: parallel_outer
 // y = A^T x for a row-major M x N matrix: one column after another.
 #include <cstddef>
 

@@ -1,3 +1,5 @@
+// takes: in:20011 out:20011 out:1 20011
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: in:5000x64 out:5000x64 out:3 3 5000
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,5 @@
+// takes: in:40011 out:40011 out:1 40011
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

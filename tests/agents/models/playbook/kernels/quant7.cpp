@@ -1,3 +1,5 @@
+// takes: index:40011 in:1 out:40011 40011
+// recipes: vector_exp simd_loop parallel_outer
 #include <cmath>
 #include <algorithm>
 #include <numeric>

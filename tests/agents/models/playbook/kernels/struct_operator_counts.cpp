@@ -1,3 +1,5 @@
+// takes: in:2002 out:1001 1001
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

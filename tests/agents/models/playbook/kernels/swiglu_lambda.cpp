@@ -1,3 +1,5 @@
+// takes: in:31x154 out:31x77 31 77
+// recipes:
 #include <cmath>
 extern "C" void solve(const float* x, float* out, int M, int N) {
   const float shift = 0.25f;

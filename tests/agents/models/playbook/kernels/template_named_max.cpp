@@ -1,3 +1,5 @@
+// takes: in:311x157 out:311 311 157
+// recipes:
 #include <cmath>
 #include <algorithm>
 #include <numeric>

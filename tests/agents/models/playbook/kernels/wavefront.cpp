@@ -1,3 +1,5 @@
+// takes: in:24x24 out:24x24 24
+// recipes: simd_loop parallel_outer
 // Each element needs its upper right neighbour: neither order of the loops but this one is right.
 extern "C" void solve(const float* x, float* y, int N) {
   for (int i = 0; i < N * N; ++i) y[i] = x[i];

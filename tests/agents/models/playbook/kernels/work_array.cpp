@@ -1,3 +1,5 @@
+// takes: in:20011 in:20011 out:20011 20011
+// recipes: fuse_passes simd_loop parallel_outer
 #include <vector>
 extern "C" void solve(const float* x, const float* y, float* z, int n) {
   std::vector<float> w(n);

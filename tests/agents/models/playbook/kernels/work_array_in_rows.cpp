@@ -1,3 +1,5 @@
+// takes: in:31x64 out:31x64 31
+// recipes: fuse_passes simd_loop parallel_outer
 extern "C" void solve(const float* x, float* z, int rows) {
   for (int r = 0; r < rows; ++r) {
     double t[64];
