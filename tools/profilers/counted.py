@@ -150,10 +150,25 @@ def text(report: Report) -> str:
     return "\n\n".join(blocks)
 
 
-def _kernel(kernel: Kernel) -> str:
+def verdict(kernel: Kernel) -> str:
+    """Name, time and bound in a line."""
     told = "" if kernel.margin is None else MARGINS.get(kernel.bound, " by {:.0f} points").format(kernel.margin)
     took = f" ({seconds(kernel.seconds)} under the profiler)" if kernel.seconds else ""
-    lines = [f"{kernel.name}{took}: bound by {kernel.bound}{told}"]
+    return f"{kernel.name}{took}: bound by {kernel.bound}{told}"
+
+
+def others(kernel: Kernel) -> list[str]:
+    """What NVIDIA advises beside the findings, and what could not be decided, a line each."""
+    lines = []
+    for said in kernel.advice:
+        if said.kind != "INF" and not said.findings:
+            gain = "" if said.estimated_speedup is None else f", estimates {said.estimated_speedup:g} % {said.scope}"
+            lines.append(f"NVIDIA alone ({said.rule}{gain}): {said.text}")
+    return lines + [f"undecided without --section {name}: {', '.join(ids)}" for name, ids in kernel.undecided.items()]
+
+
+def _kernel(kernel: Kernel) -> str:
+    lines = [verdict(kernel)]
     for number, one in enumerate(kernel.findings, 1):
         lines += [f"{number}. {one.rule} ({one.severity}): {one.why}"]
         lines += [f"   do: {one.action}"] if one.action else []
@@ -162,13 +177,7 @@ def _kernel(kernel: Kernel) -> str:
         lines += [f"   page: {one.page}"]
     if not kernel.findings:
         lines.append("no rule names a lack")
-    for said in kernel.advice:
-        if said.kind != "INF" and not said.findings:
-            gain = "" if said.estimated_speedup is None else f", estimates {said.estimated_speedup:g} % {said.scope}"
-            lines.append(f"   NVIDIA alone ({said.rule}{gain}): {said.text}")
-    for name, ids in kernel.undecided.items():
-        lines.append(f"   undecided without --section {name}: {', '.join(ids)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"   {line}" for line in others(kernel))])
 
 
 def _found(why: str, entries: Sequence[rules.Rule], metrics: Mapping[str, Quantity], advice: Sequence[Advice]) -> Found:
