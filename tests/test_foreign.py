@@ -41,10 +41,9 @@ def test_a_foreign_kernel_fits_its_reference(name: str, beside: tuple[Executor, 
 
 
 @pytest.mark.parametrize("name", foreign.names())
-def test_every_recipe_reads_a_foreign_kernel_and_what_the_others_made_of_it(name: str) -> None:
-    source = given = (foreign.KERNELS / name / "kernel.cpp").read_text()
+def test_every_recipe_reads_what_the_others_made_of_a_foreign_kernel(name: str) -> None:
+    source = (foreign.KERNELS / name / "kernel.cpp").read_text()
     for one in (recipe(known) for known in RECIPES):
         if one.language == "cpp":
-            assert one.applies(given) == (one.edit(given, {}) != given), one.name
             source = one.edit(source, {})
     assert screen(source, "cpp") == ()

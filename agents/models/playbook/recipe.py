@@ -55,12 +55,9 @@ class Recipe(ABC):
     written: ClassVar[str] = r"\d+"
     """What a knob's value looks like in a source."""
 
-    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
+    def applies(self, source: str) -> bool:
         """Whether the edit would change `source`."""
-        unit = parsed(single(expanded(source)))
-        if unit.broken:
-            return False
-        return self._next(unit, knobs or {}) is not None or self.retune(source, knobs or {}) != source
+        return self.edit(source, {}) != source
 
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every site rewritten, or unchanged where there is none, the result would not parse, or no end is in sight."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-def is_innermost(unit: Unit, loop: Loop) -> bool:
+def is_innermost(loop: Loop) -> bool:
     return not any(n.type in ("for_statement", "while_statement", "do_statement", "for_range_loop") for n in walk(loop.body))
 
 

@@ -30,12 +30,8 @@ class CudaConstants(Recipe):
         "RESIDENT": ("2", "4", "1", "8"),
     }
 
-    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
-        """Whether a constant has another value than `knobs` say; constants that are there are in place, and are searched."""
-        return self.edit(source, knobs or {}) != source
-
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
-        """`source` with its constants set to `knobs`."""
+        """`source` with its constants set to `knobs`; those that are there are in place, and are searched."""
         return source if CppSource(source, "cuda").broken else self.retune(source, knobs)
 
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:

@@ -61,7 +61,7 @@ def _swapped(unit: Unit, outer: Loop) -> list[Edit]:
     """The two headers exchanged, where the inner loop strides, the outer one would run along memory, and any order is right: of
     independent iterations, or of such that add to elements which the other loop does not move with."""
     inner = nested(unit, outer)
-    if inner is None or inner.step is not None or not is_innermost(unit, inner) or pragma_before(inner.node) is not None:
+    if inner is None or inner.step is not None or not is_innermost(inner) or pragma_before(inner.node) is not None:
         return []
     accesses = read(unit, inner.body).effects.accesses
     if not _any_order(unit, outer, inner) or not all(a.index and _along(a, outer) in (0, 1) for a in accesses):
@@ -140,7 +140,7 @@ def _gains(unit: Unit, loop: Loop) -> bool:
     if any(n.type in ("while_statement", "do_statement", "lambda_expression") for n in walk(loop.body)):
         return False
     # A recurrence (Horner's rule) has no lanes of its own, so that the loop around it must give them.
-    chained = {one.node.id for one in inner if is_innermost(unit, one) and not independence(unit, one)}
+    chained = {one.node.id for one in inner if is_innermost(one) and not independence(unit, one)}
     return any(
         _along(access, loop) == 1 and (_along(access, one) != 0 or one.node.id in chained) and contains(one.node, access.node)
         for one in inner

@@ -88,7 +88,7 @@ def _in_scalar(unit: Unit, loop: Loop) -> list[Edit]:
 
 def _innermost(unit: Unit) -> Iterator[Loop]:
     for loop in unit.reached:
-        if is_innermost(unit, loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
+        if is_innermost(loop) and pragma_before(loop.node) is None and not _unrolled(unit, loop):
             yield loop
 
 

@@ -25,7 +25,7 @@ class Tile(Recipe):
             inner = nested(unit, outer)
             if any(f"_{word}" in unit.text(outer.node) for word in ("block", "end")):
                 continue
-            if inner is None or outer.step is not None or inner.step is not None or not is_innermost(unit, inner):
+            if inner is None or outer.step is not None or inner.step is not None or not is_innermost(inner):
                 continue
             both = independence(unit, outer), independence(unit, inner)
             if all(found and not found.reductions and not found.private for found in both) and crossed(outer, inner, both[1].accesses):

@@ -30,7 +30,7 @@ class UnrollAccumulators(Recipe):
     def sites(self, unit: Unit, knobs: Mapping[str, str]) -> Iterator[Sequence[Edit]]:
         for loop in unit.reached:
             if (
-                not is_innermost(unit, loop)
+                not is_innermost(loop)
                 or loop.step is not None
                 or loop.inclusive
                 or unit.text(loop.lower) not in ("0", "1")

@@ -21,10 +21,6 @@ class TritonRecipe(Recipe):
 
     language: ClassVar[str] = "triton"
 
-    def applies(self, source: str, knobs: Mapping[str, str] | None = None) -> bool:
-        """Whether the edit would change `source`."""
-        return self.edit(source, knobs or {}) != source
-
     def edit(self, source: str, knobs: Mapping[str, str]) -> str:
         """`source` with every place rewritten, or its constants set to `knobs` where that was done before."""
         module = read(source)

@@ -143,7 +143,7 @@ def _masked(rows: RowLoops, loop: ast.For) -> bool:
         name = called(node)
         if name.startswith("atomic_") or name in ("make_block_ptr", "advance", "make_tensor_descriptor"):
             return False
-        if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], rows, given):
+        if name in ACCESSES and isinstance(node, ast.Call) and node.args and _wide(node.args[0], given):
             mask = argument(node, "mask", 1 if name == "load" else 2)
             if mask is None or not any(bounds(n, rows.extent) for n in resolved(mask, given)):
                 return False
@@ -156,7 +156,7 @@ def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
     return named if named is not None else call.args[position] if len(call.args) > position else None
 
 
-def _wide(node: ast.expr, rows: RowLoops, given: dict[str, list[ast.expr]]) -> bool:
+def _wide(node: ast.expr, given: dict[str, list[ast.expr]]) -> bool:
     return any(called(n) == "arange" for n in resolved(node, given))
 
 

@@ -92,7 +92,7 @@ def _where_set(module: Module, launch: Launch) -> ast.expr | None:
 
 
 def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """(N, BLOCK) of cdiv(N, BLOCK) or (N + BLOCK - 1) // BLOCK."""
+    """(N, BLOCK) of cdiv(N, BLOCK)."""
     if isinstance(node, ast.Call) and called(node) == "cdiv" and len(node.args) == 2:
         return node.args[0], node.args[1]
     return None
