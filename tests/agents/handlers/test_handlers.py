@@ -51,7 +51,7 @@ HEAD = LAYERED[: LAYERED.index("#include")]
 WRAPPER = LAYERED[LAYERED.index('extern "C"') :]
 SPECIFICATION = ["in:9x40", "out:9x40", 9, 40]
 TRITON = (ROOT / "configs/tasks/triton-softmax/kernel.py").read_text()
-TWO = triton_foreign.TWO_KERNELS.source
+TWO = triton_foreign.PLAIN["TWO_KERNELS"].source
 
 
 def brief(source: str, language: str = "cpp") -> CoderBrief:

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from triton_calling import errors
-from triton_foreign import HEAD, KERNELS, PLAIN, PRODUCTS, ROWS, SOFTMAX_COUNTED
+from triton_foreign import HEAD, KERNELS, PLAIN, PRODUCTS, ROWS
 
 from agents.models.playbook.recipe import RECIPES, recipe
 from tools.screen.screen import screen
@@ -17,7 +17,7 @@ from tools.screen.screen import screen
 pytest.importorskip("triton")
 SITES = {
     "triton_single_pass": tuple(ROWS),
-    "triton_tiles": tuple(name for name in PRODUCTS),
+    "triton_tiles": tuple(PRODUCTS),
     "triton_launch": (*ROWS, *PLAIN),
 }
 SMALL = {"triton_tiles": {"M": "32", "N": "64", "K": "32"}, "triton_launch": {"BLOCK": "64"}}
@@ -119,8 +119,8 @@ BROKEN = {
 @pytest.mark.parametrize("what", sorted(BROKEN))
 def test_single_pass_refuses_what_it_does_not_understand(what: str) -> None:
     old, new = BROKEN[what]
-    source = SOFTMAX_COUNTED.source.replace(old, new)
-    assert source != SOFTMAX_COUNTED.source
+    source = ROWS["SOFTMAX_COUNTED"].source.replace(old, new)
+    assert source != ROWS["SOFTMAX_COUNTED"].source
     assert recipe("triton_single_pass").edit(source, {}) == source
 
 

@@ -13,13 +13,19 @@ class Given(NamedTuple):
     expected: str
 
 
+ROWS: dict[str, Given] = {}
+PRODUCTS: dict[str, Given] = {}
+PLAIN: dict[str, Given] = {}
+"""Elementwise and one-loop kernels."""
+
+
 def given(body: str, expected: str, **arguments: object) -> Given:
     return Given(HEAD + body, arguments, expected)
 
 
 MATRIX = {"x": "in:5x70", "y": "out:5x70"}
 
-SOFTMAX_COUNTED = given(
+ROWS["SOFTMAX_COUNTED"] = given(
     """@triton.jit
 def _sm(Y, X, sx, sy, n, BS: tl.constexpr):
     pid = tl.program_id(axis=0)
@@ -54,7 +60,7 @@ def run_kernel(**kwargs):
     "torch.softmax(x, -1)",
     **MATRIX,
 )
-SOFTMAX_VIA_OUT = given(
+ROWS["SOFTMAX_VIA_OUT"] = given(
     """@triton.jit
 def kernel(in_p, out_p, cols, B: tl.constexpr):
     r = tl.program_id(0)
@@ -83,7 +89,7 @@ def run_kernel(x, y):
     "torch.softmax(x, -1)",
     **MATRIX,
 )
-LAYERNORM = given(
+ROWS["LAYERNORM"] = given(
     """@triton.jit
 def layer_norm_fwd(x_ptr, y_ptr, w_ptr, b_ptr, row_stride, D, eps, CHUNK: tl.constexpr):
     row = tl.program_id(0)
@@ -121,7 +127,7 @@ def run_kernel(x, w, b, y, eps):
     y="out:5x70",
     eps=1e-5,
 )
-LOG_SOFTMAX = given(
+ROWS["LOG_SOFTMAX"] = given(
     '''@triton.jit
 def lsm(
     inp,  # (M, N)
@@ -154,7 +160,7 @@ def run_kernel(x, y):
     "torch.log_softmax(x, -1)",
     **MATRIX,
 )
-RMS_HALF = given(
+ROWS["RMS_HALF"] = given(
     """@triton.jit
 def rms(X, W, Y, n_cols, eps, BLOCK_SIZE: tl.constexpr):
     i = tl.program_id(0).to(tl.int64)
@@ -180,7 +186,7 @@ def run_kernel(x, w, y, eps=1e-6, **unused):
     w="half:70",
     y="half-out:5x70",
 )
-SOFTMAX_PERSISTENT = given(
+ROWS["SOFTMAX_PERSISTENT"] = given(
     """@triton.jit
 def persistent(out, inp, rows, cols, BLK: tl.constexpr):
     first = tl.program_id(0)
@@ -206,7 +212,7 @@ def run_kernel(x, y):
     "torch.softmax(x, -1)",
     **MATRIX,
 )
-CROSS_ENTROPY = given(
+ROWS["CROSS_ENTROPY"] = given(
     """@triton.jit
 def ce(lp, tp, op, V, B: tl.constexpr):
     r = tl.program_id(0)
@@ -236,20 +242,11 @@ def run_kernel(logits, target, loss, **_):
     target="index:5:70",
     loss="out:5",
 )
-ROWS = {
-    "SOFTMAX_COUNTED": SOFTMAX_COUNTED,
-    "SOFTMAX_VIA_OUT": SOFTMAX_VIA_OUT,
-    "LAYERNORM": LAYERNORM,
-    "LOG_SOFTMAX": LOG_SOFTMAX,
-    "RMS_HALF": RMS_HALF,
-    "SOFTMAX_PERSISTENT": SOFTMAX_PERSISTENT,
-    "CROSS_ENTROPY": CROSS_ENTROPY,
-}
 
 # ---------------------------------------------------------------- matrix products
 
 PRODUCT = {"a": "half:37x50", "b": "half:50x45", "c": "half-out:37x45"}
-MATMUL_ONE_AXIS = given(
+PRODUCTS["MATMUL_ONE_AXIS"] = given(
     """@triton.jit
 def mm(A, B, C, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     pid = tl.program_id(axis=0)
@@ -281,7 +278,7 @@ def run_kernel(a, b, c):
     "a @ b",
     **PRODUCT,
 )
-MATMUL_TWO_AXES = given(
+PRODUCTS["MATMUL_TWO_AXES"] = given(
     """TILE = 16
 
 
@@ -308,7 +305,7 @@ def run_kernel(a, b, c):
     "a @ b",
     **PRODUCT,
 )
-MATMUL_BIAS_RELU = given(
+PRODUCTS["MATMUL_BIAS_RELU"] = given(
     """@triton.jit
 def linear_relu(inp, weight, bias, out, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     col_block = tl.program_id(0)
@@ -339,8 +336,9 @@ def run_kernel(x, w, bias, y):
     bias="half:45",
     y="half-out:37x45",
 )
-MATMUL_BATCHED = given(
-    MATMUL_TWO_AXES.source.removeprefix(HEAD)
+PRODUCTS["MATMUL_BATCHED"] = given(
+    PRODUCTS["MATMUL_TWO_AXES"]
+    .source.removeprefix(HEAD)
     .replace(
         "    j = tl.program_id(1)\n",
         "    j = tl.program_id(1)\n    g = tl.program_id(2)\n    x += g * m * k\n    y += g * k * n\n    z += g * m * n\n",
@@ -352,26 +350,20 @@ MATMUL_BATCHED = given(
     b="half:2x50x45",
     c="half-out:2x37x45",
 )
-MATMUL_LITERAL_GRID = given(
-    MATMUL_TWO_AXES.source.removeprefix(HEAD)
+PRODUCTS["MATMUL_LITERAL_GRID"] = given(
+    PRODUCTS["MATMUL_TWO_AXES"]
+    .source.removeprefix(HEAD)
     .replace("TILE = 16\n\n\n", "")
     .replace("TM=TILE, TN=TILE, TK=TILE", "16, 32, 16")
     .replace("triton.cdiv(m, TILE), triton.cdiv(n, TILE)", "triton.cdiv(m, 16), triton.cdiv(n, 32)"),
     "a @ b",
     **PRODUCT,
 )
-PRODUCTS = {
-    "MATMUL_ONE_AXIS": MATMUL_ONE_AXIS,
-    "MATMUL_TWO_AXES": MATMUL_TWO_AXES,
-    "MATMUL_BIAS_RELU": MATMUL_BIAS_RELU,
-    "MATMUL_BATCHED": MATMUL_BATCHED,
-    "MATMUL_LITERAL_GRID": MATMUL_LITERAL_GRID,
-}
 
 # ---------------------------------------------------------------- elementwise and one-loop kernels
 
 VECTORS = {"x": "in:333", "z": "in:333", "y": "out:333"}
-ADD = given(
+PLAIN["ADD"] = given(
     """@triton.jit
 def add(x, z, y, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -386,7 +378,7 @@ def run_kernel(x, z, y):
     "x + z",
     **VECTORS,
 )
-ROW_SUM = given(
+PLAIN["ROW_SUM"] = given(
     """@triton.jit
 def row_sum(p, q, n, B: tl.constexpr):
     r = tl.program_id(0)
@@ -404,26 +396,8 @@ def run_kernel(x, y):
     x="in:5x70",
     y="out:5",
 )
-BIAS_ADD = given(
-    """@triton.jit
-def bias_add(x, bias, out, cols, BC: tl.constexpr):
-    row = tl.program_id(0)
-    c = tl.arange(0, BC)
-    ok = c < cols
-    tl.store(out + row * cols + c, tl.load(x + row * cols + c, mask=ok) + tl.load(bias + c, mask=ok), mask=ok)
-
-
-def run_kernel(x, bias, y):
-    cols = x.shape[1]
-    bias_add[(x.shape[0],)](x, bias, y, cols, BC=triton.next_power_of_2(cols))
-""",
-    "x + bias",
-    x="in:5x70",
-    bias="in:70",
-    y="out:5x70",
-)
-TWO_KERNELS = given(
-    ADD.source.removeprefix(HEAD).split("def run_kernel")[0]
+PLAIN["TWO_KERNELS"] = given(
+    PLAIN["ADD"].source.removeprefix(HEAD).split("def run_kernel")[0]
     + """@triton.jit
 def double(y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -439,6 +413,4 @@ def run_kernel(x, z, y):
     "2 * (x + z)",
     **VECTORS,
 )
-PLAIN = {"ADD": ADD, "ROW_SUM": ROW_SUM, "BIAS_ADD": BIAS_ADD, "TWO_KERNELS": TWO_KERNELS}
-
 KERNELS = {**ROWS, **PRODUCTS, **PLAIN}
