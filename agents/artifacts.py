@@ -266,6 +266,8 @@ class CoderBrief(Artifact):
     """What the handlers of the kernel's shape say, in words of ours."""
     frameworks: FrameworkTimes | None = None
     """As in PlannerBrief."""
+    lifted: str = ""
+    """What torch.compile makes of the reference, as a kernel, where the plan names the method of that."""
 
     @property
     def first(self) -> bool:

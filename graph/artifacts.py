@@ -163,6 +163,14 @@ class EarlierAttempts(Artifact):
     """How the predictions of the planner's model fared, of any operator; empty: too few of them were scored."""
 
 
+class Lifted(Artifact):
+    """What torch.compile makes of the reference, as a kernel of the task's language."""
+
+    source: str = ""
+    refused: str = ""
+    """Why there is none, in one sentence."""
+
+
 class Judged(Artifact):
     """One trial of one iteration."""
 

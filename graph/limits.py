@@ -1,10 +1,10 @@
 """The caps on time: whose jobs each counts, and what it says when it is reached.
 
-Three roles send jobs. The coder's are those by which it tries a draft before anything is judged: its tools, and the check after each round
-of fixes. The gatekeeper's are the judge's: of candidates, ablations and confirmations, and of roofs again before a time is called
-impossible. The profiler-analyst's are profiles, v0's included, the disassembly in which signatures are looked for, and roofs again before a
-run ends for a kernel's nearness to one that was measured beside others; without time for these it goes on. Planner and knowledge-retriever
-send none.
+Three roles send jobs. The coder's are those by which it tries a draft before anything is judged: its tools, the check after each round of
+fixes, and what torch.compile makes of the reference. The gatekeeper's are the judge's: of candidates, ablations and confirmations, and of
+roofs again before a time is called impossible. The profiler-analyst's are profiles, v0's included, the disassembly in which signatures
+are looked for, and roofs again before a run ends for a kernel's nearness to one that was measured beside others; without time for these
+it goes on. Planner and knowledge-retriever send none.
 
 What there is no run or no report without is nobody's: the environment, the roofs at the start, v0's build, check and A/A, and the final
 benchmark. It counts against the run's own cap alone, and is never refused or cut.

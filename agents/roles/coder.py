@@ -8,6 +8,7 @@ from functools import partial
 from agents.artifacts import CoderBrief, Draft, Drafts, Plan
 from agents.checks import drafts
 from agents.handlers.base import Handler, mended, opened
+from agents.models.playbook.search import write as by_rule
 from agents.roles.agent import Agent
 from agents.tool_use.coder_tools import CoderTools
 from agents.tool_use.workbench import Workbench, candidate, told
@@ -24,8 +25,9 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     """
     wanted = max(brief.plan.candidates, 1)
     handlers = bench.handlers if bench else opened()
-    if bench is None or agent.model.reads == "brief":
-        answer = _answer(agent, brief, handlers)
+    if bench is None or agent.model.reads == "brief" or brief.lifted:
+        # What is lifted is written already, and nobody need be paid for it.
+        answer = by_rule(brief) if brief.lifted else _answer(agent, brief, handlers)
         return tuple(_distinct(answer, brief, handlers, parent, suffix).values())[:wanted]
     sound: dict[str, Candidate] = {}
     broken: dict[str, tuple[Candidate, str]] = {}

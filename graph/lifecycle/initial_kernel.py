@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents.models.playbook.lift.draft import MODEL, lifted
 from agents.roles import coder
 from agents.tool_use.workbench import told
+from graph.artifacts import Lifted
 from graph.services import Services, open_language
 from tools.artifacts import Candidate, Failed, Task, Unmeasured
 from tools.errors import BudgetError, SettingsError
@@ -31,6 +32,7 @@ def written(loaded: Loaded, services: Services) -> Loaded:
     tries = 1 + services.settings.search.fix_rounds if agent.model.reads == "prompt" else 0
     try:
         made, by = lift(loaded.task, services.executor, services.records.blobs), LIFTED
+        services.keep("lift", Lifted(source=made.source))
     except SettingsError:
         if not tries:
             raise

@@ -7,9 +7,11 @@ import math
 
 from agents.artifacts import CoderBrief, Dossier, Plan, PlannerBrief, RetrieverBrief, Tried
 from agents.handlers.base import hints
+from agents.models.playbook.inductor_lift import METHOD
 from agents.roles import coder, knowledge_retriever, planner
 from agents.tool_use.workbench import told
 from graph.artifacts import EarlierAttempts, Inspection, Judged, Scored, VersionMemory
+from graph.nodes import lift
 from graph.nodes.prepare import profiled, telling
 from graph.report.content import frameworks
 from graph.report.content.placeholders import analysis
@@ -62,7 +64,9 @@ def retrieve_evidence(state: State, services: Services) -> State:
             attempts=services.past_attempts(inspection.bottleneck),
         )
         others = [one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}]
-        methods = (*services.own_methods(inspection.bottleneck), *dossier.methods)
+        pages = (*services.own_methods(inspection.bottleneck), *dossier.methods)
+        lifted = None if any(METHOD in one.planned for one in tried(services)) else lift.page(state, services)
+        methods = (*([lifted] if lifted else []), *(page for page in pages if page.head.id != METHOD))
         dossier = dossier.model_copy(
             update={"shortfall": services.index.shortfall, "methods": methods, "passages": (*inspection.seen.operator, *others)}
         )
@@ -174,6 +178,7 @@ def coder_brief(state: State, services: Services, made: Plan, source: str) -> Co
         seen=inspection.seen,
         hints=hints(services.handlers, source, services.task.language),
         frameworks=frameworks.beside(state, services),
+        lifted=lift.source(services) if any(item.method == METHOD for item in made.methods) else "",
     )
 
 

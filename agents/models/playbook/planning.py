@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from math import ceil
 
 from agents.artifacts import Hypothesis, Movement, Plan, PlannedMethod, PlannerBrief, Tried
 from agents.checks.priorities import passed_over
 from agents.models.playbook import history
+from agents.models.playbook.inductor_lift import InductorLift
 from agents.models.playbook.recipe import PREFERENCE, UNREAD, recipe
 from knowledge_base.artifacts import Attempt, Page
 from tools.artifacts import Axis, Finding
 
 SEVERITY = {"high": 3, "medium": 2, "low": 1}
 EXPECTED: dict[str, tuple[float, float]] = {
+    "inductor_lift": (0.6, 0.4),
     "parallel_outer": (0.6, 0.7),
     "vector_exp": (0.3, 0.7),
     "simd_reduction": (0.5, 0.6),
@@ -36,6 +38,7 @@ EXPECTED: dict[str, tuple[float, float]] = {
 def plan(brief: PlannerBrief) -> Plan:
     """What won from this very source before; else what was not tried since the kernel last changed; else other knobs of methods in place;
     else what was tried, in other company; else what an earlier run left open. What one rejected on this source is not planned again.
+    What torch.compile makes of the reference, where it is listed, is judged once these edits gain no more: they would find no place in it.
     """
     pages = _usable(brief)
     tried = _planned_since_accept(brief.tried)
@@ -49,6 +52,9 @@ def plan(brief: PlannerBrief) -> Plan:
     chosen, guided = _first(brief, unseen, lambda methods: True), "their findings fired and their recipes apply to the source"
     if not chosen:
         chosen, guided = _knobs(brief, [p for p in pages if p not in fresh], tried), "knobs of methods in place are searched"
+    lift = _lift(brief, pages, failed)
+    if lift and (not chosen or (brief.tried and brief.tried[-1].verdict != "accept")):
+        return _said(brief, lift, "torch.compile is not shown slower, and edits of this source have brought what they could", 1)
     if not chosen:
         chosen, guided = _first(brief, fresh, lambda methods: methods not in before), "they were tried, but not as this set"
     if not chosen:
@@ -80,6 +86,13 @@ def _won(brief: PlannerBrief, pages: list[Page], tried: list[frozenset[str]]) ->
         if within and methods not in tried:
             return chosen, f"an earlier run started from this very source and accepted them (record {one.evidence})"
     return None
+
+
+def _lift(brief: PlannerBrief, pages: list[Page], failed: Collection[frozenset[str]]) -> list[Page]:
+    """The page of the lifted kernel, until it was tried."""
+    tried = {method for one in brief.tried for method in _asked(one)}
+    found = [p for p in pages if p.head.recipe == InductorLift.name and p.head.id not in tried]
+    return [p for p in found if frozenset({p.head.id}) not in failed]
 
 
 def _open(attempt: Attempt | None) -> str:
@@ -114,7 +127,7 @@ def _usable(brief: PlannerBrief) -> list[Page]:
 
 def _speaks(page: Page, language: str) -> bool:
     made = page.head.recipe
-    return bool(made) and recipe(made or "").language == language and (not page.head.languages or language in page.head.languages)
+    return bool(made) and recipe(made or "").language in ("", language) and (not page.head.languages or language in page.head.languages)
 
 
 def _rank(page: Page, findings: tuple[Finding, ...], favoured: Mapping[str, int]) -> tuple[int, int, int, int, str]:
@@ -169,6 +182,8 @@ def _settings(page: Page, source: str) -> int:
 def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
     findings = [f for f in brief.findings if f.rule in page.head.rules]
     factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
+    if page.head.recipe == InductorLift.name and brief.frameworks:
+        factor = min([1.0, *(one.estimate for name, one in brief.frameworks.against.items() if name != "eager")])
     because = ", ".join(dict.fromkeys(f.rule for f in findings)) or "no finding of its own, but its recipe applies to this source"
     hypothesis = Hypothesis(
         change=page.head.title,

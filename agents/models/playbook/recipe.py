@@ -14,6 +14,7 @@ from tools.languages.cpp_source import Edit, fresh
 from tools.registry import load
 
 RECIPES = {
+    "inductor_lift": "agents.models.playbook.inductor_lift:InductorLift",
     "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
     "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
     "fuse_passes": "agents.models.playbook.recipes.fusion:FusePasses",
@@ -50,6 +51,7 @@ class Recipe(ABC):
 
     name: ClassVar[str]
     language: ClassVar[str] = "cpp"
+    """Empty: any that its page names."""
     knobs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Knob -> values worth trying, best guess first; a wiki page may say otherwise."""
     written: ClassVar[str] = r"\d+"

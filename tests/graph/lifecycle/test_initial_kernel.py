@@ -45,6 +45,39 @@ def test_logic_alone_becomes_a_kernel_that_is_improved_and_reported(tmp_path: Pa
     assert summary["baseline_s"] > 0 and list(summary["verdicts"]) == ["v1"]
 
 
+OPAQUE = """
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+static double power(double x) { return std::pow(2.718281828459045235, x); }
+
+extern "C" void solve(const float* __restrict__ values, float* __restrict__ result, int rows, int columns) {
+  const float* end = values + (long)rows * columns;
+  while (values != end) {
+    const double total = std::accumulate(values, values + columns, 0.0, [](double sum, float x) { return sum + power(x); });
+    result = std::transform(values, values + columns, result, [total](float x) { return (float)(power(x) / total); });
+    values += columns;
+  }
+}
+"""
+
+
+def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_the_coder_is_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Whom nobody asks.
+    models = {"default": {"provider": "playbook"}, "coder": {"provider": "command", "argv": ["false"]}}
+    path = config(tmp_path, REFERENCE, models=models, search={"iterations": 1, "candidates": 1})
+    (tmp_path / "logic" / "kernel.cpp").write_text(OPAQUE)
+    assert main(["run", str(path), "--json"]) == 0
+    root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
+    (method,) = json.loads((root / "versions" / "v1" / "methods.json").read_text())
+    assert method["method"] == "inductor-lift"
+    assert json.loads((root / "versions" / "v1" / "verdict.json").read_text())["outcome"] == "accept"
+    assert "Lifted from what torch.compile" in (root / "kernel.cpp").read_text()
+
+
 def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     begun = tmp_path / "begun"
     program = tmp_path / "coder.py"

@@ -198,7 +198,7 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
     if varying is not None:
         for name, value in given.items():
             for at in range(value.dim() if isinstance(value, torch.Tensor) else 0):
-                (torch._dynamo.mark_dynamic if at in varying[name] else torch._dynamo.mark_static)(value, at)
+                (torch._dynamo.maybe_mark_dynamic if at in varying[name] else torch._dynamo.mark_static)(value, at)
     recorder = Recorder(contract.device)
     try:
         with recorder.listening(settings):

@@ -59,6 +59,12 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "i": "torch.randint(0, N, (M, K), generator=g)", "out": empty("M", "K"), **MN, "K": "K"},
         {**SIZES, "K": 20},
     ),
+    "stencil": source(
+        "y = x.clone()\ny[1:-1, 1:-1] += 0.2 * (x[1:-1, :-2] + x[2:, 1:-1])\nreturn y",
+        {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
+        SIZES,
+        extra='dims_range = {"M": (3, 60), "N": (3, 80)}',
+    ),
     "transpose_add": source("return x.t() + y", {"x": randn("N", "M"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "masked_mean": source(
         "return (x * m).sum(1) / m.sum(1).clamp(min=1)",

@@ -1,0 +1,39 @@
+"""What torch.compile makes of the reference, beside a kernel that was given: asked for once, before the first plan."""
+
+from __future__ import annotations
+
+from agents.models.playbook.inductor_lift import METHOD
+from agents.models.playbook.lift.draft import LIFTS, lifted
+from graph.artifacts import Lifted
+from graph.report.content import frameworks
+from graph.services import Services
+from graph.state import State
+from knowledge_base.artifacts import Page
+from tools.errors import BudgetError, HarnessError, SettingsError
+from tools.store.records import key
+from tools.tasks.generated import generated
+
+
+def page(state: State, services: Services) -> Page | None:
+    """The method's page while there is something to try: neither where torch.compile is shown slower than the incumbent, nor where the
+    incumbent is what it makes."""
+    times = frameworks.beside(state, services)
+    behind = times is not None and bool(times.against) and all(one.low > 1 for name, one in times.against.items() if name != "eager")
+    found = None if behind or services.task.language not in LIFTS else source(services)
+    return services.guide.page(METHOD) if found and found != services.candidate(state["incumbent"]).source else None
+
+
+def source(services: Services) -> str:
+    """The lifted kernel; empty where there is none, or no time to make one."""
+    record = services.records.find(key("lift"))
+    if record is None:
+        task = services.task
+        try:
+            jobs = services.jobs_of("coder", tell=lambda _: None)
+            found = Lifted(source=lifted(task, generated(task, jobs, services.records.blobs)))
+        except SettingsError as error:
+            found = Lifted(refused=str(error))
+        except (BudgetError, HarnessError):
+            return ""
+        record = services.keep("lift", found)
+    return Lifted.model_validate(record.payload).source
