@@ -1,4 +1,4 @@
-"""`python -m graph`: init, run, resume, check, show, report, audit, explain, verify, mask, unmask, restart.
+"""`python -m graph`: init, run, resume, check, show, report, audit, explain, verify, export, mask, unmask, restart.
 
 In this layer it alone prints."""
 
@@ -31,6 +31,8 @@ CODES = {
 }
 """How a verb can end: exit code -> what it means."""
 EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
+FORMATS = ("python", "kernelbench")
+"""Of `export`."""
 OWN = ("agents", "graph", "knowledge_base", "tools")
 RESUME = "`python -m graph resume {workspace}`"
 AGAIN = "run the command again"
@@ -76,13 +78,19 @@ def parser() -> argparse.ArgumentParser:
     audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
     explain = verbs.add_parser("explain", help="make a version's decisions again from its records, and say whether they come out the same")
     verify = verbs.add_parser("verify", help="rebuild a version from git alone, measure again, say whether it agrees")
+    export = verbs.add_parser(
+        "export", help="write the accepted kernel as others take it: a module, a patch, an extension, a suite's solution"
+    )
     mask = verbs.add_parser("mask", help="make a version invisible to every later decision")
     unmask = verbs.add_parser("unmask", help="take a mask back")
     restart = verbs.add_parser("restart", help="a new run, linked to the old one, that starts from one of its versions")
-    for verb in (resume, show, report, audit, explain, verify, mask, unmask, restart):
+    for verb in (resume, show, report, audit, explain, verify, export, mask, unmask, restart):
         verb.add_argument("workspace", type=_workspace, help="its folder, or its name under workspaces/")
     verify.add_argument("commit", nargs="?", help="default: the last accepted version")
     verify.add_argument("--all", action="store_true", help="every accepted version")
+    export.add_argument("version", nargs="?", help="e.g. v2; default: the kernel at HEAD")
+    export.add_argument("--format", required=True, choices=FORMATS, help="what it becomes")
+    export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
     for verb in (explain, mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
     decisions = "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
@@ -177,7 +185,11 @@ def _named(interrupt: BaseException | None) -> Path | None:
 
 def _left(arguments: argparse.Namespace, made: Path | None) -> Path | None:
     """The workspace that is there after a failure: the one that the run made, or the one that it was told to work on."""
-    asked = arguments.workspace if arguments.verb in ("resume", "show", "report", "audit", "explain", "verify", "mask", "unmask") else None
+    asked = (
+        arguments.workspace
+        if arguments.verb in ("resume", "show", "report", "audit", "explain", "verify", "export", "mask", "unmask")
+        else None
+    )
     found = made or asked
     return found if found is not None and found.is_dir() else None
 
@@ -241,6 +253,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
         from graph.lifecycle.verify import verify
 
         return _verified(verify(arguments.workspace, arguments.commit, every=arguments.all), as_json=arguments.json)
+    if arguments.verb == "export":
+        from graph.lifecycle.export import export
+
+        _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out))
+        return 0
     if arguments.verb == "audit":
         from graph.lifecycle.versions import audit
 

@@ -239,7 +239,8 @@ def loaded_at_once(tree: ast.AST) -> set[str]:
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     """`--help` must answer at once: nothing at module level may pull torch, triton, langgraph or a parser in."""
     for path in SOURCES:
-        if "harness" in path.parts:
+        # The one is copied beside the device, the other into what `export` writes: nothing here imports them.
+        if "harness" in path.parts or relative(path) == "graph/export/runtime.py":
             continue
         allowed = {"langgraph"} if relative(path) in STATE_MACHINE else set()
         assert not (loaded_at_once(ast.parse(path.read_text())) & HEAVY) - allowed, relative(path)

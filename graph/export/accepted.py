@@ -1,0 +1,112 @@
+"""An accepted kernel with the conditions of its claim, and the Python text that calls it under them."""
+
+from __future__ import annotations
+
+import ast
+import pprint
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from tools.artifacts import Argument, Artifact, Task
+from tools.executors.protocol import SeenWorkload
+
+RUNTIME = Path(__file__).with_name("runtime.py")
+ALIGNMENT = {"cpu": 64, "cuda": 256}
+"""Bytes that the judge's buffers are aligned to (design 4)."""
+
+
+class Accepted(Artifact):
+    """One version of a finished workspace."""
+
+    task: Task
+    seen: tuple[SeenWorkload, ...]
+    """The visible workloads as probed."""
+    source: str
+    """Text of the kernel."""
+    suffix: str
+    device: str
+    flags: tuple[str, ...]
+    """Of its build; empty for Triton."""
+    beyond: bool
+    """Every size besides the visible ones that the judge drew was checked, none dropped."""
+    title: str
+    """Which version of which workspace, and what it is claimed to be worth; one sentence."""
+
+    @property
+    def name(self) -> str:
+        """The task's, as a Python module may be called."""
+        return re.sub(r"\W|^(?=\d)", "_", self.task.name)
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        """The tensors that the kernel reads."""
+        return tuple(a for a in self.task.arguments if a.role == "input")
+
+    @property
+    def compiled(self) -> bool:
+        """Built to a library with `solve`."""
+        return bool(self.flags)
+
+    def contract(self) -> dict[str, Any]:
+        """What `runtime.Exported` takes."""
+        task, ranges = self.task, self.task.dims_range if self._follows() else {}
+        sized = {*(axis for a in task.arguments for axis in a.shape), *(a.name for a in task.arguments if a.role == "scalar")}
+        points = [{a.name: a.value if a.role == "scalar" else list(a.shape) for a in w.arguments} for w in self.seen]
+        values = [{**p, **w.dims} for p, w in zip(points, self.seen, strict=True)]
+        free = {n: list(dict.fromkeys(v[n] for v in values)) for n in sorted(sized - {*ranges}) if all(n in v for v in values)}
+        source = {"file": f"kernel{self.suffix}", "source": self.source} if self.compiled else {}
+        return {
+            "arguments": [(a.name, a.role, a.dtype, list(a.shape)) for a in task.arguments],
+            "points": points,
+            "ranges": {name: list(ends) for name, ends in ranges.items()},
+            "seen": free,
+            "most": max(prod(int(w.dims[name]) for name in ranges if name in w.dims) for w in self.seen),
+            "device": self.device,
+            "align": ALIGNMENT[self.device],
+            "flags": list(self.flags),
+            **source,
+        }
+
+    def _follows(self) -> bool:
+        """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
+        tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
+        named = all(
+            axis in w.dims and w.dims[axis] == extent
+            for w in self.seen
+            for position, a in tensors
+            for axis, extent in zip(a.shape, w.arguments[position].shape, strict=True)
+        )
+        return self.beyond and named and not self.task.seed_style
+
+    def module(self) -> str:
+        """Source text up to and with `_exported`, which is called with a dict of arguments."""
+        runtime = RUNTIME.read_text(encoding="utf-8")
+        opened = f'"""{self.title}"""\n\n'
+        if self.compiled:
+            body = runtime.split('"""\n', 1)[1]
+        else:
+            body = f"{_undocumented(self.source)}\n\n{runtime.split(chr(34) * 3 + chr(10), 1)[1]}"
+        contract = self.contract()
+        source = contract.pop("source", None)
+        text = pprint.pformat(contract, width=120, sort_dicts=False)
+        held = f"\n_CONTRACT['source'] = {literal(source)}" if source is not None else ""
+        run = "" if self.compiled else ", run_kernel"
+        return f"{opened}{body}\n\n_CONTRACT = {text}{held}\n_exported = Exported(_CONTRACT{run})\n"
+
+
+def literal(text: str) -> str:
+    """`text` as a Python literal that people can read where that is possible."""
+    plain = '"""' not in text and not text.endswith(('"', "\\")) and "\r" not in text
+    return f'r"""{text}"""' if plain else repr(text)
+
+
+def _undocumented(source: str) -> str:
+    """A module without its docstring and `from __future__` lines, which only the first lines of a file may be."""
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        first = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if first or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(lines).strip()

@@ -1,0 +1,187 @@
+"""Calls a kernel where it was judged, and says where it was not. Written into each exported module; needs torch, and a compiler for C++ and
+CUDA."""
+
+import ctypes
+import hashlib
+import inspect
+import math
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SCALARS: dict[str, Any] = {
+    "bool": ctypes.c_bool,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+class Exported:
+    """One kernel with the conditions of its claim.
+
+    `contract`: `arguments` in ABI order (name, role, dtype, axes), `points` (each argument's shape or value at the sizes that were timed),
+    `ranges` (of dims from which further sizes were drawn and found right; empty: none), `seen` (values of what has no range), `most` (the
+    largest product of ranged dims), `device`, `align` in bytes, `flags` of the build, `file` and `source` where there is one to build.
+    """
+
+    def __init__(self, contract: dict[str, Any], run: Callable[..., Any] | None = None) -> None:
+        self.contract, self.run = contract, run
+        self.solve: Any = None
+        interpreted = run is not None and os.environ.get("TRITON_INTERPRET") == "1"
+        self.device = "cpu" if interpreted else contract["device"]
+
+    def __call__(self, given: dict[str, Any], reference: Callable[..., Any] | None = None) -> Any:
+        """The outputs, written into those given, else into new ones: one tensor, or a tuple in the contract's order.
+
+        What was never judged goes to `reference`; without one it is a ValueError that says what it is.
+        """
+        filled = self.filled(given)
+        if isinstance(filled, str):
+            if reference is None:
+                raise ValueError(f"this kernel was never judged for that: {filled}")
+            return self.fallen_back(given, reference)
+        if self.run is not None:
+            self.run(**filled)
+        else:
+            passed = (
+                SCALARS[dtype](filled[name]) if role == "scalar" else ctypes.c_void_p(filled[name].data_ptr())
+                for name, role, dtype, _ in self.contract["arguments"]
+            )
+            self._solve()(*passed)
+        return self._returned([filled[name] for name, role, *_ in self.contract["arguments"] if role == "output"])
+
+    def filled(self, given: dict[str, Any]) -> dict[str, Any] | str:
+        """Every argument of the kernel, outputs allocated; or in a few words what of `given` was never judged."""
+        sizes = self._judged(given)
+        if sizes is None:
+            told = ", ".join(f"{name} {_said(value)}" for name, value in given.items() if value is not None)
+            return f"the sizes or values {told}"
+        filled, like = {}, next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
+        where = like.device if like is not None else torch.device(self.device)
+        for name, role, dtype, _ in self.contract["arguments"]:
+            value = given.get(name)
+            if value is None and role == "output":
+                value = torch.empty(sizes[name], dtype=getattr(torch, dtype), device=where)
+            elif value is None and role == "scalar":
+                value = sizes[name]
+            elif value is None:
+                return f"{name} left out"
+            if role != "scalar":
+                wrong = self._unlike(value, dtype, where)
+                if wrong:
+                    return f"{name} {wrong}"
+            filled[name] = value
+        if self.device == "cuda" and self.run is None and torch.cuda.current_stream() != torch.cuda.default_stream():
+            return "a stream other than the default one"
+        tensors = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role != "scalar"]
+        written = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role == "output"]
+        return "an output that shares memory with another argument" if any(tensors.count(one) > 1 for one in written) else filled
+
+    def _unlike(self, value: Any, dtype: str, where: Any) -> str:
+        if value.dtype != getattr(torch, dtype):
+            return f"of {value.dtype}"
+        if value.device.type != self.device or value.device != where:
+            return f"on {value.device}"
+        if not value.is_contiguous():
+            return "not contiguous"
+        return f"not aligned to {self.contract['align']} bytes" if value.data_ptr() % self.contract["align"] else ""
+
+    def _judged(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """Shape or value of every argument where `given` was judged."""
+        for point in self.contract["points"]:
+            if all(_said(given[name]) == said for name, said in point.items() if given.get(name) is not None):
+                return dict(point)
+        dims, ranges = self._dims(given), self.contract["ranges"]
+        if not ranges or dims is None:
+            return None
+        for name, size in dims.items():
+            low, high = ranges.get(name, (0, -1))
+            if not low <= size <= high and size not in self.contract["seen"].get(name, ()):
+                return None
+        known = math.prod(size for name, size in dims.items() if name in ranges) <= self.contract["most"]
+        sizes = {name: self._size(role, axes, name, dims) for name, role, _, axes in self.contract["arguments"]}
+        return sizes if known and None not in sizes.values() else None
+
+    def _dims(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """Dims and scalars as shapes and values have them; None where these contradict each other."""
+        found: dict[str, Any] = {}
+        for name, role, _, axes in self.contract["arguments"]:
+            value = given.get(name)
+            if value is None:
+                continue
+            if role != "scalar" and value.dim() != len(axes):
+                return None
+            for axis, size in [(name, value)] if role == "scalar" else zip(axes, value.shape, strict=True):
+                if (int(axis) if axis.isdigit() else found.setdefault(axis, size)) != size:
+                    return None
+        return found
+
+    def _size(self, role: str, axes: list[str], name: str, dims: dict[str, Any]) -> Any:
+        if role == "scalar":
+            return dims.get(name)
+        sizes = [int(axis) if axis.isdigit() else dims.get(axis) for axis in axes]
+        return None if None in sizes else sizes
+
+    def fallen_back(self, given: dict[str, Any], reference: Callable[..., Any]) -> Any:
+        """What the reference says, in the outputs given where there are any."""
+        dims, asked = self._dims(given) or {}, dict(given)
+        named = [name for name, p in inspect.signature(reference).parameters.items() if p.kind != p.VAR_KEYWORD]
+        like = next((value for value in given.values() if isinstance(value, torch.Tensor)), None)
+        for name, role, dtype, axes in self.contract["arguments"]:
+            size = self._size(role, axes, name, dims)
+            if asked.get(name) is None and role != "input" and name in named and size is not None:
+                where = like.device if like is not None else self.device
+                asked[name] = size if role == "scalar" else torch.empty(size, dtype=getattr(torch, dtype), device=where)
+        answer = reference(**{name: value for name, value in asked.items() if value is not None})
+        outputs = [name for name, role, *_ in self.contract["arguments"] if role == "output"]
+        if answer is None:
+            return self._returned([asked[name] for name in outputs])
+        answers = list(answer) if isinstance(answer, tuple | list) else [answer]
+        into = [given.get(name) for name in outputs]
+        return self._returned([one if out is None else out.copy_(one) for out, one in zip(into, answers, strict=True)])
+
+    def _returned(self, outputs: list[Any]) -> Any:
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _solve(self) -> Any:
+        """The kernel's entry, built once on this machine with the flags that it was judged with."""
+        if self.solve is None:
+            argv, source = self._command(), self.contract["source"]
+            kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "exported-kernels"
+            kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+            library = kept / f"{hashlib.sha256(repr((argv, source, platform.node())).encode()).hexdigest()}.so"
+            if not library.exists():
+                with tempfile.TemporaryDirectory(dir=kept) as folder:
+                    (Path(folder) / self.contract["file"]).write_text(source, encoding="utf-8")
+                    done = subprocess.run([*argv, "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False)
+                    if done.returncode:
+                        raise RuntimeError(f"{' '.join(argv)} failed:\n{done.stderr}")
+                    (Path(folder) / "kernel.so").replace(library)
+            self.solve = ctypes.CDLL(str(library)).solve
+            self.solve.restype = None
+        return self.solve
+
+    def _command(self) -> list[str]:
+        flags, file = self.contract["flags"], self.contract["file"]
+        if self.device == "cpu":
+            return [*shlex.split(os.environ.get("CXX") or shutil.which("g++") or "clang++"), *flags, file]
+        from torch.utils import cpp_extension
+
+        major, minor = torch.cuda.get_device_capability()
+        code = f"{major}{minor}{'a' if major >= 9 else ''}"
+        nvcc = shutil.which("nvcc") or f"{cpp_extension.CUDA_HOME}/bin/nvcc"
+        return [nvcc, *flags, f"-gencode=arch=compute_{code},code=sm_{code}", file]
+
+
+def _said(value: Any) -> Any:
+    return list(value.shape) if isinstance(value, torch.Tensor) else value

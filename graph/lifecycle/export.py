@@ -1,0 +1,69 @@
+"""`export`: the accepted kernel of a workspace written as somebody else takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph.export.accepted import Accepted
+from graph.export.formats import FORMATS
+from graph.lifecycle.versions import memory_of
+from graph.report.content.summary import incumbent, remembered, versions
+from graph.services import open_language
+from graph.workspace import folder as workspaces
+from tools.errors import SettingsError, WorkspaceError
+from tools.judge.evidence import Correctness
+from tools.store.records import key, write_atomically
+from tools.store.repository import having
+from tools.tasks.loader import Loaded
+
+
+def export(path: Path, version: str | None, form: str, out: Path | None) -> str:
+    """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`. SettingsError for what it cannot be had in, and
+    where `out` holds another file of that name. Returns a sentence."""
+    kernel = accepted(path, version)
+    files = FORMATS[form](kernel)
+    folder = out or Path(f"{kernel.name}-{form}")
+    for name, text in files.items():
+        there = folder / name
+        if there.exists() and there.read_text(encoding="utf-8", errors="replace") != text:
+            raise SettingsError(f"{there}: says something else, and nothing is overwritten; name another folder with --out")
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name, text.encode())
+    return f"{folder}: {', '.join(files)}; {kernel.title}"
+
+
+def accepted(path: Path, version: str | None) -> Accepted:
+    """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not."""
+    workspace = workspaces.peek(path)
+    known = versions(workspace.root)
+    if not known:
+        raise WorkspaceError(f"{path}: has no version yet; `python -m graph resume {path}` goes on")
+    version = version or f"v{incumbent(known).iteration}"
+    memory = remembered((workspace.root / memory_of(workspace, version)).read_bytes(), workspace.root, version)
+    if memory.masked or memory.verdict not in ("accept", "baseline"):
+        state = "masked" if memory.masked else "not accepted"
+        raise SettingsError(f"{version}: is {state}, so that it has no kernel to export; `python -m graph show {path}` lists the versions")
+    commit, record = having(workspace.repository.log(), "Version", version), workspace.records.find(key("task"))
+    if commit is None or record is None:
+        raise WorkspaceError(f"{version}: has no commit in {path}; `python -m graph audit {path}` says what is missing")
+    loaded = Loaded.model_validate(record.payload)
+    language = open_language(loaded.task.language)
+    visible = {w.name for w in loaded.task.workloads}
+    checked = [
+        Correctness.model_validate(one.payload)
+        for one in workspace.records
+        if one.kind == "correctness" and one.payload.get("candidate") == memory.candidate
+    ]
+    others = [case.status for one in checked for case in one.cases if case.case.workload not in visible]
+    gain = f", {commit.trailers['Speedup']} times as fast as the version before" if "Speedup" in commit.trailers else ""
+    return Accepted(
+        task=loaded.task,
+        seen=loaded.workloads,
+        source=workspace.repository.show(commit.id, f"kernel{language.suffix}").decode(),
+        suffix=language.suffix,
+        device=language.device,
+        flags=language.flags(loaded.task),
+        beyond=bool(others) and {*others} == {"passed"},
+        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), made by Kernelwright{gain}.",
+    )
