@@ -1,4 +1,4 @@
-"""`python -m graph`: init, run, resume, check, show, report, audit, explain, verify, export, mask, unmask, restart.
+"""`python -m graph`: init, run, resume, check, score, show, report, audit, explain, verify, export, mask, unmask, restart.
 
 In this layer it alone prints."""
 
@@ -73,6 +73,11 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
+    score = verbs.add_parser(
+        "score", help="many problems, each a run of its own, and one table of what they came to; called again it goes on"
+    )
+    score.add_argument("suite", type=Path, help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them")
+    score.add_argument("--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name")
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records")
     audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
@@ -99,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     restart.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="changes", help=other)
     caps = "the same for caps, as below budget: in a config, e.g. usd=5 wall_s=7200"
     restart.add_argument("--budget", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=caps)
-    for verb in (init, run, check, resume, show, audit, explain, verify, restart):
+    for verb in (init, run, check, resume, score, show, audit, explain, verify, restart):
         verb.add_argument("--json", action="store_true", help="print one JSON object last")
     for verb in (run, check, resume, verify, restart):
         verb.add_argument(
@@ -240,6 +245,12 @@ def dispatch(arguments: argparse.Namespace) -> int:
         made = scaffold(arguments.file, arguments.out or Path(arguments.file.stem), arguments.entry)
         _say(made.model_dump_json() if arguments.json else made.text(), alone=True)
         return 0
+    if arguments.verb == "score":
+        from graph.score.runs import score
+
+        scored = score(arguments.suite, arguments.out or Path("workspaces", arguments.suite.stem), _say)
+        _say(scored.model_dump_json() if arguments.json else scored.sentence())
+        return scored.code
     if arguments.verb == "check":
         from graph.lifecycle.check import check
         from tools.errors import SettingsError

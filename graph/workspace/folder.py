@@ -162,12 +162,13 @@ def peek(path: Path) -> Workspace:
 
 
 def _known(path: Path) -> Path:
-    if not _is_one(path):
+    if not is_workspace(path):
         raise WorkspaceError(f"{path}: not a Kernelwright workspace; {_meant(path)}")
     return path.resolve()
 
 
-def _is_one(path: Path) -> bool:
+def is_workspace(path: Path) -> bool:
+    """Whether a run's folder is whole enough to be opened."""
     return (path / ".kernelwright" / "secret").is_file() and (path / "settings.yaml").is_file()
 
 
@@ -178,7 +179,7 @@ def _meant(path: Path) -> str:
         with contextlib.suppress(SettingsError):
             settings = load(path)
             parent, name = Path(settings.workspaces), settings.run
-    stamped = ((STAMP.fullmatch(made.name), made) for made in parent.glob("*") if _is_one(made))
+    stamped = ((STAMP.fullmatch(made.name), made) for made in parent.glob("*") if is_workspace(made))
     found = [(match[2], int(match[3] or 1), made) for match, made in stamped if match and name in ("", match[1])]
     if not found:
         return f"give a folder that `python -m graph run` made; {parent} holds no run{f' of {name}' if name else ''}"

@@ -90,7 +90,7 @@ def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
     if not path.is_dir():
         raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
     declared = _declared(path / "task.yaml")
-    language = load(LANGUAGES, declared.language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
+    language = language_of(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
     if not kernel.exists() and reference.exists():
         _none_meant(path, kernel.name, language)
@@ -106,7 +106,7 @@ def load_files(
     `dims`: "M=512 N=1000 eps=1e-5", several workloads apart by `;`; empty: the reference's own `workloads`. `like`: a task whose name,
     flags and precision it has, and whose weights and margins where the workloads are the reference's own.
     """
-    language = _language_of(kernel)
+    language = language_of(kernel)
     name, declared = named(kernel), Declared()
     if like is not None:
         name, shares = like.name, {w.name: w.weight for w in like.workloads}
@@ -295,12 +295,15 @@ def available_memory() -> int:
     return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
 
 
-def _language_of(kernel: Path) -> Language:
+def language_of(path: Path) -> Language:
+    """The language of a task folder, or of a kernel's file by its name; SettingsError where there is none such."""
+    if path.is_dir():
+        return load(LANGUAGES, _declared(path / "task.yaml").language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
     kinds = [load(LANGUAGES, name, Language, key="kernel") for name in LANGUAGES]  # type: ignore[type-abstract]
-    found = next((kind for kind in kinds if kind.suffix == kernel.suffix), None)
+    found = next((kind for kind in kinds if kind.suffix == path.suffix), None)
     if found is None:
         known = ", ".join(kind.suffix for kind in kinds)
-        raise SettingsError(f"kernel: {kernel} is in no known language; its name must end in one of {known}")
+        raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {known}")
     return found()
 
 

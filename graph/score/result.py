@@ -1,0 +1,187 @@
+"""What one problem came to, read from the records of its workspace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from graph.artifacts import FinalBenchmark, Inspection, Judged
+from graph.report.content.render import ratio
+from graph.report.content.summary import Summary, stored_state, summarise, version_of
+from graph.workspace.folder import Workspace, peek
+from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
+from tools.gate import confirmation, ranking
+from tools.gate.ranking import FRAMEWORKS
+from tools.store.records import Records, key
+from tools.tasks.loader import Loaded
+
+SHORT_S = 50e-6
+"""A call below it is mostly launch and clock: such problems are listed apart."""
+BEST = "best of torch"
+"""The fastest of the frameworks that were timed."""
+RIVALS = ("baseline", *FRAMEWORKS, BEST)
+
+
+class Ending(Artifact):
+    """How the last process of a run ended; beside the workspace, for a run that was refused leaves none."""
+
+    asked: str
+    """`graph.score.suite.asked`."""
+    code: int | None = None
+    """Its exit code; None: it has not ended, or was killed with whoever started it."""
+    reason: str = ""
+    """One sentence of a process that brought no final benchmark."""
+
+    @property
+    def final(self) -> bool:
+        """Whether it would end the same way again: the input was refused, or nothing can be measured here."""
+        return self.code == 2 or (self.code == 0 and bool(self.reason))
+
+
+class Result(Artifact):
+    """One line of a score. Times are the final benchmark's; nothing here is measured or reckoned anew but from its records."""
+
+    problem: str
+    status: Literal["finished", "failed", "unfinished"]
+    """failed: it brought no time and will not, for `reason`."""
+    reason: str = ""
+    """Why there is no final benchmark; one sentence."""
+    code: int | None = None
+    """Exit code of its last process; None: it has not ended, or was killed with whoever started it."""
+    workspace: str | None = None
+    """Its folder's name."""
+    record: str | None = None
+    """Of the final benchmark."""
+    version: str | None = None
+    """The best kernel's; v0: none was accepted."""
+    clock: Literal["launch-included", "wall"] = "wall"
+    speedups: dict[str, Interval] = {}
+    """Rival -> its time / the best kernel's by `clock`; `baseline` is v0, and is left out where no version was accepted."""
+    device_only: dict[str, Interval] = {}
+    """The same by what the device alone took; empty where calls do not merely launch, or it was not seen."""
+    unavailable: dict[str, str] = {}
+    """Framework -> why it was not timed."""
+    of_roof: dict[Literal["cited", "measured"], float] = {}
+    """Origin of the roof -> its time / the best kernel's, as profiled."""
+    refused: dict[str, int] = {}
+    """Stage or verdict -> how many candidates ended there."""
+    shortest_s: float | None = None
+    """Seconds of the shortest call of the best kernel, over workloads."""
+    doubts: tuple[str, ...] = ()
+    """What makes the figures worth less, a sentence each."""
+    device_s: float | None = None
+    """Seconds of jobs on the device (on a CPU: all jobs); None: not known."""
+    tokens: int | None = None
+    usd: float | None = None
+    """None: not known."""
+
+    @property
+    def short(self) -> bool:
+        """Whether the figures are mostly launch and clock."""
+        return self.shortest_s is not None and self.shortest_s < SHORT_S
+
+    def sentence(self) -> str:
+        """In one line."""
+        if self.status != "finished":
+            return f"{self.status}: {self.reason}" if self.reason else self.status
+        factors = [f"{ratio(self.speedups[name])} over {name}" for name in ("baseline", BEST) if name in self.speedups]
+        return ", ".join([self.version or "", *factors])
+
+    def by(self, clock: Literal["device-only", "launch-included"]) -> Mapping[str, Interval]:
+        """Rival -> factor; on a CPU both clocks are the wall's."""
+        return self.device_only if clock == "device-only" and self.clock == "launch-included" else self.speedups
+
+
+def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
+    """What a problem came to; `root`: its workspace, if there is one."""
+    code, reason = (ending.code, ending.reason) if ending else (None, "")
+    if root is None:
+        return Result(problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code)
+    workspace = peek(root)
+    state, records = stored_state(workspace), workspace.records
+    summary = summarise(root, state)
+    refused = dict(sorted(Counter(_refusals(records)).items()))
+    if not state.get("report"):
+        return Result(
+            problem=problem,
+            status="unfinished",
+            reason=reason,
+            code=code,
+            workspace=root.name,
+            refused=refused,
+            device_s=summary.device_s,
+            tokens=summary.tokens,
+            usd=summary.usd,
+        )
+    kept = records.get(state["report"])
+    final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
+    task = Loaded.model_validate(_task(records)).task
+    alone = confirmation.behind_spin(contest) if final.device_s else None
+    objective = workspace.settings().judge.objective
+    placed = ranking.rank(alone, objective, anchor="baseline", best=final.best).overall if alone else {}
+    device_only = {name: placing.against_best for name, placing in placed.items() if placing.against_best is not None}
+    return Result(
+        problem=problem,
+        status="finished",
+        code=code,
+        workspace=root.name,
+        record=kept.id,
+        version=version_of(root, state["incumbent"]),
+        clock="launch-included" if final.device_s else "wall",
+        speedups=_with_best(final.overall),
+        device_only=_with_best(device_only),
+        unavailable=final.unavailable,
+        of_roof=_of_roof(records, workspace, state["incumbent"], task),
+        refused=refused,
+        shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
+        doubts=tuple(_doubts(final, summary, task)),
+        device_s=summary.device_s,
+        tokens=summary.tokens,
+        usd=summary.usd,
+    )
+
+
+def _task(records: Records) -> Mapping[str, object]:
+    found = records.find(key("task"))
+    assert found is not None, "a finished run has its task on record"
+    return found.payload
+
+
+def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
+    """With the framework that is hardest to beat under a name of its own."""
+    timed = [against[name] for name in FRAMEWORKS if name in against]
+    return {**against, **({BEST: min(timed, key=lambda found: found.estimate)} if timed else {})}
+
+
+def _of_roof(records: Records, workspace: Workspace, kernel: str, task: Task) -> dict[Literal["cited", "measured"], float]:
+    inspected = records.find(key("inspection", candidate=kernel))
+    if inspected is None:
+        return {}
+    seen = Inspection.model_validate(inspected.payload)
+    weights = {w.name: w.weight for w in task.workloads}
+    took = sum(weights[row.workload] * row.seconds for row in seen.rooflines)
+    fraction = workspace.settings().stop.target_fraction
+    return {t.roof.origin: t.seconds * fraction / took for t in (seen.published, seen.target) if t and t.roof and t.seconds}
+
+
+def _refusals(records: Records) -> Iterator[str]:
+    """Of each candidate that was judged and not accepted, where it ended; what was not the fastest of its siblings was not refused."""
+    for record in records:
+        if record.kind == "trial":
+            judged = Judged.model_validate(record.payload)
+            if judged.purpose == "search" and isinstance(judged.trial, Failed):
+                yield judged.trial.stage
+        elif record.kind == "verdict":
+            verdict = Verdict.model_validate(record.payload)
+            if verdict.candidate and verdict.outcome != "accept":
+                yield verdict.outcome
+
+
+def _doubts(final: FinalBenchmark, summary: Summary, task: Task) -> Iterator[str]:
+    if final.disturbed:
+        yield "others kept the machine busy during the final benchmark"
+    if summary.budget_reached:
+        yield f"a cap ended the run ({summary.budget_reached.rstrip('.')})"
+    yield from (f"{name} was host-bound in {rounds} rounds" for name, rounds in final.host_bound.items())

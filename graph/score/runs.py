@@ -1,0 +1,187 @@
+"""The runs of a suite: each a process of its own, as many at a time as there are devices of its kind, and taken up again after any end."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from graph.score import table
+from graph.score.result import Ending, Result, result
+from graph.score.suite import Problem, asked, read
+from graph.settings import Settings
+from graph.workspace.folder import STAMP, is_workspace
+from tools.errors import SettingsError, WorkspaceError
+from tools.executors.base import Device
+from tools.store.records import Records, key, write_atomically
+from tools.tasks.loader import language_of
+from tools.tasks.opened import machine
+
+PR_SET_PDEATHSIG = 1
+ROOT = Path(__file__).resolve().parents[2]
+"""Where the packages lie that this process was started from."""
+Say = Callable[[str], None]
+
+
+class Entry:
+    """One problem and where its run stands."""
+
+    def __init__(self, problem: Problem, out: Path, suite: Path) -> None:
+        self.name, self.out = problem.name, out
+        self.notes = out / ".score"
+        self.ending = self._kept()
+        self.settings: Settings | None = None
+        try:
+            self.settings = problem.configured(out, suite)
+            kind = language_of(Path(self.settings.task or self.settings.kernel or "")).device
+            now = asked(self.settings)
+        except SettingsError as error:
+            self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error))
+            return
+        self.kind = kind
+        if self.ending is not None and self.ending.asked != now and self.workspace is not None:
+            raise SettingsError(
+                f"{suite}: {self.name} was begun with other settings or files in {self.workspace}; remove that folder to score it anew, "
+                "or name another with --out"
+            )
+        if self.ending is None or self.ending.asked != now:
+            self.ending = Ending(asked=now)
+
+    def _kept(self) -> Ending | None:
+        try:
+            return Ending.model_validate_json((self.notes / f"{self.name}.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    @property
+    def workspace(self) -> Path | None:
+        """The newest in which something was put on record; others, which a kill left before, are taken away."""
+        made = [(m, path) for path in self.out.iterdir() if (m := STAMP.fullmatch(path.name)) and m[1] == self.name]
+        for _, path in sorted(made, key=lambda one: (one[0][2], int(one[0][3] or 1)), reverse=True):
+            records = Records(path)
+            if is_workspace(path) and (records.find(key("task")) or records.find(key("loaded"))):
+                return path
+            shutil.rmtree(path)
+        return None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to be run any more."""
+        return self.settings is None or bool(self.ending and self.ending.final) or self.result().status == "finished"
+
+    def result(self) -> Result:
+        """What it came to so far."""
+        return result(self.name, self.workspace, self.ending)
+
+    def start(self, slot: Device | None) -> subprocess.Popen[bytes]:
+        """Its run, or what is left of it, on the GPU `slot`."""
+        assert self.settings is not None and self.ending is not None, "there is something to run"
+        import yaml
+
+        config, begun = self.notes / f"{self.name}.yaml", self.workspace
+        config.write_text(yaml.safe_dump(self.settings.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8")
+        self._note(Ending(asked=self.ending.asked))
+        work = ["resume", str(begun)] if begun else ["run", str(config)]
+        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": paths, **({"CUDA_VISIBLE_DEVICES": slot.details["uuid"]} if slot else {})}
+        with (self.notes / f"{self.name}.out").open("wb") as said, (self.notes / f"{self.name}.err").open("wb") as complained:
+            return subprocess.Popen(
+                [sys.executable, "-m", "graph", *work, "--quiet", "--json"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=complained,
+                # Ctrl-C is handed on once, by us.
+                process_group=0,
+                preexec_fn=_tied,
+            )
+
+    def ended(self, code: int) -> None:
+        """Keep how its process ended."""
+        assert self.ending is not None
+        said = (self.notes / f"{self.name}.out").read_text(encoding="utf-8", errors="replace").splitlines()
+        complained = (self.notes / f"{self.name}.err").read_text(encoding="utf-8", errors="replace").splitlines()
+        try:
+            told = json.loads(said[-1])
+            reason = "" if told["status"] == "finished" else told.get("reason") or ""
+        except (ValueError, LookupError):
+            reason = complained[-1] if complained else f"it ended with exit code {code} and said nothing"
+        self._note(Ending(asked=self.ending.asked, code=code, reason=reason))
+
+    def _note(self, ending: Ending) -> None:
+        self.ending = ending
+        write_atomically(self.notes / f"{self.name}.json", ending.model_dump_json().encode())
+
+
+def _tied() -> None:
+    """In the child: it ends when we do, however that happens."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def score(suite: Path, out: Path, say: Say) -> table.Score:
+    """Run what is not finished of a suite, and write score.md, score.json and score.html into `out` after each problem.
+
+    SettingsError for a suite that cannot be read, or where `out` holds runs of other settings.
+    """
+    problems = read(suite)
+    out = out.resolve()
+    with _alone(out):
+        entries = [Entry(problem, out, suite) for problem in problems]
+        with machine(None) as (executor, _):
+            devices = executor.devices()
+        found = table.write(suite.stem, [entry.result() for entry in entries], out)
+        for kind in ("cuda", "cpu"):
+            todo = [entry for entry in entries if entry.kind == kind and not entry.over]
+            slots: list[Device | None] = [device for device in devices if device.kind == kind == "cuda"]
+            for entry in _through(todo, slots or [None], say):
+                found = table.write(suite.stem, [one.result() for one in entries], out)
+                say(f"{entry.name}: {next(one for one in found.results if one.problem == entry.name).sentence()}")
+    return found
+
+
+def _through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iterator[Entry]:
+    """Each entry when its process has ended."""
+    waiting = list(todo)
+    running: dict[int, tuple[Entry, subprocess.Popen[bytes], Device | None]] = {}
+    try:
+        while waiting or running:
+            while waiting and slots:
+                entry, slot = waiting.pop(0), slots.pop()
+                process = entry.start(slot)
+                running[os.pidfd_open(process.pid)] = (entry, process, slot)
+                say(f"{entry.name}: {'goes on' if entry.workspace else 'begins'}{f' on GPU {slot.index}' if slot else ''}")
+            for handle in wait(list(running)):
+                entry, process, slot = running.pop(handle)  # type: ignore[arg-type]
+                os.close(handle)  # type: ignore[arg-type]
+                entry.ended(process.wait())
+                slots.append(slot)
+                yield entry
+    except KeyboardInterrupt:
+        for _, process, _ in running.values():
+            process.send_signal(signal.SIGINT)
+        for entry, process, _ in running.values():
+            entry.ended(process.wait())
+        raise
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One score at a time in a folder."""
+    (out / ".score").mkdir(parents=True, exist_ok=True)
+    with closing((out / ".score" / "lock").open("a")) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WorkspaceError(f"{out}: another score is at work there; wait until it ends, or name another folder with --out") from None
+        yield

@@ -1,0 +1,146 @@
+"""What a suite's YAML names: its problems in their order, and the settings that each is run with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from graph.settings import Section, Settings, load, parse
+from tools.artifacts import digest
+from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.errors import SettingsError
+from tools.tasks.kernelbench import folder_of
+from tools.tasks.loader import read_source
+
+GIVEN = ("name", "task", "kernel", "reference", "workspaces", "gpu", "linked_to")
+"""Keys of a run that follow from the problem and from where it is scored."""
+
+
+class Group(Section):
+    """Some of a suite's problems."""
+
+    path: str
+    """A task folder, a config or a KernelBench file, or a pattern of such, e.g. `level1/*.py`; relative to the suite's file."""
+    skip: tuple[str, ...] = ()
+    """Patterns of names that are left out, e.g. `*conv*`."""
+    every: int = Field(default=1, ge=1, strict=True)
+    """Of those that are left the first, and of each so many one, in the order of their names."""
+    settings: dict[str, Any] = {}
+    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` changes the numbers of a KernelBench file."""
+
+
+class Suite(Section):
+    """What is scored together."""
+
+    problems: tuple[Group, ...]
+    """A problem that several groups name is one, and the last of them says how it is run."""
+    settings: dict[str, Any] = {}
+    """Keys of a config for all problems, over what a problem's own config says."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of a suite."""
+
+    name: str
+    """Of its workspace and its line, unlike all others of the suite."""
+    path: Path
+    settings: Mapping[str, Any]
+    """Keys of a config over the problem's own."""
+
+    def configured(self, out: Path, suite: Path) -> Settings:
+        """The settings of its run, whose workspace comes to lie in `out`. SettingsError where there can be none.
+
+        A problem that is a file becomes a task folder below `out`.
+        """
+        given, path = dict(self.settings), self.path
+        if path.suffix == ".py":
+            path, _ = folder_of(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
+        own = load(path).model_dump(mode="json", exclude_none=True)
+        return parse(merged(own, given) | {"name": self.name, "workspaces": str(out)}, origin=f"{suite}: {self.name}", base=suite.parent)
+
+
+def asked(settings: Settings) -> str:
+    """A digest of all that decides what a run measures: its settings and the files of its task."""
+    if settings.task is not None:
+        files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
+    else:
+        files = [Path(settings.kernel or ""), Path(settings.reference or "")]
+    return digest("\0".join([settings.model_dump_json(), *(f"{path.name}\0{read_source(path)}" for path in files)]))
+
+
+def read(path: Path) -> tuple[Problem, ...]:
+    """The problems of a suite in the order of its groups. SettingsError names the key or file."""
+    try:
+        data = read_yaml(read_source(path))
+    except yaml.YAMLError as error:
+        raise SettingsError(no_yaml(path, error)) from None
+    if isinstance(data, dict) and isinstance(data.get("problems"), list):
+        data = {**data, "problems": [{"path": one} if isinstance(one, str) else one for one in data["problems"]]}
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        raise SettingsError(sentences(error, Suite, f"{path}: ")) from None
+    if not suite.problems:
+        raise SettingsError(f"{path}: problems: the list is empty; name a folder with reference.py, a config or a KernelBench file")
+    found: dict[Path, Mapping[str, Any]] = {}
+    for group in suite.problems:
+        settings = merged(suite.settings, group.settings)
+        _refuse_unknown(settings, path)
+        for problem in _matched(group, path):
+            found[problem] = settings
+    names = _names(tuple(found))
+    return tuple(Problem(names[problem], problem, settings) for problem, settings in found.items())
+
+
+def _refuse_unknown(settings: Mapping[str, Any], path: Path) -> None:
+    """Here, where one sentence serves for all problems."""
+    if fixed := next((name for name in GIVEN if name in settings), None):
+        raise SettingsError(f"{path}: settings.{fixed}: follows from the problem; leave it out")
+    parse(
+        {"task": ".", **{name: value for name, value in settings.items() if name != "dims"}}, origin=f"{path}: settings", base=path.parent
+    )
+
+
+def _matched(group: Group, path: Path) -> tuple[Path, ...]:
+    """The problems that a group names; beside a pattern's may lie what is none."""
+    base = path.parent.resolve()
+    one = (base / group.path).resolve()
+    pattern = group.path if not Path(group.path).is_absolute() else str(Path(group.path).relative_to("/"))
+    root = base if not Path(group.path).is_absolute() else Path("/")
+    there = [one] if one.exists() else [p.resolve() for p in sorted(root.glob(pattern)) if _may_be(p)]
+    left = [problem for problem in there if not any(fnmatch(problem.name, name) for name in group.skip)][:: group.every]
+    if not left:
+        raise SettingsError(
+            f"{path}: problems.path {group.path!r} names no problem; give a folder with reference.py, a config or a KernelBench file"
+        )
+    return tuple(left)
+
+
+def _may_be(path: Path) -> bool:
+    return (path / "reference.py").is_file() if path.is_dir() else path.suffix in (".py", ".yaml", ".yml")
+
+
+def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
+    """Each problem's own name: the file's or folder's, with as many of the folders above as tell it from others."""
+    names = dict.fromkeys(paths, "")
+    for depth in range(1, 1 + max(len(path.parts) for path in paths)):
+        counted = Counter(names.values())
+        for path in paths:
+            if counted[names[path]] > 1 or depth == 1:
+                names[path] = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*path.parts[-depth:-1], path.stem]))[-64:].lstrip("._-")
+    return names
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`under` with the keys of `over`, section by section."""
+    both = {k: merged(under[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(under.get(k), dict)}
+    return {**under, **over, **both}
