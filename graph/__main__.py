@@ -269,19 +269,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
         _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out))
         return 0
-    if arguments.verb == "audit":
-        from graph.lifecycle.versions import audit
-
-        faults = audit(arguments.workspace)
-        _say(json.dumps({"faults": faults}) if arguments.json else "\n".join(faults) or "every closed version is whole and in order")
-        return 1 if faults else 0
-    if arguments.verb == "explain":
-        from graph.lifecycle.explain import explain
-
-        decisions = tuple(explain(arguments.workspace, arguments.version, arguments.of))
-        text = "\n".join(one.text(whole=bool(arguments.of)) for one in decisions) or f"{arguments.version}: no such decision was made"
-        _say(json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text, alone=True)
-        return int(any(one.differs for one in decisions))
+    if arguments.verb in ("audit", "explain"):
+        return _audited(arguments) if arguments.verb == "audit" else _explained(arguments)
     if arguments.verb in ("mask", "unmask"):
         from graph.lifecycle.versions import mask
 
@@ -296,6 +285,23 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
     _say(show(arguments.workspace, as_json=arguments.json), alone=True)
     return 0
+
+
+def _audited(arguments: argparse.Namespace) -> int:
+    from graph.lifecycle.versions import audit
+
+    faults = audit(arguments.workspace)
+    _say(json.dumps({"faults": faults}) if arguments.json else "\n".join(faults) or "every closed version is whole and in order")
+    return 1 if faults else 0
+
+
+def _explained(arguments: argparse.Namespace) -> int:
+    from graph.lifecycle.explain import explain
+
+    decisions = tuple(explain(arguments.workspace, arguments.version, arguments.of))
+    text = "\n".join(one.text(whole=bool(arguments.of)) for one in decisions) or f"{arguments.version}: no such decision was made"
+    _say(json.dumps({"decisions": [one.model_dump(mode="json") for one in decisions]}) if arguments.json else text, alone=True)
+    return int(any(one.differs for one in decisions))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
