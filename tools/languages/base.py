@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 
 from tools.artifacts import Artifact, Candidate, DType, Task
@@ -15,6 +16,7 @@ LANGUAGES = {
     "triton": "tools.languages.triton:Triton",
     "cuda": "tools.languages.cuda:Cuda",
     "cutlass": "tools.languages.cutlass:Cutlass",
+    "cutedsl": "tools.languages.cutedsl:CuteDsl",
 }
 """Name -> class; a new language is one file and one line here."""
 
@@ -56,6 +58,8 @@ class Language(ABC):
     name: str
     suffix: str
     """Of the entry file, e.g. ".cpp"."""
+    marks: re.Pattern[str] | None = None
+    """What tells its files from those of other languages with this suffix, as they are given without a task.yaml."""
     library: str = "kernel.so"
     """What a build leaves to be run."""
     device: DeviceKind

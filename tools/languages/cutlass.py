@@ -29,6 +29,7 @@ class Cutlass(Cuda):
     """CUDA C++17 through nvcc, with CUTLASS."""
 
     name = "cutlass"
+    marks = re.compile(r"^\s*#\s*include\s*[<\"]cut(lass|e)/", re.MULTILINE)
 
     def toolchain(self) -> Toolchain:
         """nvcc and the headers, by version and content; SettingsError where one is not there."""

@@ -101,7 +101,7 @@ class Triton(Language):
     def build(self, task: Task, candidate: Candidate, blobs: Blobs, *, extra_flags: tuple[str, ...] = ()) -> Job:
         """The job that compiles every kernel that `run_kernel` launches at the visible workloads, and leaves the source as the library."""
         if set(candidate.files) != {KERNEL}:
-            raise SettingsError(f"a Triton kernel is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}")
+            raise SettingsError(f"a kernel in Python is one file named {KERNEL}, not the files {', '.join(sorted(candidate.files))}")
         return self._job(task, blobs.put(candidate.source), blobs, listing=False)
 
     def built(self, finished: Finished) -> str | None:
@@ -123,11 +123,11 @@ class Triton(Language):
     def disassemble(self, library: str, blobs: Blobs, task: Task | None = None) -> Job:
         """The job that compiles `library` for its target and writes `assembly.txt` (SASS) and `facts.json` (registers, stack, shared)."""
         if task is None:
-            raise SettingsError("the machine code of a Triton kernel depends on what is launched; give the task as well")
+            raise SettingsError("the machine code of a kernel in Python depends on what is launched; give the task as well")
         blobs.path(library)
         return self._job(task, library, blobs, listing=True)
 
-    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted:
+    def interpret(self, task: Task, source: str, executor: Executor, blobs: Blobs) -> Interpreted | None:
         """By Triton's interpreter on the CPU (`tools.languages.triton_interpreter`)."""
         return triton_interpreter.interpret(task, source, executor, blobs)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+CUTE = ("cutlass.cute.jit", "cutlass.cute.kernel")
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Launch arguments that Triton takes beside the kernel's own."""
 
@@ -34,7 +35,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function under `@triton.jit`."""
+    """A function under `@triton.jit`, or of CuTe DSL under `@cute.jit` or `@cute.kernel`."""
 
     name: str
     node: ast.FunctionDef
@@ -223,7 +224,7 @@ def configs(module: Module, kernel: Kernel) -> tuple[Config, ...]:
 def _kernel(module: Module, node: ast.FunctionDef) -> Kernel | None:
     # A part of a file has no imports: there the bare name is Triton's unless the part gives it another meaning.
     names = ("triton.jit", "jit") if "jit" not in {n.name for n in module.tree.body if isinstance(n, ast.FunctionDef)} else ("triton.jit",)
-    if not any(module.full(d) in names for d in node.decorator_list):
+    if not any(module.full(d) in (*names, *CUTE) for d in node.decorator_list):
         return None
     tuned = next((d for d in node.decorator_list if isinstance(d, ast.Call) and module.full(d) in ("triton.autotune", "autotune")), None)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

@@ -24,7 +24,7 @@ class Static(Profiler):
 
     def missing(self, language: Language) -> str | None:
         """None for compiled CPU languages and Triton; without objdump the remarks alone remain, and the profile says so."""
-        known = language.device == "cpu" or language.name in ("triton", *CUDA)
+        known = language.device == "cpu" or language.name in ("triton", "cutedsl", *CUDA)
         return (
             None
             if known

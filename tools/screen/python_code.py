@@ -55,7 +55,7 @@ _HIDDEN = "calls what has no name of its own, which hides what is called; call f
 
 
 class Code:
-    """One walk over code of one side: host code, or the body of a @triton.jit function."""
+    """One walk over code of one side: host code, or the body of a function that is compiled for the device."""
 
     def __init__(self, names: Names, side: PythonSide, tensors: Tensors | None, function: str = "") -> None:
         self.names = names
@@ -70,7 +70,7 @@ class Code:
 
     def body(self, node: ast.FunctionDef, around: Scope) -> Iterator[Fault]:
         """All statements of a function, whose scope stands inside `around`."""
-        scope = inside(node, around, self.names.kernels)
+        scope = inside(node, around, self.names)
         for argument in arguments(node):
             yield from self._binds(argument, argument.arg)
         for statement in node.body:
@@ -93,7 +93,7 @@ class Code:
                 yield from self.defaults(node)
                 for argument in arguments(node):
                     yield from self._binds(argument, argument.arg)
-                yield from self.visit(node.body, inside(node, scope, self.names.kernels))
+                yield from self.visit(node.body, inside(node, scope, self.names))
             case ast.FunctionDef() if self.tensors:
                 yield from self._nested(node, scope)
             case ast.With() if self.tensors:
@@ -144,7 +144,7 @@ class Code:
         yield from self.defaults(node)
         yield from self.annotations(node)
         for decorator in node.decorator_list:
-            yield self.fault(decorator, "decorates a function inside of another; write @triton.jit functions at the file's top level")
+            yield self.fault(decorator, "decorates a function inside of another; write kernels at the file's top level")
         yield from self.body(node, scope)
 
     def _with(self, node: ast.With, scope: Scope) -> Iterator[Fault]:
@@ -201,6 +201,8 @@ class Code:
                 yield from self._target(node.value, scope)
             case ast.Attribute():
                 yield self.fault(node, "sets an attribute, which patches a module or keeps state between calls; use local names")
+            case ast.Subscript() if self.side.in_place:
+                yield from self._all([node.value, node.slice], scope)
             case ast.Subscript(value=ast.Name(id=name)) if self.tensors and scope.find(name) == "fresh" and not self._computes(node):
                 yield from self.visit(node.slice, scope)
             case _:
@@ -229,7 +231,7 @@ class Code:
         elif name in self.names.containers and scope.around is not None:
             yield self.fault(node, "can be changed in place and outlives a call; write a tuple, or make it inside")
         elif name in self.names.functions and not self.tensors:
-            yield self.fault(node, "is no @triton.jit function; a kernel can use only those")
+            yield self.fault(node, "is not compiled for the device; a kernel can use only functions under @triton.jit, or @cute.jit")
         elif name in BUILTINS and name not in self.names.functions | self.names.kernels and not matches(self.side.types, name):
             yield self.fault(node, f"passes {name} on, which hides what is called; call it by its name, if a kernel needs it")
 
@@ -274,6 +276,8 @@ class Code:
                     yield self.fault(node.func, _HIDDEN)
                 yield from options(self.module, node, scope, self.function)
                 yield from self.visit(grid, scope)
+            case ast.Call() if self.tensors and self.names.built(node.func):
+                yield from self.visit(node.func, scope)
             case _:
                 yield self.fault(node.func, _HIDDEN)
                 yield from self.visit(node.func, scope)
@@ -305,7 +309,9 @@ class Code:
                 yield self.fault(node, why(full))
         elif name in self.names.functions | self.names.kernels:
             if name not in own:
-                yield self.fault(node, f"calls {name} from the other side; host code launches kernels, kernels call @triton.jit functions")
+                yield self.fault(node, f"calls {name} from the other side; host code launches kernels, or calls one that is compiled")
+            elif name in self.names.builders and any(self._bears(a) for a in (*node.args, *(k.value for k in node.keywords))):
+                yield self.fault(node, "is given a tensor, which its cache would keep; give it sizes and types")
         elif not matches(self.side.builtins, name):
             yield self.fault(node, f"calls {name}, which no kernel needs; remove it")
         elif name in _NUMERIC and any(self._bears(a) for a in node.args):

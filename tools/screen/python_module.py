@@ -8,6 +8,7 @@ what stands at the file's top level, in `tools.screen.python_code` what stands i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from tools.screen.python_tensors import Tensors
 if TYPE_CHECKING:
     from tools.screen.rules import PythonRules
 
+_COMPILE, _SHORT = "cutlass.cute.compile", "cute.compile(…)"
+_OPTIONS = r"(--(opt-level[ =][0-3]|enable-tvm-ffi)\s*)*"
 _MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 
 
@@ -72,10 +75,11 @@ class _File:
                     yield from self.host.visit(statement, top)
                 case _:
                     yield self.host.fault(statement, "does work at import; move it into run_kernel")
-        if self.rules.library and not self.module.launches:
+        yield from self._builders()
+        if self.rules.library and not self.module.kernels:
             yield (
                 *(1, "run_kernel"),
-                "launches no kernel of this file: what only calls `library:` is reported as library, not as a kernel; add what is fused",
+                "has no kernel of its own to launch: what only calls `library:` is reported as library, not as a kernel; add what is fused",
             )
         yield from self._at_import()
         yield from configured(self.module)
@@ -110,7 +114,7 @@ class _File:
             else:
                 fine = not node.level and matches(host.modules, node.module or "")
             if not fine:
-                yield self.host.fault(node, "imports what a kernel may not use; allowed are torch, triton, triton.language, math, typing")
+                yield self.host.fault(node, f"imports what a kernel may not use; allowed are torch, {self.rules.framework}, math, typing")
             elif isinstance(node, ast.ImportFrom) and not matches(known, f"{node.module}.{alias.name}"):
                 yield self.host.fault(node, why(f"{node.module}.{alias.name}"))
 
@@ -124,7 +128,7 @@ class _File:
         for decorator in node.decorator_list:
             first = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).partition(".")[0]
             if first not in self.module.imported or not matches(self.rules.decorators, self.module.full(decorator)):
-                yield self.host.fault(decorator, "is a decorator that may cache or delay; allowed are triton.jit, autotune and heuristics")
+                yield self.host.fault(decorator, f"is a decorator that may cache or delay; allowed are {self.rules.jits}")
             elif isinstance(decorator, ast.Call):
                 for value in (*decorator.args, *(k.value for k in decorator.keywords)):
                     yield from self.host.visit(value, top)
@@ -141,6 +145,38 @@ class _File:
         elif name.startswith("__") or name in BUILTINS:
             yield self.host.fault(node, "gives one of Python's own names another meaning; choose another name")
         self.defined.add(name)
+
+    def _builders(self) -> Iterator[Fault]:
+        """Who compiles does so once for each signature, and keeps nothing besides: what else a cached function called could be results."""
+        compiling: dict[ast.AST, str] = {}
+        for name in self.names.builders:
+            body = [n for statement in self.module.functions[name].body for n in ast.walk(statement)]
+            compiling |= {n: name for n in body if isinstance(n, ast.Call)}
+            returned = [n for n in body if isinstance(n, ast.Return)]
+            if (
+                len(returned) != 1
+                or self.module.full(returned[0].value) != _COMPILE
+                or returned[0] is not self.module.functions[name].body[-1]
+            ):
+                yield self.host.fault(
+                    self.module.functions[name], f"keeps something else than a compiled kernel; end it with return {_SHORT}"
+                )
+        for node in ast.walk(self.module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            if node in compiling and not matches(self.rules.builders, self.module.full(node)):
+                yield self.host.fault(node, "is no part of compiling a kernel, and its cache would keep it; call it in run_kernel")
+            elif self.module.full(node) == _COMPILE:
+                if node not in compiling:
+                    said = "compiles in every call; do it in a function under @functools.cache that takes sizes and types"
+                    yield self.host.fault(node, said)
+                for given in node.keywords:
+                    if given.arg != "options" or not (
+                        isinstance(given.value, ast.Constant) and re.fullmatch(_OPTIONS, str(given.value.value))
+                    ):
+                        yield self.host.fault(
+                            given, "is no option that a kernel may set; allowed is options= with --opt-level, --enable-tvm-ffi"
+                        )
 
     # ------------------------------------------------------------ values
 

@@ -19,7 +19,7 @@ BUILTINS = frozenset(dir(builtins))
 Fault = tuple[int, str, str]
 """Line, quoted text, reason."""
 Sort = Literal["function", "kernel", "fresh", "other"]
-"""function: bound by def or lambda alone. kernel: to kernels of the file alone. fresh: to lists and dicts made in the function."""
+"""function: bound by def or lambda alone, or to compiled kernels. kernel: to kernels of the file. fresh: to lists and dicts of the call."""
 _FRESH = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.ClassDef)
 
@@ -36,14 +36,14 @@ class Scope:
         return self.names.get(name) or (self.around.find(name) if self.around else None)
 
 
-def inside(node: ast.FunctionDef | ast.Lambda, around: Scope | None, kernels: frozenset[str]) -> Scope:
+def inside(node: ast.FunctionDef | ast.Lambda, around: Scope | None, known: Names) -> Scope:
     """The scope of a function's body."""
     bound: dict[str, list[ast.AST | None]] = defaultdict(list)
     for argument in arguments(node):
         bound[argument.arg].append(None)
     for statement in node.body if isinstance(node, ast.FunctionDef) else ():
         _bindings(statement, bound)
-    names = {name: _sort(values, kernels) for name, values in bound.items()}
+    names = {name: _sort(values, known) for name, values in bound.items()}
     if node.args.kwarg and bound[node.args.kwarg.arg] == [None]:
         names[node.args.kwarg.arg] = "fresh"
     return Scope(names, around)
@@ -93,10 +93,12 @@ def _paired(target: ast.expr, value: ast.expr, bound: dict[str, list[ast.AST | N
             _paired(element.value if isinstance(element, ast.Starred) else element, given[at] if plain else ast.Constant(None), bound)
 
 
-def _sort(values: list[ast.AST | None], kernels: frozenset[str]) -> Sort:
+def _sort(values: list[ast.AST | None], known: Names) -> Sort:
     if len(values) == 1 and isinstance(values[0], ast.FunctionDef | ast.Lambda):
         return "function"
-    if all(_kernel(v, kernels) for v in values):
+    if all(known.built(v) for v in values):
+        return "function"
+    if all(_kernel(v, known.kernels) for v in values):
         return "kernel"
     if all(
         isinstance(v, _FRESH) or (isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and called(v) in ("list", "dict"))
@@ -127,6 +129,14 @@ class Names:
         }
         self.containers: set[str] = set()
         """Module names whose value can be changed in place: for decorators only."""
+        self.builders = frozenset(
+            name for name, node in module.functions.items() if any(module.full(d).startswith("functools.") for d in node.decorator_list)
+        )
+        """Functions that compile a kernel once for each signature."""
+
+    def built(self, node: ast.AST | None) -> bool:
+        """Whether the value is a compiled kernel."""
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.builders
 
 
 def _name(node: ast.expr) -> str:
@@ -148,8 +158,8 @@ def matches(patterns: str, name: str) -> bool:
 def why(full: str) -> str:
     """Why a dotted name that is in no table is refused."""
     last = full.rpartition(".")[2]
-    if last in ("inline_asm_elementwise", "globaltimer", "clock", "smid"):
-        return "reads a clock or is inline assembly, which cannot be checked; use Triton's own operators"
+    if re.fullmatch("inline_(asm_elementwise|ptx)|globaltimer(_lo)?|clock(64)?|n?smid", last):
+        return "reads a clock or is inline assembly, which cannot be checked; use the language's own operators"
     if full.startswith("triton"):
         return "is no allowed part of Triton; allowed are jit, Config, cdiv, next_power_of_2 and the operators of triton.language"
     if full.startswith("torch"):
@@ -157,7 +167,7 @@ def why(full: str) -> str:
             "is work or machinery of torch; do it in the kernel (allowed are allocation, types, device properties, and the operators "
             "that task.yaml lists under `library:`)"
         )
-    return "is no name that a kernel needs; allowed are torch's allocation, triton, triton.language, math and typing"
+    return "is no name that a kernel needs; allowed are torch's allocation, the kernel language, math and typing"
 
 
 def signature(module: Module, types: str, node: ast.FunctionDef) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -40,6 +40,8 @@ class PythonSide(Artifact):
     builtins: str
     """Those that may be called."""
     modules: str
+    in_place: bool = False
+    """Elements may be written (`out[i] = …`)."""
 
 
 class PythonRules(Artifact):
@@ -50,14 +52,41 @@ class PythonRules(Artifact):
     """Names of torch and triton that may be called when the file is imported."""
     host: PythonSide
     kernel: PythonSide
+    framework: str = "triton, triton.language"
+    jits: str = "triton.jit, autotune and heuristics"
     library: str = ""
     """What the task lets host code call of torch, as patterns."""
+
+    builders: str = ""
+    """What functions under `functools.cache` may call, in order to return a compiled kernel."""
+
+    def with_cute(self, more: CuteRules) -> PythonRules:
+        """The same, with what CuTe DSL has besides."""
+        host, kernel = (
+            side.model_copy(update=_joined(side, given)) for side, given in ((self.host, more.host), (self.kernel, more.kernel))
+        )
+        update = {"decorators": f"{self.decorators} {more.decorators}", "builders": more.builders, "host": host, "kernel": kernel}
+        update |= {"framework": "cutlass, cutlass.cute", "jits": "cute.jit, cute.kernel, and functools.cache where a kernel is compiled"}
+        return self.model_copy(update=update)
 
     def calling(self, operators: Collection[str]) -> PythonRules:
         """The same, where host code may also call these (`aten.mm`), as `torch.mm` or `torch.ops.aten.mm.out`."""
         named = " ".join(rf"torch\.(ops\.aten\.)?{name.removeprefix('aten.')}(\.\w+)?" for name in operators)
         host = self.host.model_copy(update={"calls": f"{self.host.calls} {named}".strip()})
         return self.model_copy(update={"host": host, "library": named})
+
+
+class CuteRules(Artifact):
+    """What kernels in CuTe DSL may name beside that, by the fields of both sides."""
+
+    decorators: str
+    builders: str
+    host: dict[str, str]
+    kernel: dict[str, str | bool]
+
+
+def _joined(side: PythonSide, more: Mapping[str, str | bool]) -> dict[str, str | bool]:
+    return {name: f"{getattr(side, name)} {value}" if isinstance(value, str) else value for name, value in more.items()}
 
 
 class CudaRules(Artifact):
@@ -78,6 +107,7 @@ class Rules(Artifact):
     attributes: str
     keywords: str
     python: PythonRules
+    cutedsl: CuteRules
     cuda: CudaRules
     refusals: tuple[Refusal, ...]
     allowed: str = ""

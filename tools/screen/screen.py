@@ -54,11 +54,13 @@ def screen(
     that are tensors, which kernels in Python do not say themselves. `library`: operators of torch that the task lets their host code call.
     Raises SettingsError for a language that has no screen.
     """
-    if language == "triton":
-        return python_module.screen(source, rules().python.calling(library), tensors)
+    if language in ("triton", "cutedsl"):
+        allowed = rules().python if language == "triton" else rules().python.with_cute(rules().cutedsl)
+        return python_module.screen(source, allowed.calling(library), tensors)
     if language not in ("cpp", *CUDA):
         raise SettingsError(
-            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are cpp, triton, {', '.join(CUDA)}"
+            f"language: {language!r} has no screen, so that its kernels cannot be let through; allowed are "
+            f"cpp, triton, cutedsl, {', '.join(CUDA)}"
         )
     cuda = language in CUDA
     joined = _join_directives(source)

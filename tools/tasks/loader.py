@@ -296,15 +296,19 @@ def available_memory() -> int:
 
 
 def language_of(path: Path) -> Language:
-    """The language of a task folder, or of a kernel's file by its name; SettingsError where there is none such."""
+    """The language of a task folder; of a kernel's file by its suffix, and among those that share it by what stands in the file.
+
+    SettingsError where there is none such.
+    """
     if path.is_dir():
         return load(LANGUAGES, _declared(path / "task.yaml").language, Language, key=f"{path / 'task.yaml'}: language")()  # type: ignore[type-abstract]
     kinds = [load(LANGUAGES, name, Language, key="kernel") for name in LANGUAGES]  # type: ignore[type-abstract]
-    found = next((kind for kind in kinds if kind.suffix == path.suffix), None)
-    if found is None:
-        known = ", ".join(kind.suffix for kind in kinds)
+    alike = [kind for kind in kinds if kind.suffix == path.suffix]
+    if not alike:
+        known = ", ".join(dict.fromkeys(kind.suffix for kind in kinds))
         raise SettingsError(f"kernel: {path} is in no known language; its name must end in one of {known}")
-    return found()
+    text = read_source(path) if any(kind.marks for kind in alike) else ""
+    return next((kind for kind in alike if kind.marks and kind.marks.search(text)), alike[0])()
 
 
 def read_source(path: Path) -> str:

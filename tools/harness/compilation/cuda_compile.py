@@ -90,19 +90,28 @@ def named(symbol: str) -> str:
 
 
 def listing() -> int:
-    """Disassembly in objdump's layout under a table of kernels, and each kernel's registers, stack and shared bytes."""
     cuobjdump = program("cuobjdump")
     if cuobjdump is None:
         print("cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or the CUDA toolkit", file=sys.stderr)
         return 2
-    usage = {
-        name: {word: int(value) for word, value in re.findall(r"(\w+):(\d+)", numbers)}
-        for name, numbers in re.findall(r"Function (\S+?):\s+(REG:.*)", dumped(cuobjdump, "-res-usage"))
-    }
-    text = dumped(cuobjdump, "-sass")
-    target = re.search(r"arch = (\w+)", text)
-    lines, code, facts = ["0000000000000000 <solve>:"], [], []
-    for at, part in enumerate(re.split(r"^\s*Function : ", text, flags=re.M)[1:]):
+    text, facts = listed(cuobjdump, [Path(LIBRARY)], "solve", named)
+    target = re.search(r"arch = (\w+)", dumped(cuobjdump, "-sass", Path(LIBRARY)))
+    Path("assembly.txt").write_text(text)
+    Path("facts.json").write_text(json.dumps({"target": target[1] if target else "", "kernels": facts}))
+    return 0
+
+
+def listed(cuobjdump: str, files: "list[Path]", entry: str, named) -> "tuple[str, list[dict]]":
+    """Disassembly in objdump's layout under a table of kernels, and each kernel's registers, stack and shared bytes."""
+    usage, parts = {}, []
+    for file in files:
+        usage |= {
+            name: {word: int(value) for word, value in re.findall(r"(\w+):(\d+)", numbers)}
+            for name, numbers in re.findall(r"Function (\S+?):\s+(REG:.*)", dumped(cuobjdump, "-res-usage", file))
+        }
+        parts += re.split(r"^\s*Function : ", dumped(cuobjdump, "-sass", file), flags=re.M)[1:]
+    lines, code, facts = [f"0000000000000000 <{entry}>:"], [], []
+    for at, part in enumerate(parts):
         symbol = part.split(None, 1)[0]
         found = re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;", part, re.M)
         name = f"{named(symbol)}_{at}"
@@ -115,14 +124,12 @@ def listing() -> int:
         used = usage.get(symbol, {})
         sizes = {"registers": used.get("REG", 0), "stack": used.get("STACK", 0), "shared": used.get("SHARED", 0)}
         facts.append({"kernel": named(symbol), "settings": {}, **sizes, "instructions": counts})
-    Path("assembly.txt").write_text("\n".join([*lines, *code]) + "\n")
-    Path("facts.json").write_text(json.dumps({"target": target[1] if target else "", "kernels": facts}))
-    return 0
+    return "\n".join([*lines, *code]) + "\n", facts
 
 
-def dumped(cuobjdump: str, what: str) -> str:
+def dumped(cuobjdump: str, what: str, file: Path) -> str:
     beside = {**os.environ, "PATH": f"{Path(cuobjdump).parent}:{os.environ.get('PATH', '')}"}
-    return subprocess.run([cuobjdump, what, LIBRARY], capture_output=True, text=True, timeout=60, check=False, env=beside).stdout
+    return subprocess.run([cuobjdump, what, str(file)], capture_output=True, text=True, timeout=60, check=False, env=beside).stdout
 
 
 def main() -> None:

@@ -8,12 +8,19 @@ PLAIN = re.compile(r"^(Memset|Memcpy|memset|memcpy)|FillFunctor|direct_copy_kern
 
 
 def jitted(source: str) -> set[str]:
-    """Names of the functions that the source decorates with Triton's `jit`."""
+    """Names of the functions that the source decorates with Triton's `jit`, or with `jit` and `kernel` of CuTe DSL."""
     found = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef) and any("jit" in re.split(r"\W", ast.unparse(d)) for d in node.decorator_list):
-            found.add(node.name)
+        if isinstance(node, ast.FunctionDef):
+            words = {word for decorator in node.decorator_list for word in re.split(r"\W", ast.unparse(decorator))}
+            found |= {node.name} if words & {"jit", "kernel"} else set()
     return found
+
+
+def compiled(names: list[str], source: str) -> set[str]:
+    """Those of the executed kernels' names that are functions of the source; CuTe DSL writes types and sizes behind them."""
+    functions = jitted(source)
+    return {name for name in names if name in functions or any(name.startswith(f"kernel_cutlass_{f}_") for f in functions)}
 
 
 UNSEEN = "not known: "
@@ -52,7 +59,7 @@ def complaint(seen: dict, source: str, library=()) -> str | None:
     it nor after it has ended.
     """
     native = source.startswith("\x7fELF")
-    own = linked(seen["kernels"], source) if native else jitted(source)
+    own = linked(seen["kernels"], source) if native else compiled(seen["kernels"], source)
     called = callers(seen, library)
     for name, stream, operator in zip(seen["kernels"], seen["streams"], called, strict=True):
         if name not in own and not operator and not PLAIN.search(name):

@@ -4,7 +4,9 @@ Nothing that it says decides whether a kernel is right: outputs lie in the oracl
 times come from device events, and the supervisor's own clock is held against them.
 """
 
+import contextlib
 import ctypes
+import importlib
 import importlib.util
 import os
 import random
@@ -13,6 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
+from pathlib import Path
 
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
@@ -61,6 +64,7 @@ class Host:
 
     def load(self, message: dict, fds: list[int]) -> dict:
         if self.snapshot is None:
+            import_cute(message["path"])
             self.snapshot = integrity.Snapshot(self.torch, self.triton)
             self.snapshot.host(self, FIXED)
         for name in self.functions:
@@ -298,6 +302,14 @@ def device_fault(text: str) -> str:
     return f"failed on the device ({text.splitlines()[0][:200]})"
 
 
+def import_cute(path: str) -> None:
+    """Import CuTe DSL where the kernel's file does: it replaces sys.excepthook, which a candidate may not, and asks the driver for the GPU,
+    which no process may do before it forks."""
+    if path.endswith(".py") and b"cutlass" in Path(path).read_bytes():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("cutlass.cute")
+
+
 def warm_launch(tensor) -> None:
     """Launch a kernel of our own, so that what Triton does once a process is done."""
     from harness.workers import gpu_warmup
@@ -347,6 +359,7 @@ def serve(control: socket.socket, parent: int) -> None:
     os.close(fds[0])
     os.environ["LOGNAME"] = "kernel"  # asked for by torch's profiler; the list of users cannot be read
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
+    os.environ |= {"CUTE_DSL_CACHE_DIR": hello["cache"], "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
     report = sandbox.shut_in_on_gpu(libc, hello, parent)
     channel.send({"sandbox": report | {"network": network}})
     ipc.serve_verbs(channel, {verb: getattr(host, verb) for verb in VERBS})
