@@ -31,6 +31,10 @@ CODES = {
 }
 """How a verb can end: exit code -> what it means."""
 EXITS = "exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in CODES.items())
+PROBLEM = (
+    "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; --dims changes its sizes, e.g. "
+    "batch_size=4"
+)
 FORMATS = ("python", "kernelbench")
 """Of `export`."""
 OWN = ("agents", "graph", "knowledge_base", "tools")
@@ -68,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--kernel", help="kernel file, e.g. K.cpp")
         verb.add_argument("--ref", help="its reference.py")
         verb.add_argument("--dims", nargs="+", help="sizes and scalars, e.g. M=512 N=1000 eps=1e-5")
-        verb.add_argument("--problem", type=Path, metavar="PATH", help="a KernelBench file; --dims changes its numbers, e.g. batch_size=4")
+        verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM)
         verb.add_argument("--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name")
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
     run.add_argument("--name", help="names the workspace")
@@ -313,9 +317,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if arguments.problem is not None:
         if arguments.config is not None or arguments.kernel or arguments.ref or arguments.ptr_size:
             raise SettingsError("--problem says the whole task; leave out the config, --kernel, --ref and --ptr-size")
-        from tools.tasks.kernelbench import folder_of
+        from tools.tasks.problems import folder_of
 
-        folder = arguments.out or Path(arguments.problem.stem[:64])
+        folder = arguments.out or Path(_called(arguments.problem)[:64])
         arguments.config, told = folder_of(arguments.problem, folder, files["dims"] or "")
         _complain(told)
         given = {}
@@ -342,6 +346,11 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if getattr(arguments, "name", None):
         given["name"] = arguments.name
     return parse(given, origin="command line", base=Path.cwd())
+
+
+def _called(problem: Path) -> str:
+    """A file's name; of one that is called as in every problem of its suite, its folder's."""
+    return problem.resolve().parent.name if problem.stem in ("definition", "task") else problem.stem
 
 
 def _optimise(arguments: argparse.Namespace) -> int:

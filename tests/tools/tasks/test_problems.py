@@ -1,0 +1,197 @@
+"""Problems of SOL-ExecBench, FlashInfer-Bench and GPU MODE as tasks: what the suite would compute, on inputs as it draws them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+import torch
+
+from tools.errors import SettingsError
+from tools.executors.local import Local
+from tools.store.records import Blobs
+from tools.tasks.loader import load_folder
+from tools.tasks.problems import folder_of
+
+DEFINITION: dict[str, Any] = {
+    "name": "scaled_pairs",
+    "op_type": "own",
+    "axes": {"rows": {"type": "var"}, "columns": {"type": "const", "value": 6}, "pairs": {"type": "expr", "expression": "columns // 2"}},
+    "inputs": {
+        "x": {"shape": ["rows", "columns"], "dtype": "float32"},
+        "var": {"shape": ["rows"], "dtype": "float32"},
+        "by": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"sums": {"shape": ["rows", "pairs"], "dtype": "float32"}, "least": {"shape": ["rows"], "dtype": "float32"}},
+    "reference": "import torch\n\ndef run(x, var, by):\n    scaled = x * by / var.sqrt()[:, None]\n"
+    "    return {'least': x.amin(1), 'sums': scaled[:, ::2] + scaled[:, 1::2]}",
+}
+TOLERANCE = {"max_atol": 1e-5, "max_rtol": 2e-4}
+
+
+def line(rows: int, **changes: object) -> dict[str, Any]:
+    """A workload of SOL-ExecBench."""
+    inputs = {"x": {"type": "random"}, "var": {"type": "random"}, "by": {"type": "scalar", "value": 0.5}}
+    return {"uuid": f"{rows:08}-0000", "axes": {"rows": rows}, "inputs": {**inputs, **changes}, "tolerance": TOLERANCE}
+
+
+def sol(folder: Path, definition: dict[str, Any], *lines: dict[str, Any]) -> Path:
+    """A problem's folder as SOL-ExecBench has it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "definition.json").write_text(json.dumps(definition))
+    if lines:
+        (folder / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return folder
+
+
+TASK_YML = """
+files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "utils.py", "source": "../utils.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+tests:
+  - {"size": 3, "kind": "plain", "seed": 1}
+  - {"size": 5, "kind": "shifted", "seed": 2}
+benchmarks:
+  - {"size": 16, "kind": "shifted", "seed": 3}
+"""
+UTILS = """import torch
+
+
+class Exact:
+    def __enter__(self):
+        torch.backends.cudnn.deterministic = True
+
+    def __exit__(self, *told):
+        torch.backends.cudnn.deterministic = False
+
+
+def match(reference, **tolerances):
+    return reference
+"""
+GPU_MODE = """import torch
+from task import input_t
+from utils import Exact, match
+
+
+def generate_input(size: int, kind: str, seed: int) -> input_t:
+    gen = torch.Generator(device="cuda")
+    gen.manual_seed(seed)
+    x = torch.randn(size, size, device="cuda:0", generator=gen) + (kind == "shifted")
+    return x, {"by": torch.ones(size).cuda(), "times": 2}, torch.empty(size, size, device="cuda")
+
+
+def ref_kernel(data):
+    x, given, out = data
+    with Exact():
+        out[...] = x * given["by"] * given["times"]
+        return out, x.amax(1)
+
+
+check_implementation = match(ref_kernel, rtol=1e-4)
+"""
+
+
+@pytest.fixture
+def gpu_mode(tmp_path: Path) -> Path:
+    """A problem of GPU MODE, which asks for a GPU that is not here."""
+    home = tmp_path / "set" / "scaled"
+    home.mkdir(parents=True)
+    (home.parent / "utils.py").write_text(UTILS)
+    for name, text in {"task.yml": TASK_YML, "task.py": "input_t = tuple\n", "reference.py": GPU_MODE}.items():
+        (home / name).write_text(text)
+    return home
+
+
+def test_a_definition_becomes_a_task_of_its_inputs_outputs_and_variable_axes(tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+    folder, told = folder_of(sol(tmp_path / "p", DEFINITION, line(4), line(9)), tmp_path / "task", "")
+    task = load_folder(folder, *beside).task
+    assert told == "scaled_pairs: 2 workloads" and task.name == "scaled_pairs"
+    assert [(a.name, a.role, a.shape) for a in task.arguments] == [
+        ("x", "input", ("rows", "columns")),
+        ("var", "input", ("rows",)),
+        ("by", "scalar", ()),
+        ("sums", "output", ("rows", "3")),
+        ("least", "output", ("rows",)),
+        ("rows", "scalar", ()),
+    ]
+    assert task.dims_range == {"rows": (4, 9), "columns": (6, 6)} and (task.numeric.rtol, task.numeric.atol) == (2e-4, 1e-5)
+    module = run_path(str(folder / "reference.py"))
+    made = module["make_inputs"](task.workloads[0].dims, 3)
+    assert (made["var"] > 0).all(), "SOL-ExecBench draws no negative variance"
+    torch.testing.assert_close(module["reference"](**made)[0], (made["x"] * 0.5 / made["var"].sqrt()[:, None]).view(4, 3, 2).sum(2))
+
+
+def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_problems_own(tmp_path: Path) -> None:
+    own = "\n\ndef draw(axes, device):\n    x = torch.full((axes['rows'], axes['pairs'] * 2), 7.0)\n    return {'x': x, 'var': x[:, 0]}\n"
+    said = {**DEFINITION, "custom_inputs_entrypoint": "draw", "reference": DEFINITION["reference"] + own}
+    (tmp_path / "set" / "definitions" / "own").mkdir(parents=True)
+    (tmp_path / "set" / "workloads" / "own").mkdir(parents=True)
+    file = tmp_path / "set" / "definitions" / "own" / "scaled_pairs.json"
+    file.write_text(json.dumps(said))
+    trace = {"definition": "scaled_pairs", "solution": None, "workload": line(4, x={"type": "custom"}), "evaluation": None}
+    (tmp_path / "set" / "workloads" / "own" / "scaled_pairs.jsonl").write_text(json.dumps(trace) + "\n")
+    folder, _ = folder_of(file, tmp_path / "task", "")
+    module = run_path(str(folder / "reference.py"))
+    made = module["make_inputs"](module["workloads"][0]["dims"], 3)
+    assert (made["x"] == 7).all() and made["rows"] == 4
+
+
+def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+    folder, told = folder_of(gpu_mode, tmp_path / "task", "")
+    task = load_folder(folder, *beside).task
+    assert told == "scaled: 1 workloads" and task.dims_range == {"size": (3, 16)} and task.numeric.rtol == 1e-4
+    assert [(a.name, a.role, a.shape) for a in task.arguments] == [
+        ("data_0", "input", ("size", "size")),
+        ("data_1", "input", ("size",)),
+        ("data_2", "scalar", ()),
+        ("data_3", "output", ("size", "size")),
+        ("out_1", "output", ("size",)),
+        ("size", "scalar", ()),
+    ]
+    module = run_path(str(folder / "reference.py"))
+    made = module["make_inputs"](task.workloads[0].dims, 3)
+    gen = torch.Generator().manual_seed(3)
+    torch.testing.assert_close(made["data_0"], torch.randn(16, 16, generator=gen) + 1)
+    torch.testing.assert_close(module["reference"](**made)[0], made["data_0"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines", "sizes", "said"),
+    [
+        ({"axes": {**DEFINITION["axes"], "pairs": {"type": "expr", "expression": "open('x')"}}}, [line(4)], "", "more than arithmetic"),
+        ({"outputs": {"sums": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}}, [line(4)], "", "`sums` is float8_e4m3fn"),
+        ({}, [line(4, x={"type": "safetensors", "path": "a", "tensor_key": "b"})], "", "reads inputs from safetensors"),
+        ({}, [], "", "no workloads were found"),
+        ({}, [line(4)], "row=3", "'row'"),
+        ({"axes": 3}, [line(4)], "", "axes"),
+    ],
+    ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file"],
+)
+def test_what_a_definition_asks_that_no_task_can_be_is_refused(
+    tmp_path: Path, changes: dict[str, Any], lines: list[dict[str, Any]], sizes: str, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        folder_of(sol(tmp_path / "p", {**DEFINITION, **changes}, *lines), tmp_path / "task", sizes)
+    assert not (tmp_path / "task").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sizes", "said"),
+    [("multi_gpu: true\n", "", "several GPUs"), ("", "sizes=3", "no size 'sizes'"), ("", "", "defines no ref_kernel")],
+)
+def test_what_a_gpu_mode_problem_asks_that_no_task_can_be_is_refused(
+    gpu_mode: Path, tmp_path: Path, more: str, sizes: str, said: str
+) -> None:
+    (gpu_mode / "task.yml").write_text(TASK_YML + more)
+    (gpu_mode / "reference.py").write_text(GPU_MODE.replace("def ref_kernel", "def other" if not more + sizes else "def ref_kernel"))
+    with pytest.raises(SettingsError, match=said):
+        folder_of(gpu_mode, tmp_path / "task", sizes)
+
+
+def test_a_folder_that_is_of_no_suite_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"neither definition\.json nor task\.yml"):
+        folder_of(tmp_path, tmp_path / "task", "")

@@ -1,0 +1,214 @@
+"""A problem of GPU MODE (`task.yml` with `reference.py` beside it) as a task folder.
+
+Its files stand in the task's reference.py as they are, but for the device, and for buffers that would hold whatever was in memory.
+
+What is in `data` is taken apart as `torch.utils._pytree` does: `data_0`, `data_1`, … are the kernel's arguments, and those of them that
+the reference writes and returns are its outputs, else `out_0`, …; behind them stand the numbers of the test. Words and truths of a test
+choose among its inputs, and are no arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from yaml import YAMLError
+
+from tools.cli.suggestions import offered
+from tools.cli.validation import no_yaml, read_yaml, sentences
+from tools.contracts.dims import parse_workloads
+from tools.errors import SettingsError
+from tools.tasks.loader import read_source
+
+STATED = (1e-5, 1e-8)
+"""rtol and atol of the suite's own comparison where its call states none."""
+CONTRACT = '''"""The problem {name} of GPU MODE: its own files, and then what makes a task of them."""
+
+import inspect
+import sys
+import types
+
+import torch
+from torch.utils import _pytree
+
+_FILES = {files}
+
+
+def _imported(name):
+    module = types.ModuleType(f"suite_{{name}}")
+    sys.modules[module.__name__] = module
+    if name != "reference":  # which this file is called already
+        sys.modules[name] = module
+    exec(compile(_FILES[name], name + ".py", "exec"), module.__dict__)
+    return module
+
+
+_suite = [_imported(name) for name in _FILES][-1]
+
+# ---- what follows makes a task of the problem above
+_CHOICES = {choices}
+workloads = {workloads}
+dims_range = {ranges}
+{tolerance}
+
+def _data(dims, seed):
+    given = {{name: _CHOICES[name][value] if name in _CHOICES else value for name, value in dims.items()}}
+    seeded = {{"seed": seed}} if "seed" in inspect.signature(_suite.generate_input).parameters else {{}}
+    torch.manual_seed(seed)
+    return _pytree.tree_flatten(_suite.generate_input(**given, **seeded))
+
+
+def _answered(leaves, spec):
+    with torch.no_grad():
+        answer = _pytree.tree_leaves(_suite.ref_kernel(_pytree.tree_unflatten(leaves, spec)))
+    if not all(isinstance(one, torch.Tensor) for one in answer):
+        raise ValueError("ref_kernel returns something else than tensors, which is all that is compared here")
+    return answer
+
+
+def _named(leaves, answer):
+    """Output -> the leaf that it is, or None."""
+    held = {{one.data_ptr(): at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor)}}
+    return {{f"data_{{held[one.data_ptr()]}}" if one.data_ptr() in held else f"out_{{at}}": held.get(one.data_ptr())
+            for at, one in enumerate(answer)}}
+
+
+def make_inputs(dims, seed):
+    global _spec
+    leaves, _spec = _data(dims, seed)
+    shaped = _answered([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
+    made = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one for at, one in enumerate(leaves)}}
+    kept = {{n: one for n, one in made.items() if one is not None and not isinstance(one, str)}}
+    kept |= {{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in zip(outputs, shaped) if name not in made}}
+    return kept | {{name: value for name, value in dims.items() if name not in _CHOICES}}
+
+
+def reference(**arguments):
+    leaves = [arguments.get(f"data_{{at}}", one) for at, one in enumerate(_first)]
+    answer = _suite.ref_kernel(_pytree.tree_unflatten(leaves, _spec))
+    return answer if isinstance(answer, torch.Tensor) else tuple(_pytree.tree_leaves(answer))
+
+
+_first, _spec = _data({smallest}, 0)
+outputs = list(_named(_first, _answered(_first, _spec)))
+'''
+
+
+class Problem(BaseModel):
+    """What is read of task.yml; the rest of it does not matter here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    files: tuple[dict[str, str], ...] = ()
+    tests: tuple[dict[str, bool | int | float | str], ...] = ()
+    benchmarks: tuple[dict[str, bool | int | float | str], ...] = Field(min_length=1)
+    multi_gpu: bool = False
+
+
+class OnHost(ast.NodeTransformer):
+    """The suite's code with its data on the CPU, where a task's inputs are made, and every buffer of known content.
+
+    Context managers set no flags of a GPU's libraries, at which torch.compile gives up.
+    """
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        if node.name in ("__enter__", "__exit__"):
+            node.body = ast.parse("return self" if node.name == "__enter__" else "return False").body
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Constant("cpu") if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda" else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(value=inner, attr="cuda"):
+                return inner
+            case ast.Attribute(attr="empty" | "empty_like" as name):
+                node.func.attr = name.replace("empty", "zeros")
+        return node
+
+
+def is_problem(path: Path) -> bool:
+    """Whether a path is a problem's folder or its task.yml."""
+    return (path / "task.yml").is_file() or path.name == "task.yml"
+
+
+def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+    """The task folder's files, and a sentence that says which workloads it has. `sizes`: "size=64; size=128" in place of the suite's own.
+
+    SettingsError for what is no problem, and for what it asks that a task cannot be.
+    """
+    home = problem if problem.is_dir() else problem.parent
+    said = _read(home / "task.yml")
+    if said.multi_gpu:
+        raise SettingsError(f"{home}: needs several GPUs, and a task has one; choose another problem")
+    listed = {one.get("name", ""): home / one.get("source", "") for one in said.files}
+    paths = {
+        name: path for name, path in listed.items() if name.endswith(".py") and name not in ("submission.py", "eval.py", "reference.py")
+    }
+    paths |= {p.name: p for p in (home / "task.py",) if p.is_file()} | {"reference.py": home / "reference.py"}
+    texts = {
+        name.removesuffix(".py"): read_source(path)
+        for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
+    }
+    texts = {name: _on_host(text, paths[f"{name}.py"]) for name, text in texts.items()}
+    there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
+    if lacking := sorted({"generate_input", "ref_kernel"} - there):
+        raise SettingsError(
+            f"{home / 'reference.py'}: defines no {' and no '.join(lacking)}, by which a problem of GPU MODE is read; add it"
+        )
+    cases = [{name: value for name, value in one.items() if name != "seed"} for one in (*said.benchmarks, *said.tests)]
+    words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
+    choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
+    points = [{name: choices[name].index(value) if name in words else value for name, value in one.items()} for one in cases]
+    timed = list({repr(point): point for point in points[: len(said.benchmarks)]}.values())
+    if sizes:
+        timed = points = [{**timed[0], **asked} for asked in parse_workloads(sizes)]
+        for name in (name for point in timed for name in point if name not in cases[0]):
+            raise SettingsError(f"dims: {home.name} has no size {name!r}; {offered(name, list(cases[0]))}")
+    free = [n for n in timed[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
+    text = CONTRACT.format(
+        name=home.name,
+        files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
+        choices=choices,
+        workloads=[{"name": f"w{at}", "dims": point} for at, point in enumerate(timed, 1)],
+        ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
+        tolerance=_tolerance(texts["reference"]),
+        smallest=points[0] if sizes else points[-1],
+    )
+    declared = f"name: {home.name}\nlanguage: {'triton' if Path('/dev/nvidiactl').exists() else 'cpp'}\n"
+    return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(timed)} workloads"
+
+
+def _read(file: Path) -> Problem:
+    try:
+        return Problem.model_validate(read_yaml(read_source(file)))
+    except YAMLError as error:
+        raise SettingsError(no_yaml(file, error)) from None
+    except ValidationError as error:
+        raise SettingsError(sentences(error, Problem, f"{file}: ")) from None
+
+
+def _on_host(text: str, file: Path) -> str:
+    try:
+        return ast.unparse(OnHost().visit(ast.parse(text)))
+    except SyntaxError as error:
+        raise SettingsError(f"{file}: is no Python ({error.msg}, line {error.lineno}); mend it") from None
+
+
+def _literal(text: str) -> str:
+    plain = "'''" not in text and not text.endswith(("'", "\\"))
+    return f"r'''{text}'''" if plain else repr(text)
+
+
+def _tolerance(text: str) -> str:
+    """The tightest rtol and atol that the reference's comparisons state; nothing where one is computed."""
+    said = [k for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) for k in node.keywords if k.arg in ("rtol", "atol")]
+    if not all(isinstance(k.value, ast.Constant) for k in said):
+        return ""
+    found = {name: [k.value.value for k in said if k.arg == name and isinstance(k.value, ast.Constant)] for name in ("rtol", "atol")}
+    rtol, atol = (min(values, default=default) for values, default in zip(found.values(), STATED, strict=True))  # type: ignore[type-var]
+    return f"rtol, atol = {rtol!r}, {atol!r}\n"
