@@ -75,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--problem", type=Path, metavar="PATH", help=PROBLEM)
         verb.add_argument("--out", type=Path, help="with --problem: the task folder it becomes, default: the file's name")
         verb.add_argument("--ptr-size", type=int, default=0, help="seed style: elements of each pointer buffer")
+        verb.add_argument(
+            "--trace", type=Path, metavar="FILE", help="launches as JSON lines or CSV: time their sizes, weighted by their number"
+        )
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     score = verbs.add_parser(
@@ -309,6 +312,13 @@ def _explained(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
+    """What the command line says of a run."""
+    settings = _named_task(arguments)
+    more = {"name": getattr(arguments, "name", None), "trace": str(arguments.trace.resolve()) if arguments.trace else None}
+    return settings.model_copy(update={key: value for key, value in more.items() if value})
+
+
+def _named_task(arguments: argparse.Namespace) -> Settings:
     from graph.settings import load, parse, renamed
     from tools.errors import SettingsError
 
@@ -335,16 +345,13 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         settings = load(arguments.config)
         for sentence in renamed(settings, arguments.config):
             _complain(sentence)
-        name = getattr(arguments, "name", None)
-        return settings.model_copy(update={"name": name}) if name else settings
+        return settings
     if not given:
         raise SettingsError(
             "nothing to run: give a config file such as configs/quickstart.yaml, or --kernel K.cpp --ref ref.py --dims M=512"
         )
     if arguments.ptr_size:
         given["pointer_elements"] = arguments.ptr_size
-    if getattr(arguments, "name", None):
-        given["name"] = arguments.name
     return parse(given, origin="command line", base=Path.cwd())
 
 

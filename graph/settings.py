@@ -156,6 +156,9 @@ class Settings(Section):
     """… and the sizes, e.g. "M=512 N=1000"."""
     pointer_elements: int = Field(default=0, ge=0, strict=True)
     """Seed style: elements of each pointer buffer; 0: the product of the two largest dims."""
+    trace: str | None = None
+    """A trace of launches, JSON lines or CSV, whose sizes are timed in place of the task's own workloads, weighted by their launches
+    (docs/your-kernel.md)."""
     tolerance: Literal["capped", "as_stated"] = "capped"
     """Whether the reference's rtol and atol hold up to the judge's caps only, or as they are, which report and commits then show."""
     hardware: str | None = None
@@ -304,7 +307,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
         settings = Settings.model_validate(data)
     except ValidationError as error:
         raise SettingsError(sentences(error, Settings, f"{origin}: ", ELSEWHERE)) from None
-    paths = {"task", "kernel", "reference", "gpu_wiki_path", "reference_projects"}
+    paths = {"task", "kernel", "reference", "trace", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
     models = {role: choice.below(base) for role, choice in settings.models.items()}

@@ -23,6 +23,8 @@ from tools.executors.base import lacking, pick
 from tools.executors.protocol import SeenWorkload
 from tools.languages.base import Language
 from tools.languages.triton_interpreter import Interpreted
+from tools.tasks import trace
+from tools.tasks.trace import Part
 
 _NO_COMPILER = "none here, so that the kernel was not compiled"
 
@@ -40,6 +42,8 @@ class Checked(Artifact):
     arguments: tuple[Argument, ...]
     workloads: tuple[SeenWorkload, ...]
     """With operations and unique bytes."""
+    traced: tuple[Part, ...]
+    """The launches of `trace` by size, those of little time too; empty: no trace was given."""
     dims_range: dict[str, tuple[int, int]]
     """From which hidden sizes are drawn."""
     precision: str
@@ -118,6 +122,7 @@ def check(settings: Settings) -> Checked:
             entry=language.entry,
             arguments=task.arguments,
             workloads=loaded.workloads,
+            traced=trace.parts(trace.read(Path(settings.trace)), task, Path(settings.trace)) if settings.trace else (),
             dims_range=task.dims_range,
             precision=task.numeric.precision,
             library=task.library or (),

@@ -24,7 +24,7 @@ from graph.workspace import folder as workspaces
 from graph.workspace.events import Events, Observer
 from graph.workspace.folder import Workspace
 from tools.analysis import rules
-from tools.artifacts import Record, Task
+from tools.artifacts import Dims, Record, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
 from tools.store.records import Blobs, key
@@ -124,19 +124,27 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
     """
     from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
+    from tools.tasks import trace
 
     root, _, version = (settings.linked_to or "").rpartition(" ")
     if settings.linked_to and like is None and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file():
         raise SettingsError(
             f"linked_to: {settings.linked_to!r} is no version in {settings.workspaces}/; `restart` sets it, so leave it out"
         )
-    if settings.task is not None:
-        loaded = tasks.load_folder(Path(settings.task), executor, blobs)
-        kernel = Path(settings.task) / f"kernel{open_language(loaded.task.language).suffix}"
-    else:
-        kernel, reference = Path(settings.kernel or ""), Path(settings.reference or "")
-        sizes = (settings.dims or "", settings.pointer_elements)
-        loaded = tasks.load_files(kernel, reference, sizes[0], executor, blobs, pointer_elements=sizes[1], like=like)
+
+    def at(dims: tuple[Dims, ...]) -> Loaded:
+        """The task at `dims`; empty: at those that it or the settings say."""
+        if settings.task is not None:
+            return tasks.load_folder(Path(settings.task), executor, blobs, dims)
+        files, sizes = (Path(settings.kernel or ""), Path(settings.reference or "")), dims or settings.dims or ""
+        return tasks.load_files(*files, sizes, executor, blobs, pointer_elements=settings.pointer_elements, like=like)
+
+    loaded = at(())
+    if settings.trace is not None:
+        shares = trace.weights(trace.parts(trace.read(Path(settings.trace)), loaded.task, Path(settings.trace)))
+        loaded = tasks.weighted(at(tuple(dims for dims, _ in shares)), [weight for _, weight in shares])
+    suffix = open_language(loaded.task.language).suffix
+    kernel = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{suffix}"
     task = loaded.task if settings.tolerance == "capped" else as_stated(loaded.task)
     task = task.model_copy(update={"name": task.name if like is not None else settings.name or task.name})
     return _screened(loaded.model_copy(update={"task": task}), str(kernel))

@@ -85,21 +85,30 @@ class Frozen(Artifact):
     task: Task
 
 
-def load_folder(path: Path, executor: Executor, blobs: Blobs) -> Loaded:
-    """Read and probe a task folder. Raises SettingsError with one sentence for anything a user can mend."""
+def load_folder(path: Path, executor: Executor, blobs: Blobs, dims: tuple[Dims, ...] = ()) -> Loaded:
+    """Read and probe a task folder, at `dims` in place of its own workloads. Raises SettingsError with one sentence for anything a user can
+    mend."""
     if not path.is_dir():
         raise SettingsError(f"task: {path} is not a folder; name one that holds {REFERENCE} and a kernel")
     declared = _declared(path / "task.yaml")
+    declared = declared.model_copy(update={"weights": {}, "margins": {}}) if dims else declared
     language = language_of(path)
     kernel, reference = path / f"kernel{language.suffix}", path / REFERENCE
     if not kernel.exists() and reference.exists():
         _none_meant(path, kernel.name, language)
-        return _load_logic(declared.name or path.resolve().name, reference, language, declared, executor, blobs)
-    return _load(declared.name or path.resolve().name, kernel, reference, language, (), 0, declared, executor, blobs)
+        return _load_logic(declared.name or path.resolve().name, reference, language, dims, declared, executor, blobs)
+    return _load(declared.name or path.resolve().name, kernel, reference, language, dims, 0, declared, executor, blobs)
 
 
 def load_files(
-    kernel: Path, reference: Path, dims: str, executor: Executor, blobs: Blobs, *, pointer_elements: int = 0, like: Task | None = None
+    kernel: Path,
+    reference: Path,
+    dims: str | tuple[Dims, ...],
+    executor: Executor,
+    blobs: Blobs,
+    *,
+    pointer_elements: int = 0,
+    like: Task | None = None,
 ) -> Loaded:
     """Read and probe a kernel file with its reference, in the seed style or with make_inputs.
 
@@ -112,7 +121,8 @@ def load_files(
         name, shares = like.name, {w.name: w.weight for w in like.workloads}
         declared = Declared(precision=like.numeric.precision, build_flags=like.build_flags, library=like.library or ())
         declared = declared if dims else declared.model_copy(update={"weights": shares, "margins": like.margins})
-    return _load(name, kernel, reference, language, parse_workloads(dims), pointer_elements, declared, executor, blobs)
+    sizes = parse_workloads(dims) if isinstance(dims, str) else dims
+    return _load(name, kernel, reference, language, sizes, pointer_elements, declared, executor, blobs)
 
 
 def _load(
@@ -144,6 +154,14 @@ def _load(
     return _at_other_sizes(made, seen, files, executor, blobs).model_copy(update={"pinned": language.pinned_kernels(given)})
 
 
+def weighted(loaded: Loaded, weights: Sequence[float]) -> Loaded:
+    """With these weights of its workloads, in their order."""
+    task, seen = loaded.task, loaded.workloads
+    shared = tuple(one.model_copy(update={"weight": weight}) for one, weight in zip(task.workloads, weights, strict=True))
+    probed = tuple(one.model_copy(update={"weight": weight}) for one, weight in zip(seen, weights, strict=True))
+    return loaded.model_copy(update={"task": task.model_copy(update={"workloads": shared}), "workloads": probed})
+
+
 def _none_meant(folder: Path, kernel: str, language: Language) -> None:
     """Refuse a folder whose kernel has another name: without it one would be written, and the user's never looked at."""
     alike = [p.name for p in sorted(folder.iterdir()) if p.name != REFERENCE and (p.stem == "kernel" or p.suffix == language.suffix)]
@@ -153,7 +171,9 @@ def _none_meant(folder: Path, kernel: str, language: Language) -> None:
         )
 
 
-def _load_logic(name: str, reference: Path, language: Language, declared: Declared, executor: Executor, blobs: Blobs) -> Loaded:
+def _load_logic(
+    name: str, reference: Path, language: Language, dims: tuple[Dims, ...], declared: Declared, executor: Executor, blobs: Blobs
+) -> Loaded:
     """A task of which only the reference is there."""
     files = Sources(f"kernel{language.suffix}", reference.name)
     logic = read_source(reference)
@@ -162,7 +182,7 @@ def _load_logic(name: str, reference: Path, language: Language, declared: Declar
             f"{reference}: without {files.kernel} beside it the reference must say the whole contract; define make_inputs(dims, seed) "
             f"in it, or add {files.kernel}"
         )
-    request = ProbeRequest(reference=logic, memory_bytes=available_memory(), library=_callable(declared, language))
+    request = ProbeRequest(reference=logic, dims=dims, memory_bytes=available_memory(), library=_callable(declared, language))
     seen = probe(executor, blobs, request, files)
     parameters = tuple(Parameter(name=a.name, dtype=a.dtype, pointer=a.role != "scalar") for w in seen.workloads[:1] for a in w.arguments)
     made = partial(infer, name, None, logic, language, parameters, 0, declared, files=files)
