@@ -1,5 +1,6 @@
 """Reads the user's reference.py: what arguments it makes, what it calls outputs, and how it is called. Needs torch."""
 
+import hashlib
 import inspect
 import linecache
 import math
@@ -132,9 +133,10 @@ class Contract:
     """A loaded reference."""
 
     def __init__(self, text: str):
-        self.module = types.ModuleType("reference")
+        # torch.compile looks modules up by name and keeps what it found, in a process that may serve several references.
+        self.module = types.ModuleType(f"reference_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
         self.module.__file__ = FILE
-        sys.modules["reference"] = self.module
+        sys.modules[self.module.__name__] = self.module
         linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
         try:
             code = compile(text, FILE, "exec")

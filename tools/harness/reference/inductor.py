@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import math
 import re
+import warnings
 from itertools import combinations_with_replacement
 
 import sympy
@@ -200,8 +201,11 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
             for at in range(value.dim() if isinstance(value, torch.Tensor) else 0):
                 (torch._dynamo.maybe_mark_dynamic if at in varying[name] else torch._dynamo.mark_static)(value, at)
     recorder = Recorder(contract.device)
+    # What the reference prints is no part of a kernel; its own fractions are constants where no argument is one.
+    fractions = any(isinstance(value, float) for value in given.values())
+    tracing = {"ignore_logger_methods": {print, warnings.warn}, "specialize_float": not fractions}
     try:
-        with recorder.listening(settings):
+        with recorder.listening(settings), torch._dynamo.config.patch(tracing):
             function = torch.compile(called, dynamic=varying is not None, fullgraph=True, backend=recorder.backend)
             function(given)
             recorder.seconds = timed(lambda: function(given))
@@ -209,6 +213,9 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
         raise ContractError(said(getattr(error, "inner_exception", error))) from error
     if not recorder.code:
         raise ContractError("torch.compile finds nothing to compute")
+    for what in recorder.inputs:
+        if what.partition(".")[0] not in given:
+            raise ContractError(f"it reads {what.rpartition('].')[2]} beside its arguments, which a kernel cannot; make it one of them")
     return recorder
 
 

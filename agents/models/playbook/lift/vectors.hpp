@@ -291,6 +291,7 @@ template <typename T> struct IndexValue { int64_t index; T value; };
 template <typename T, int N, int M> struct IndexValueVec {
   at::vec::VectorizedN<T, N> value;
   at::vec::VectorizedN<int64_t, M> index;
+  IndexValueVec() = default;
   IndexValueVec(T x) : value(x) {}
 };
 template <bool most, typename T> inline IndexValue<T>& place_combine(IndexValue<T>& a, T value, int64_t index) {

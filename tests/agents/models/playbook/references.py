@@ -4,6 +4,7 @@ from __future__ import annotations
 
 HEAD = """
 import math
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +54,9 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
+    "talkative": source(
+        'print("double")\nwarnings.warn("of x")\nreturn x * 2', {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES
+    ),
     "swiglu": source("return F.silu(x) * y", {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "gather": source(
         "return x.gather(1, i)",
@@ -100,6 +104,9 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "mean": empty("N"), "var": empty("N"), **MN},
         SIZES,
         ("mean", "var"),
+    ),
+    "argmax_of_few_columns": source(
+        "return torch.argmax(x, dim=1)", {"x": randn("M", "N", "15"), "out": empty("M", "15", dtype="int64"), **MN}, {"M": 16, "N": 16}
     ),
     "argmax_and_max": source(
         "v, i = torch.max(x, dim=-1)\nreturn v, i",

@@ -75,6 +75,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
         (source("return torch.cumsum(x, dim=1)", X, SIZES), "torch's cumsum"),
         (source("return x @ x.t() @ x", X, SIZES), "torch's mm"),
         (source("return x if x.sum() > 0 else -x", X, SIZES), "looks at a tensor's value"),
+        (source("return x * WEIGHTS", X, SIZES, extra="WEIGHTS = torch.ones(72)"), "reads WEIGHTS beside its arguments"),
         (source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), "follows from none of its scalars"),
         (
             source(
@@ -89,3 +90,11 @@ def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str,
     with pytest.raises(SettingsError, match=words) as caught:
         lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs))
     assert "give a kernel" in str(caught.value)
+
+
+def test_references_with_other_modules_are_not_taken_for_each_other_in_one_process(tmp_path: Path, stage: Stage) -> None:
+    for part in ("Tanh", "Softplus"):
+        (folder := tmp_path / part).mkdir()
+        extra = f"model = torch.nn.Sequential()\nmodel.add_module({part!r}, torch.nn.{part}())"
+        loaded = load(source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage)
+        assert part.lower() in lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs))
