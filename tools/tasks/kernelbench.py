@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import json
+import operator
+from collections.abc import Callable
 from pathlib import Path
 
 from tools.cli.suggestions import offered
@@ -15,6 +17,7 @@ from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
 from tools.tasks.loader import REFERENCE, read_source
 
+_ARITHMETIC: dict[type, Callable[..., int | float]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 MEANT = ("Model", "get_inputs", "get_init_inputs")
 CONTRACT = """
 
@@ -93,16 +96,16 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
         if name not in constants:
             raise SettingsError(f"dims: {problem.name} has no number {name!r} at module level; {offered(name, list(constants))}")
     # `height = width = 128` is one number with two names.
-    changed = {id(constants[name]): value for name, value in asked.items()}
+    changed = {id(constants[name][0]): value for name, value in asked.items()}
     for name, value in asked.items():
-        if changed[id(constants[name])] != value:
+        if changed[id(constants[name][0])] != value:
             raise SettingsError(f"dims: {problem.name} gives {name!r} and another name one number; give both the same value")
-    for at in sorted({id(at): at for at in constants.values()}.values(), key=lambda one: -one.col_offset):
+    for at in sorted({id(at): at for at, _ in constants.values()}.values(), key=lambda one: -one.col_offset):
         if id(at) in changed:
             line = lines[at.lineno - 1].encode()
             lines[at.lineno - 1] = (line[: at.col_offset] + repr(changed[id(at)]).encode() + line[at.end_col_offset :]).decode()
-    numbers = {name: changed.get(id(at), at.value) for name, at in constants.items()}
-    told = [f"{name} {at.value!r} -> {numbers[name]!r}" for name, at in constants.items() if id(at) in changed]
+    numbers = {name: changed.get(id(at), own) for name, (at, own) in constants.items()}
+    told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
     sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
     text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
     files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: cpp\n"}
@@ -116,14 +119,41 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     return folder, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 
-def _constants(source: str) -> dict[str, ast.Constant]:
-    """Number at module level -> where it stands; `height, width = 256, 256` are two, `height = width = 256` one with two names."""
-    found: dict[str, ast.Constant] = {}
+def sizes(problem: Path) -> dict[str, int]:
+    """The whole numbers at a problem's module level of 1 and more, as its file has them."""
+    return {name: own for name, (_, own) in _constants(read_source(problem)).items() if isinstance(own, int) and own >= 1}
+
+
+def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
+    """Number at module level -> where it stands and what it is; `2 * 1024` is a number, `height, width = 256, 256` are two,
+    `height = width = 256` one with two names, and `shape = (256, 128)` are `shape_0` and `shape_1`."""
+    found: dict[str, tuple[ast.expr, int | float]] = {}
     for node in (one for one in ast.parse(source).body if isinstance(one, ast.Assign)):
         for target in node.targets:
-            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            names, numbers = (target.elts, node.value.elts) if several else ([target], [node.value])  # type: ignore[attr-defined]
-            for name, number in zip(names, numbers, strict=False):
-                if isinstance(name, ast.Name) and isinstance(number, ast.Constant) and type(number.value) in (int, float):
-                    found[name.id] = number
+            numbers = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            match target:
+                case ast.Tuple(elts=names) if isinstance(node.value, ast.Tuple):
+                    named = [ast.unparse(name) for name in names]
+                case ast.Name(name):
+                    named = [f"{name}_{at}" for at in range(len(numbers))] if isinstance(node.value, ast.Tuple) else [name]
+                case _:
+                    continue
+            for name, number in zip(named, numbers, strict=False):
+                value = _value(number) if number.lineno == number.end_lineno else None
+                if value is not None:
+                    found[name] = number, value
     return found
+
+
+def _value(node: ast.expr) -> int | float | None:
+    """What sums, differences and products of plain numbers come to; None for all else."""
+    match node:
+        case ast.Constant(value) if type(value) in (int, float):
+            return value  # type: ignore[return-value]
+        case ast.UnaryOp(ast.USub(), inner):
+            value = _value(inner)
+            return None if value is None else -value
+        case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
+            one, other = _value(left), _value(right)
+            return None if one is None or other is None else _ARITHMETIC[type(sign)](one, other)
+    return None

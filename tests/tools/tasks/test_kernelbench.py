@@ -95,10 +95,20 @@ def test_what_is_no_problem_or_no_constant_of_it_is_refused(problem: Path, tmp_p
     assert not (tmp_path / "task").exists()
 
 
-def test_a_number_with_two_names_is_changed_for_both(problem: Path, tmp_path: Path) -> None:
-    problem.write_text(PROBLEM + "height = width = 128\n")
-    folder, said = folder_of(problem, tmp_path / "task", "width=8")
-    assert "height = width = 8\n" in (folder / "reference.py").read_text() and said.endswith("changed height 128 -> 8, width 128 -> 8")
+@pytest.mark.parametrize(
+    ("line", "sizes", "changed", "said"),
+    [
+        ("height = width = 128", "width=8", "height = width = 8", "height 128 -> 8, width 128 -> 8"),
+        ("length = 2 * 1024 - 1", "length=15", "length = 15", "length 2047 -> 15"),
+        ("shape = (256, -2)", "shape_0=8", "shape = (8, -2)", "shape_0 256 -> 8"),
+    ],
+)
+def test_a_number_is_changed_wherever_it_stands_at_module_level(
+    problem: Path, tmp_path: Path, line: str, sizes: str, changed: str, said: str
+) -> None:
+    problem.write_text(f"{PROBLEM}{line}\n")
+    folder, told = folder_of(problem, tmp_path / "task", sizes)
+    assert f"\n{changed}\n" in (folder / "reference.py").read_text() and told.endswith(f"changed {said}")
 
 
 def test_a_folder_with_other_contents_is_not_overwritten(problem: Path, tmp_path: Path) -> None:

@@ -54,8 +54,11 @@ REFERENCES: dict[str, str] = {
         {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
-    "talkative": source(
-        'print("double")\nwarnings.warn("of x")\nreturn x * 2', {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES
+    "prints_and_own_fraction": source(
+        'print("scaled")\nwarnings.warn("of x")\nreturn x * FACTOR',
+        {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
+        SIZES,
+        extra="FACTOR = 1.25",
     ),
     "swiglu": source("return F.silu(x) * y", {"x": randn("M", "N"), "y": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "gather": source(
