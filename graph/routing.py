@@ -8,7 +8,7 @@ from typing import Literal
 from langgraph.types import Send
 
 from graph.settings import Settings
-from graph.state import Branch, State, StopReason
+from graph.state import State, StopReason, branch_of
 
 
 def unless_stopped(onward: str, state: State) -> str:
@@ -24,19 +24,7 @@ class Routes:
 
     def to_judges(self, state: State) -> list[Send] | Literal["gate"]:
         """One judge call for each candidate; none when the coder could not write any."""
-        drafts = state.get("drafts", [])
-        branches = [
-            Branch(
-                iteration=state["iteration"],
-                candidate=candidate,
-                incumbent=state["incumbent"],
-                baseline=state["baseline"],
-                siblings=len(drafts),
-                noise_floor=state["noise_floor"],
-            )
-            for candidate in drafts
-        ]
-        return [Send("judge", branch) for branch in branches] or "gate"
+        return [Send("judge", branch_of(state, candidate)) for candidate in state.get("drafts", [])] or "gate"
 
     def after_select(self, state: State) -> Literal["write", "attribute", "gate"]:
         """All wrong: written again with the failures shown. A gain: explained first. Else, or with the budget at its end, to the gate."""

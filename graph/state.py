@@ -77,3 +77,15 @@ class Branch(TypedDict):
     baseline: str
     siblings: int
     noise_floor: float
+
+
+def branch_of(state: State, candidate: str) -> Branch:
+    """To judge a candidate of the iteration under way against its incumbent."""
+    return Branch(
+        iteration=state["iteration"],
+        candidate=candidate,
+        incumbent=state["incumbent"],
+        baseline=state["baseline"],
+        siblings=max(1, len(state.get("drafts", []))),
+        noise_floor=state["noise_floor"],
+    )

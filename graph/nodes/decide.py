@@ -11,7 +11,7 @@ from graph.report.content.render import ratio, worth
 from graph.report.content.summary import remembered, version_of, versions
 from graph.routing import Routes
 from graph.services import Services
-from graph.state import Branch, State, merge
+from graph.state import Branch, State, branch_of, merge
 from graph.workspace import events
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
@@ -141,15 +141,8 @@ def _calmer(state: State, services: Services) -> State:
         update |= State(noise_floor=seen, calibration=calibration.id)
         for trial in hidden:
             candidate = services.candidate(trial.candidate, state["iteration"])
-            branch = Branch(
-                iteration=state["iteration"],
-                candidate=candidate.id,
-                incumbent=state["incumbent"],
-                baseline=state["baseline"],
-                siblings=max(1, len(state.get("drafts", []))),
-                noise_floor=seen,
-            )
-            judged = Judged(iteration=state["iteration"], trial=_measured(candidate, branch, services))
+            calmer: Branch = {**branch_of(state, candidate.id), "noise_floor": seen}
+            judged = Judged(iteration=state["iteration"], trial=_measured(candidate, calmer, services))
             record = services.keep("trial", judged, iteration=state["iteration"], candidate=candidate.id, calibration=calibration.id)
             update["trials"][f"{state['iteration']}/{candidate.id}"] = record.id
     except BudgetError as error:
@@ -246,15 +239,8 @@ def _ablated(method: str, champion: Candidate, simplified: Candidate | None, sta
     if over:
         raise BudgetError(over)
     services.keep_drafted(simplified, state["iteration"], without=method)
-    branch = Branch(
-        iteration=state["iteration"],
-        candidate=simplified.id,
-        incumbent=champion.id,
-        baseline=state["baseline"],
-        siblings=1,
-        noise_floor=state["noise_floor"],
-    )
-    trial = _measured(simplified, branch, services)
+    alone: Branch = {**branch_of(state, simplified.id), "incumbent": champion.id, "siblings": 1}
+    trial = _measured(simplified, alone, services)
     services.emit("ablated", _told(trial, state["iteration"]))
     judged = Judged(iteration=state["iteration"], trial=trial, purpose="ablation")
     services.keep("ablation", judged, iteration=state["iteration"], champion=champion.id, method=method)

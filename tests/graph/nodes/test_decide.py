@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -40,6 +40,19 @@ def interval(estimate: float, low: float, high: float) -> Interval:
     return Interval(estimate=estimate, low=low, high=high)
 
 
+def services(**more: object) -> Any:
+    """What `decide` asks of a run's services, and `more`."""
+    return SimpleNamespace(**{"settings": SimpleNamespace(judge=Policy()), "task": SimpleNamespace(margins={}), **more})
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Passed]:
+    """The trials of the iteration, for a test to fill."""
+    made: list[Passed] = []
+    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in made])
+    return made
+
+
 def trial(name: str, overall: Interval, small: Interval) -> Passed:
     times = {"weight": 1.0, "incumbent_s": 1e-4, "candidate_s": 1e-4, "pairs": 12}
     seen = tuple(Measurement(workload=w, speedup=s, **times) for w, s in (("small", small), ("large", overall)))
@@ -62,17 +75,17 @@ NAIVE, FAST = ((LISTINGS / kernel / "gcc.assembly.txt").read_text() for kernel i
     ],
 )
 def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], code: dict[str, str], statuses: list[str]
+    judged: list[Passed], monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], code: dict[str, str], statuses: list[str]
 ) -> None:
     known = {"champion": SimpleNamespace(id="champion", methods=methods)} | {name: SimpleNamespace(id=name) for name in code}
     gain, loss = interval(2.0, 1.9, 2.1), interval(0.5, 0.4, 0.6)
     ablated = {f"no-{method}": trial(f"no-{method}", loss, loss) for method in methods}
-    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=trial("champion", gain, gain))])
+    judged.append(trial("champion", gain, gain))
     monkeypatch.setattr(decide, "_ablated", lambda method, *_: ablated[name] if (name := f"no-{method}") in code else None)
     monkeypatch.setattr(decide, "_simplified", lambda *_: {})
     signatures = {"simd": {"x86_64": "@packed_float"}, "parallel": {"x86_64": "@parallel_region"}, "tiles": {"sm_90": "x"}}
     kept: list[Attribution] = []
-    services = SimpleNamespace(
+    asking = services(
         architecture="x86_64",
         candidate=lambda name, iteration=None: known[name],
         assembly=lambda candidate: (code | {"champion": FAST})[candidate.id],
@@ -81,7 +94,7 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
         keep=lambda kind, found, **_: kept.append(found) or SimpleNamespace(id="r"),
     )
     state = {"champion": "champion", "incumbent": "parent", "iteration": 1, "plan": "p", "noise_floor": 0.05}
-    assert decide.attribute(state, services)["attribution"] == "r"  # type: ignore[arg-type]
+    assert decide.attribute(state, asking)["attribution"] == "r"  # type: ignore[arg-type]
     assert [outcome.status for outcome in kept[0].methods] == statuses
     for outcome in kept[0].methods:
         seen = outcome.mechanism
@@ -104,15 +117,13 @@ def test_a_mechanism_that_the_kernel_without_it_shows_too_is_not_shown(
     ],
 )
 def test_a_gain_that_costs_a_workload_its_margin_comes_behind_one_that_does_not(
-    monkeypatch: pytest.MonkeyPatch, small: Interval, others: bool, champion: str
+    judged: list[Passed], small: Interval, others: bool, champion: str
 ) -> None:
     fine = interval(1.5, 1.2, 1.8)
-    judged = [trial("fastest", interval(2.9, 2.5, 3.1), small)]
+    judged.append(trial("fastest", interval(2.9, 2.5, 3.1), small))
     if others:
         judged += [trial("careful", fine, fine), trial("lucky", interval(9.0, 0.9, 20.0), fine)]
-    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in judged])
-    services = SimpleNamespace(settings=SimpleNamespace(judge=Policy()), task=SimpleNamespace(margins={}))
-    assert decide.select({"noise_floor": 0.01}, services)["champion"] == champion  # type: ignore[arg-type, typeddict-item]
+    assert decide.select({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize(("again", "champion"), [(0.05, "late"), (0.9, None)])
@@ -130,15 +141,10 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.M
         asked.append(attempt)
         return SimpleNamespace(id="calm")
 
-    services = SimpleNamespace(
-        settings=SimpleNamespace(judge=Policy()),
-        task=SimpleNamespace(margins={}),
-        capped_judge=SimpleNamespace(calibrate=calibrate),
-        candidate=lambda name, iteration=0: SimpleNamespace(id=name),
-        keep=lambda kind, judged, **asked: SimpleNamespace(id="second"),
-    )
+    known = {"candidate": lambda name, iteration=0: SimpleNamespace(id=name), "keep": lambda *_, **asked: SimpleNamespace(id="second")}
     state = {"iteration": 3, "incumbent": "i", "baseline": "b", "noise_floor": 0.7, "trials": {"3/late": "first"}}
-    update = decide.select(state, services)  # type: ignore[arg-type]
+    asking = services(capped_judge=SimpleNamespace(calibrate=calibrate), **known)
+    update = decide.select(state, asking)  # type: ignore[arg-type]
     assert (update["champion"], asked) == (champion, [3])
     assert (update.get("noise_floor"), update.get("calibration")) == ((again, "calm") if champion else (None, None))
 
@@ -154,19 +160,20 @@ def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.M
     ],
 )
 def test_the_runner_up_is_tried_where_the_champion_is_refused(
-    monkeypatch: pytest.MonkeyPatch, first: str, second: str, taken: str | None
+    judged: list[Passed], monkeypatch: pytest.MonkeyPatch, first: str, second: str, taken: str | None
 ) -> None:
     fine, kept = interval(1.5, 1.2, 1.8), []
-    judged = [trial("fastest", interval(2.9, 2.5, 3.1), fine), trial("lucky", interval(9.0, 0.9, 20.0), fine), trial("careful", fine, fine)]
+    judged += [
+        trial("fastest", interval(2.9, 2.5, 3.1), fine),
+        trial("lucky", interval(9.0, 0.9, 20.0), fine),
+        trial("careful", fine, fine),
+    ]
     outcomes = {"fastest": first, "careful": second}
-    monkeypatch.setattr(decide, "trials", lambda state, services: [SimpleNamespace(trial=t) for t in judged])
     monkeypatch.setattr(decide, "asked", lambda state, services: SimpleNamespace(outcome=outcomes[state["champion"]]))
     monkeypatch.setattr(decide, "attribute", lambda state, services: {"attribution": f"of {state['champion']}"})
-    services = SimpleNamespace(
-        settings=SimpleNamespace(judge=Policy()), task=SimpleNamespace(margins={}), keep=lambda kind, verdict, **asked: kept.append(verdict)
-    )
     state = {"noise_floor": 0.01, "iteration": 1, "champion": "fastest"}
-    found = decide.runner_up(state, services)  # type: ignore[arg-type]
+    asking = services(keep=lambda kind, verdict, **asked: kept.append(verdict))
+    found = decide.runner_up(state, asking)  # type: ignore[arg-type]
     assert found == ({"champion": taken, "attribution": f"of {taken}"} if taken else {})
     assert [verdict.outcome for verdict in kept] == ([first] if taken else [])
 
@@ -181,9 +188,9 @@ def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> No
             raise HarnessError("the oracle died")
 
     judge, candidate = Dying(), Candidate(language="cpp", files={"kernel.cpp": "text"})
-    services = SimpleNamespace(judge=judge, capped_judge=judge, candidate=lambda identity: candidate)
+    asking = services(judge=judge, capped_judge=judge, candidate=lambda identity: candidate)
     branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "iteration": 1, "noise_floor": 0.0}
-    assert decide._measured(candidate, branch, services).kind == "unmeasured"  # type: ignore[arg-type]
+    assert decide._measured(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
     with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
-        decide._measured(candidate, branch, services)  # type: ignore[arg-type]
+        decide._measured(candidate, branch, asking)  # type: ignore[arg-type]
     assert judge.asked == 2
