@@ -18,34 +18,7 @@ from tests.agents.scripted import agent
 from tests.contracts.test_models import PLAN, TASK
 
 ROOT = Path(__file__).parents[3]
-LAYERED = """// Copyright 2026 The Authors.
-// SPDX-License-Identifier: MIT
-#include <cmath>
-
-namespace ops::detail {
-
-template <typename T>
-static inline T squared(T v) { return v * v; }
-
-template <typename T, int B>
-void scale(const T* x, T* y, int n) {
-  for (int i = 0; i < n; ++i) y[i] = squared(x[i]) * B;
-}
-template void scale<float, 8>(const float*, float*, int);
-
-float sum(const float* x, int n) {
-  float s = 0;
-  for (int i = 0; i < n; ++i) s += x[i];
-  return s;
-}
-
-}  // namespace ops::detail
-
-extern "C" void solve(const float* x, float* y, int rows, int cols) {
-  ops::detail::scale<float, 8>(x, y, rows * cols);
-  y[0] = ops::detail::sum(x, rows * cols);
-}
-"""
+LAYERED = Path(__file__).with_name("layered.cpp").read_text()
 """Licence, nested namespace, templates with an instantiation, several functions, a wrapper."""
 HEAD = LAYERED[: LAYERED.index("#include")]
 WRAPPER = LAYERED[LAYERED.index('extern "C"') :]

@@ -28,25 +28,19 @@ def lines(run: list[Tried], most: int | None = None) -> list[str]:
     return [item.levels[0] for item in of_run(run, most).items]
 
 
-def test_each_set_of_methods_is_resolved_pending_or_to_avoid() -> None:
-    run = [tried(1, "accept", "a", "b"), tried(2, "reject_perf", "c"), tried(3, "inconclusive", "d"), tried(4, "reject_correctness", "e")]
-    told = of_run(run, None)
-    assert told.counts == {"resolved": 1, "pending": 2, "avoid": 1}
+def test_each_set_of_methods_is_resolved_pending_or_to_avoid_by_its_last_verdict_and_what_the_coder_left_out_is_pending() -> None:
+    run = [tried(1, "accept", "a", "b", planned=("a", "b", "f")), tried(2, "reject_perf", "c"), tried(3, "inconclusive", "d")]
+    run += [tried(4, "reject_correctness", "e"), tried(7, "inconclusive", "h", "g"), tried(5, "reject_perf", "g", "h")]
+    run += [tried(6, "reject_perf", "g", "h", reason="slower")]
+    assert of_run(run, None).counts == {"resolved": 1, "pending": 4, "avoid": 1}
     assert lines(run) == [
         "resolved: a + b: accept; last v1 (TILE=8, 1.5x [1.4, 1.6])",
+        "pending: g + h: reject_perf x2, inconclusive; last v7 (TILE=8): why",
         "pending: e: reject_correctness; last v4 (TILE=8): why",
         "pending: d: inconclusive; last v3 (TILE=8): why",
+        "pending: f: not written; last v1: planned, but left out by the coder",
         "avoid: c: reject_perf; last v2 (TILE=8): why",
     ]
-
-
-def test_the_last_word_on_a_set_counts_and_all_are_counted() -> None:
-    run = [tried(3, "inconclusive", "b", "a"), tried(1, "reject_perf", "a", "b"), tried(2, "reject_perf", "a", "b", reason="slower")]
-    assert lines(run) == ["pending: a + b: reject_perf x2, inconclusive; last v3 (TILE=8): why"]
-
-
-def test_what_the_coder_left_out_is_pending() -> None:
-    assert "pending: b: not written; last v1: planned, but left out by the coder" in lines([tried(1, "accept", "a", planned=("a", "b"))])
 
 
 def test_the_oldest_goes_first_and_nobody_is_forgotten() -> None:

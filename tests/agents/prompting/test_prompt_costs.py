@@ -46,10 +46,3 @@ def test_every_exchange_is_counted() -> None:
     assert all(cost.uncached > 0 for cost in found.values()) and found[0, "profiler_analyst"].cached == 0
     with_tools = costs("cpp", TYPICAL)
     assert sum(cost.exchanges for (_, who), cost in with_tools.items() if who == "coder") == 7 * 3
-
-
-def test_roles_share_what_they_read_where_they_use_one_model() -> None:
-    shared, apart = costs("cpp", ONE_ANSWER), run(story("cpp"), Way(models=5))
-    for role in ("knowledge_retriever", "planner", "coder", "gatekeeper"):
-        assert shared[1, role].uncached < apart[1, role].uncached, role
-    assert shared[0, "profiler_analyst"] == apart[0, "profiler_analyst"]

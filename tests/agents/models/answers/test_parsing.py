@@ -50,25 +50,6 @@ def test_the_answer_is_found_in_its_surroundings(text: str) -> None:
     assert read(text) == VETO
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"veto": true,\n "quote": "x", }', "line 2, column 1"),
-        ("{'veto': true}", "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes"),
-        ('So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
-        ('{"veto": true, "reason": "x"', "the JSON ends in the middle"),
-        ('{"veto": yes}', "line 1, column 10: this is no JSON"),
-        ("void f() { g(); }", "no JSON object Review is in the answer"),
-        ('{"veto": true} or {"veto": false}', "2 different JSON objects each fit Review; give one"),
-        ('{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
-        ('{"vetoed": true}', "vetoed: there is no such field in Review; leave it out"),
-    ],
-)
-def test_what_is_no_answer_is_said_with_its_place(text: str, said: str) -> None:
-    faults = read(text)
-    assert isinstance(faults, tuple) and said in faults[0], faults
-
-
 def test_what_stands_in_code_or_has_no_bottom_is_no_answer() -> None:
     code = '```cpp\n// {"veto": false}\n```\n'
     assert read(f"{code}{WRITTEN}") == VETO and isinstance(read(code), tuple)
@@ -111,23 +92,32 @@ def test_drafts_as_json_need_no_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("owed", "text", "said"),
     [
-        ("### draft: methods=a\nNo code.", "line 1: no fenced block of code follows"),
-        ("### draft: methods=a\n\n" + block("### draft: methods=b"), "line 1: no fenced block of code follows"),
-        ("### draft: methods=a\n```cpp\nint x;", "line 2: the block of code is not closed"),
-        (block("### draft: methods=a") + block("As well:"), "line 8: a second block of code"),
-        (block("### draft: methods=a", ""), "line 2: the block of code is empty"),
-        (block("### draft: the first"), "line 1: write `### draft: methods=a,b"),
-        (block("### draft: methods=a knobs=64"), "line 1: knobs are written NAME=value"),
-        (block("### draft: methods=a methods=b"), "line 1: methods is given twice"),
-        (block("### draft: methods=a") + "### skipped: c does not apply", "line 7: write `### skipped: METHOD="),
-        (block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
-        ("I cannot.", "no line `### draft: ...` with a fenced block behind it"),
+        ("Review", '{"veto": true,\n "quote": "x", }', "line 2, column 1"),
+        ("Review", "{'veto': true}", "line 1, column 2: this is no JSON (Expecting property name enclosed in double quotes"),
+        ("Review", 'So:\n{"veto": true, "quote": "x', "this is no JSON (Unterminated string"),
+        ("Review", '{"veto": true, "reason": "x"', "the JSON ends in the middle"),
+        ("Review", '{"veto": yes}', "line 1, column 10: this is no JSON"),
+        ("Review", "void f() { g(); }", "no JSON object Review is in the answer"),
+        ("Review", '{"veto": true} or {"veto": false}', "2 different JSON objects each fit Review; give one"),
+        ("Review", '{"veto": "perhaps"}', "veto: Input should be a valid boolean"),
+        ("Review", '{"vetoed": true}', "vetoed: there is no such field in Review; leave it out"),
+        ("Drafts", "### draft: methods=a\nNo code.", "line 1: no fenced block of code follows"),
+        ("Drafts", "### draft: methods=a\n\n" + block("### draft: methods=b"), "line 1: no fenced block of code follows"),
+        ("Drafts", "### draft: methods=a\n```cpp\nint x;", "line 2: the block of code is not closed"),
+        ("Drafts", block("### draft: methods=a") + block("As well:"), "line 8: a second block of code"),
+        ("Drafts", block("### draft: methods=a", ""), "line 2: the block of code is empty"),
+        ("Drafts", block("### draft: the first"), "line 1: write `### draft: methods=a,b"),
+        ("Drafts", block("### draft: methods=a knobs=64"), "line 1: knobs are written NAME=value"),
+        ("Drafts", block("### draft: methods=a methods=b"), "line 1: methods is given twice"),
+        ("Drafts", block("### draft: methods=a") + "### skipped: c does not apply", "line 7: write `### skipped: METHOD="),
+        ("Drafts", block("Here it is:"), "line 2: no line `### draft: methods=...` stands before this block"),
+        ("Drafts", "I cannot.", "no line `### draft: ...` with a fenced block behind it"),
     ],
 )
-def test_what_is_wrong_with_fenced_drafts(text: str, said: str) -> None:
-    faults = read(text, "Drafts")
+def test_what_is_no_answer_is_said_with_its_place(owed: str, text: str, said: str) -> None:
+    faults = read(text, owed)
     assert isinstance(faults, tuple) and said in faults[0], faults
 
 

@@ -25,6 +25,11 @@ from tools.store.records import Records
 STRANGER = "tests.agents.models.calling:Calling"
 
 
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "script.jsonl"
+
+
 def brief(*records: str, source: str = "") -> AnalystBrief:
     finding = Finding(rule="far_from_roof", severity="high", axis="compute", text="Far.", evidence=(records[-1],))
     return AnalystBrief(source=source, findings=(finding,), remarks=(), headroom=HEADROOM, records=records)
@@ -44,8 +49,7 @@ THEN = (brief("a" * 16, "b" * 16), brief("c" * 16, "b" * 16, source="again"))
 NOW = (brief("1" * 16, "2" * 16), brief("3" * 16, "2" * 16, source="again"))
 
 
-def test_tool_calls_and_ids_play_again(tmp_path: Path) -> None:
-    script = tmp_path / "script.jsonl"
+def test_tool_calls_and_ids_play_again(tmp_path: Path, script: Path) -> None:
     said = run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, *THEN)
     assert said == [f"Record {x * 16} says what {x * 16} holds." for x in "ac"]
     assert "a" * 16 not in script.read_text().replace("\\n", " ") and "<record:1>" in script.read_text()
@@ -58,9 +62,8 @@ def test_tool_calls_and_ids_play_again(tmp_path: Path) -> None:
         run(tmp_path / "now", replay, brief("4" * 16, source="once more"))
 
 
-def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path) -> None:
+def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path, script: Path) -> None:
     """Recorded with a repair in the first conversation; played by a script that lost it, as where another fault is found."""
-    script = tmp_path / "script.jsonl"
     run(tmp_path / "then", {"provider": STRANGER, "stutter": True, "record": str(script)}, *THEN)
     lines = recorded.read(script)
     assert [line.reply.kind for line in lines] == ["called", "unfit", "answered"] * 2
@@ -71,9 +74,8 @@ def test_a_round_that_is_not_needed_again_shifts_nothing(tmp_path: Path) -> None
     assert [text[7:10] for text in run(tmp_path / "later", replay, *NOW)] == ["111", "333"]
 
 
-def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path) -> None:
+def test_an_answer_that_is_refused_only_now_is_given_once_more(tmp_path: Path, script: Path) -> None:
     """A rule that fired on the machine of the recording need not fire here: the role takes it out, and the run goes on."""
-    script = tmp_path / "script.jsonl"
     here = brief("1" * 16)
     there = here.model_copy(update={"findings": (*here.findings, here.findings[0].model_copy(update={"rule": "single_threaded"}))})
     said = Analysis(ranking=("single_threaded", "far_from_roof"), text="One core works.")
@@ -93,9 +95,8 @@ def request(brief: Brief) -> Request:
     return Request(role="coder", brief=brief, answer="Drafts")
 
 
-def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(tmp_path: Path) -> None:
+def test_what_is_asked_for_another_purpose_has_a_line_of_its_own(script: Path) -> None:
     """Noise decides whether there is a champion, and so whether it is ablated: what the coder writes next must not hang on that."""
-    script = tmp_path / "script.jsonl"
     whole, _ = ASKED["coder"]
     assert isinstance(whole, CoderBrief)
     without = whole.model_copy(update={"without": ("openmp-parallel-outer",)})
@@ -121,8 +122,7 @@ def test_a_recording_changes_nothing_else(tmp_path: Path) -> None:
     assert model.bound(asked) == PAID and model.ask(asked) == inner.ask(asked) and model.folder == tmp_path
 
 
-def test_another_runs_file_is_not_written_over(tmp_path: Path) -> None:
-    script = tmp_path / "script.jsonl"
+def test_another_runs_file_is_not_written_over(tmp_path: Path, script: Path) -> None:
     choice = {"provider": STRANGER, "record": str(script)}
     run(tmp_path / "then", choice, *THEN)
     before = script.read_text()
@@ -134,10 +134,9 @@ def test_another_runs_file_is_not_written_over(tmp_path: Path) -> None:
     assert len(script.read_text().splitlines()) == len(before.splitlines())
 
 
-def test_what_must_not_leave_the_machine_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_must_not_leave_the_machine_does_not(monkeypatch: pytest.MonkeyPatch, script: Path) -> None:
     monkeypatch.setenv("SOME_AGENT_KEY", "correct-horse-battery")
     text = f"correct-horse-battery {Path.home()}/.ssh 'jo.doe+x@mail.example.org'\nsk-ant-{'x' * 30} /home/jo/kernel.cu"
-    script = tmp_path / "script.jsonl"
     answer = Drafts(drafts=(Draft(source=text, methods=(), note=text),))
     model = Recording(Scripted({"lines": [Answered(answer=answer, said=text)]}), "coder", str(script))
     reply = model.ask(request(ASKED["coder"][0]))
@@ -158,20 +157,14 @@ def test_what_must_not_leave_the_machine_does_not(tmp_path: Path, monkeypatch: p
         "using Atom = SM90_64x128x16_F32BF16BF16_SS<GMMA::Major::K, GMMA::Major::K>;",
         "__m512 a = _mm512_mask_i32gather_ps(b, mask, index, base, 4);",
         "https://www.example.org/~root/a/b.html and <gpu-wiki>/methods/vector-exp.md:20",
+        TASK.reference + (TASK.baseline or ""),
+        "".join(page.body for page in PAGES),
     ],
 )
-def test_code_is_left_as_it_is(text: str) -> None:
+def test_code_and_pages_are_left_as_they_are_and_tokens_are_taken_out(text: str) -> None:
     assert redacted(text) == text
-
-
-@pytest.mark.parametrize("text", ["Authorization: Bearer abc-def-123", f"token eyJ{'a' * 12}.{'b' * 12}.c2ln"])
-def test_tokens_that_are_no_keys_of_a_provider_are_taken_out_too(text: str) -> None:
-    assert redacted(text) == f"{text.rpartition(' ')[0]} <secret>"
-
-
-def test_pages_and_kernels_survive_redaction() -> None:
-    assert all(redacted(page.body) == page.body for page in PAGES)
-    assert redacted(TASK.reference + (TASK.baseline or "")) == TASK.reference + (TASK.baseline or "")
+    for before, token in (("Authorization: Bearer", "abc-def-123"), ("token", f"eyJ{'a' * 12}.{'b' * 12}.c2ln")):
+        assert redacted(f"{text} {before} {token}") == f"{text} {before} <secret>"
 
 
 def test_fractions_are_no_ids() -> None:
@@ -179,8 +172,7 @@ def test_fractions_are_no_ids() -> None:
     assert recorded.identities(asked) == ("a" * 16,)
 
 
-def test_a_record_that_this_run_does_not_name(tmp_path: Path) -> None:
-    script = tmp_path / "script.jsonl"
+def test_a_record_that_this_run_does_not_name(tmp_path: Path, script: Path) -> None:
     run(tmp_path / "then", {"provider": STRANGER, "record": str(script)}, THEN[0])
     script.write_text(script.read_text().replace("<record:1>", "<record:3>"))
     with pytest.raises(ProviderError, match=r"script\.jsonl:1 names record 3 of what it was asked, and this run names 2"):
