@@ -77,7 +77,7 @@ def test_no_product_is_answered_by_anothers_line(page: Page):
             assert answer.via is None or (answer.citation.path == LIMITS.path and answer.citation.line in lines)
 
 
-def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):
+def test_a_changed_digit_is_noticed_whichever_line_it_stands_in_and_so_is_a_moved_line_or_an_altered_spec(tmp_path: Path):
     root = tmp_path / "wiki"
     shutil.copytree(BUNDLED, root)
     wiki = Wiki.open(root, types=("hardware", "meta"))
@@ -93,6 +93,7 @@ def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):
         (page, texts[0], "| compute_capability | 9.0 |", "| compute_capability | 8.9 |", (True, False)),
         (page, texts[0], "applies_to: [H200, SXM5]", "applies_to: [H201, SXM5]", (False, False)),
         (page, texts[0], "| metric | value |", "| metric | guess |", (False, False)),
+        (page, texts[0], "---\nid", "---\n\nid", (False, False)),
         (limits, texts[1], "max_shared_memory_per_block | 227 |", "max_shared_memory_per_block | 228 |", (True, False)),
     ):
         assert old in text
@@ -100,6 +101,10 @@ def test_a_changed_digit_is_noticed_whichever_line_it_stands_in(tmp_path: Path):
         assert (reverify(wiki, own), reverify(wiki, limit)) == holds, new
         file.write_text(text)
     assert reverify(wiki, own) and reverify(wiki, limit)
+    for change in ({"value": 4.9}, {"unit": "kW"}, {"metric": "sm_count"}, {"qualifier": "dense"}):
+        assert not reverify(wiki, own.model_copy(update=change))
+    page.unlink()
+    assert not reverify(wiki, own) and not reverify(wiki, limit)
 
 
 def test_a_figure_of_a_module_of_two_devices_says_so():
