@@ -19,6 +19,8 @@ from tools.tasks.loader import Loaded
 
 SHORT_S = 50e-6
 """A call below it is mostly launch and clock: such problems are listed apart."""
+DEGENERATE = "Degenerate: "
+"""How the probe begins what it says of a task that tells little about a kernel."""
 BEST = "best of torch"
 """The fastest of the frameworks that were timed."""
 RIVALS = ("baseline", *FRAMEWORKS, BEST)
@@ -33,11 +35,8 @@ class Ending(Artifact):
     """Its exit code; None: it has not ended, or was killed with whoever started it."""
     reason: str = ""
     """One sentence of a process that brought no final benchmark."""
-
-    @property
-    def final(self) -> bool:
-        """Whether it would end the same way again: the input was refused, or nothing can be measured here."""
-        return self.code == 2 or (self.code == 0 and bool(self.reason))
+    final: bool = False
+    """It would end the same way again: the input was refused, or nothing can be measured here; and it left no workspace."""
 
 
 class Result(Artifact):
@@ -89,7 +88,7 @@ class Result(Artifact):
         factors = [f"{ratio(self.speedups[name])} over {name}" for name in ("baseline", BEST) if name in self.speedups]
         return ", ".join([self.version or "", *factors])
 
-    def by(self, clock: Literal["device-only", "launch-included"]) -> Mapping[str, Interval]:
+    def by(self, clock: Literal["device-only", "launch-included", "wall"]) -> Mapping[str, Interval]:
         """Rival -> factor; on a CPU both clocks are the wall's."""
         return self.device_only if clock == "device-only" and self.clock == "launch-included" else self.speedups
 
@@ -180,6 +179,7 @@ def _refusals(records: Records) -> Iterator[str]:
 
 
 def _doubts(final: FinalBenchmark, summary: Summary, task: Task) -> Iterator[str]:
+    yield from (said.removeprefix(DEGENERATE) for said in task.inferred if said.startswith(DEGENERATE))
     if final.disturbed:
         yield "others kept the machine busy during the final benchmark"
     if summary.budget_reached:

@@ -42,12 +42,13 @@ class Entry:
         self.notes = out / ".score"
         self.ending = self._kept()
         self.settings: Settings | None = None
+        self._finished: Result | None = None
         try:
             self.settings = problem.configured(out, suite)
             kind = language_of(Path(self.settings.task or self.settings.kernel or "")).device
             now = asked(self.settings)
         except SettingsError as error:
-            self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error))
+            self.kind, self.ending = "cpu", Ending(asked="", code=2, reason=str(error), final=True)
             return
         self.kind = kind
         if self.ending is not None and self.ending.asked != now and self.workspace is not None:
@@ -78,11 +79,14 @@ class Entry:
     @property
     def over(self) -> bool:
         """Whether there is nothing to be run any more."""
-        return self.settings is None or bool(self.ending and self.ending.final) or self.result().status == "finished"
+        return self.settings is None or self.result().status != "unfinished"
 
     def result(self) -> Result:
         """What it came to so far."""
-        return result(self.name, self.workspace, self.ending)
+        # The records of a finished run stay as they are, and there may be hundreds of runs.
+        found = self._finished or result(self.name, self.workspace, self.ending)
+        self._finished = found if found.status == "finished" else None
+        return found
 
     def start(self, slot: Device | None) -> subprocess.Popen[bytes]:
         """Its run, or what is left of it, on the GPU `slot`."""
@@ -114,10 +118,11 @@ class Entry:
         complained = (self.notes / f"{self.name}.err").read_text(encoding="utf-8", errors="replace").splitlines()
         try:
             told = json.loads(said[-1])
-            reason = "" if told["status"] == "finished" else told.get("reason") or ""
+            status, reason = told["status"], told.get("reason") or ""
         except (ValueError, LookupError):
-            reason = complained[-1] if complained else f"it ended with exit code {code} and said nothing"
-        self._note(Ending(asked=self.ending.asked, code=code, reason=reason))
+            status, reason = "lost", complained[-1] if complained else f"it ended with exit code {code} and said nothing"
+        final = status in ("refused", "not_measured") and self.workspace is None
+        self._note(Ending(asked=self.ending.asked, code=code, reason=reason, final=final))
 
     def _note(self, ending: Ending) -> None:
         self.ending = ending

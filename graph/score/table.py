@@ -15,14 +15,16 @@ from tools.artifacts import Artifact
 from tools.store.records import write_atomically
 
 THRESHOLDS = (0.0, 1.0, 1.2, 2.0)
-CLOCKS: tuple[Literal["launch-included", "device-only"], ...] = ("launch-included", "device-only")
+Clock = Literal["launch-included", "device-only", "wall"]
+CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
 class Standing(Artifact):
     """All problems against one rival. Of those that have no factor against it each counts as 1 in the mean and as none in the shares."""
 
     rival: str
-    clock: Literal["launch-included", "device-only"]
+    clock: Clock
+    """wall: where no problem was timed by the device alone."""
     problems: int
     failures: int
     """Problems without a factor."""
@@ -53,17 +55,22 @@ class Score(Artifact):
         return f"{self.suite}: {done} of {len(self.results)} problems finished; geometric mean with failures as 1: {', '.join(means)}"
 
     def _told(self) -> list[Standing]:
-        return [one for one in self.standings if one.clock == "launch-included" and one.rival in ("baseline", BEST)]
+        return [one for one in self.standings if one.clock != "device-only" and one.rival in ("baseline", BEST)]
 
 
 def scored(suite: str, results: Sequence[Result]) -> Score:
     """The suite's figures from its problems'. Clocks are kept apart where any problem has both."""
-    clocks = CLOCKS if any(one.device_only for one in results) else CLOCKS[:1]
-    standings = tuple(standing(results, rival, clock) for clock in clocks for rival in RIVALS)
+    clocks: tuple[Clock, ...] = CLOCKS if any(one.device_only for one in results) else ("wall",)
+    standings = tuple(standing(results, rival, clock) for clock in clocks for rival in rivals(results))
     return Score(suite=suite, standings=standings, results=tuple(results))
 
 
-def standing(results: Sequence[Result], rival: str, clock: Literal["launch-included", "device-only"]) -> Standing:
+def rivals(results: Sequence[Result]) -> tuple[str, ...]:
+    """Those whom any problem was timed beside; v0 and the best of the others always."""
+    return tuple(name for name in RIVALS if name in ("baseline", BEST) or any(name in one.speedups for one in results))
+
+
+def standing(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
     """Every problem's factor against `rival`; a kernel that nothing was accepted over is its own baseline."""
     kept = [1.0 if rival == "baseline" else None for one in results if one.status == "finished" and rival not in one.by(clock)]
     found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + [f for f in kept if f is not None]
@@ -82,7 +89,7 @@ def write(suite: str, results: Sequence[Result], out: Path) -> Score:
     """The three files in `out`, each whole at any time; the same records give the same files."""
     found = scored(suite, results)
     style = render("report.css")
-    values = {"score": found, "rivals": RIVALS[1:], "short_s": SHORT_S, "total": _total(results)}
+    values = {"score": found, "rivals": rivals(results)[1:], "short_s": SHORT_S, "total": _total(results)}
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     texts = {
         "score.md": render("score.md", **values),

@@ -19,11 +19,13 @@ from tools.store.records import Records
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_path: Path, own_home: Path) -> None:
-    """Three problems, one of them none: killed in the middle of the first, called again, and once more when all is done."""
+    """Two problems, one that is none, and one that a run refuses."""
     (tmp_path / "other.yaml").write_text(yaml.safe_dump({"task": str(TASK)}))
     (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "reference.py").write_text("raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n")
     suite, out = tmp_path / "three.yaml", tmp_path / "out"
-    suite.write_text(yaml.safe_dump({"problems": [str(TASK), "other.yaml", "none.py"], "settings": {**QUICK, **SHORT}}))
+    suite.write_text(yaml.safe_dump({"problems": [str(TASK), "other.yaml", "none.py", "broken"], "settings": {**QUICK, **SHORT}}))
     command = ("score", str(suite), "--out", str(out))
     with subprocess.Popen([sys.executable, "-m", "graph", *command], cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
         while not (begun := [root for root in out.glob("task-*") if "calibration" in {one.kind for one in Records(root)}]):
@@ -41,12 +43,16 @@ def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_
     nothing_is_lost(begun[0], seen)
     first, texts = (out / "score.json").read_text(), [(out / name).read_bytes() for name in ("score.md", "score.html")]
     statuses = {one.problem: (one.status, one.version) for one in Score.model_validate_json(first).results}
-    assert statuses["none"] == ("failed", None) and statuses["task"][0] == statuses["other"][0] == "finished"
+    assert statuses["none"] == statuses["broken"] == ("failed", None) and statuses["task"][0] == statuses["other"][0] == "finished"
+
+    refused = (out / ".score" / "broken.err").stat().st_mtime_ns
+    assert "no reference" in (out / "score.md").read_text()
 
     measured = [len(list(Records(root))) for root in workspaces]
     assert graph(*command, home=own_home).returncode == 0
     assert (out / "score.json").read_text() == first and [(out / name).read_bytes() for name in ("score.md", "score.html")] == texts
     assert [len(list(Records(root))) for root in workspaces] == measured and sorted(out.glob("*-2*Z*")) == workspaces
+    assert (out / ".score" / "broken.err").stat().st_mtime_ns == refused, "it was run again"
 
     said = yaml.safe_load(suite.read_text())
     suite.write_text(yaml.safe_dump({**said, "settings": {**said["settings"], "stop": {"near_peak": 0.2}}}))
