@@ -1,11 +1,13 @@
 """Answers a probe: which arguments, roles, shapes, operations and bytes a reference has at each dims."""
 
 import math
+from functools import partial
 
 import torch
 
 from harness.reference.comparison import Expected, copied, expect, results
 from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
+from harness.reference.degenerate import look_for_degenerate
 from harness.reference.determinism import look_for_chance, same
 from harness.reference.flops import Counter
 from harness.reference.needed import needed_bytes
@@ -44,7 +46,7 @@ def probe(request: dict) -> dict:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops, compared, operations = run_once(contract, args, dims, first=at == 0, inferred=inferred)
+        flops, compared, operations = run_once(contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred)
         answer.setdefault("operations", operations)
         size = needed_bytes(contract, args, NEEDED_S) if declared is None else said_of_bytes(name, declared, args, inferred)
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
@@ -129,7 +131,7 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
 
 
 def run_once(
-    contract: Contract, args: list[Arg], dims: dict, *, first: bool, inferred: list[str]
+    contract: Contract, args: list[Arg], dims: dict, request: dict, *, first: bool, roles: dict[str, str], inferred: list[str]
 ) -> tuple[float | None, dict[str, int], list[str]]:
     """Run the reference as often as is needed to count its operations and the elements that it defines of each output, and to name them.
 
@@ -159,9 +161,19 @@ def run_once(
     expected, note = expect(contract, args)
     if first and note:
         inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
+    if first:
+        look_for_degenerate(contract, args, expected, partial(another, contract, dims, request, roles), inferred)
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
     return counter.total or None, {found.name: found.compared for found in expected}, counter.names
+
+
+def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:
+    """Arguments of the same dims from another seed; ContractError where both could not be held."""
+    args = contract.build(dims, 2, request["parameters"], request["pointer_elements"])
+    room(args, dims, request["memory_bytes"] // 2)
+    set_roles(args, roles)
+    return args
 
 
 def check_count(contract: Contract, found: Expected, allocated: int, dims: dict) -> None:

@@ -390,3 +390,26 @@ def test_integers_and_unwritten_elements(asker: Asker, tmp_path_factory: pytest.
         job = harness_job(request, {"candidate.so": asker.blobs.put((folder / "k.so").read_bytes())}, asker.blobs)
         result = answer(asker.executor.run(job), asker.blobs, CorrectnessResult).cases[0]
         assert result.status == status, result.reason
+
+
+DRAWN = "def make_inputs(dims, seed):\n    x = torch.rand(dims['N'], generator=torch.Generator().manual_seed(seed))\n"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "answer", "told"),
+    [
+        (DRAWN, "x * 2", None),
+        (DRAWN, "(x > 2).float()", "output 'out' is 0 everywhere"),
+        (DRAWN, "torch.arange(len(x)) + 1e-7 * x", "hardly depends on the inputs"),
+        (DRAWN, "torch.arange(len(x)) + 10 * x", None),
+        (DRAWN.replace("manual_seed(seed)", "manual_seed(7)"), "x * 2", "same inputs for another seed"),
+        (DRAWN + "    if seed == 2: raise ValueError('no')\n", "x * 2", None),
+    ],
+    ids=["honest", "constant", "drowned", "small but there", "one input", "another seed is refused"],
+)
+def test_a_task_that_says_little_about_a_kernel_is_called_degenerate(asker: Asker, inputs: str, answer: str, told: str | None) -> None:
+    head = "import torch\noutputs = ('out',)\nworkloads = [{'N': 512}]\n"
+    tail = f"    return {{'x': x, 'out': torch.empty_like(x)}}\n\ndef reference(x, **rest):\n    return {answer}\n"
+    seen = asker.probe(head + inputs + tail)
+    said = [sentence for sentence in seen.inferred if sentence.startswith("Degenerate: ")]
+    assert seen.error is None and len(said) == (told is not None) and (told or "") in "".join(said)

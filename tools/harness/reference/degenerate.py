@@ -1,0 +1,43 @@
+"""What makes a task say little about a kernel: outputs that are one number, or that other inputs would not change."""
+
+from collections.abc import Callable
+
+import torch
+
+from harness.reference.comparison import Expected, expect
+from harness.reference.contract import Arg, Contract, ContractError
+from harness.reference.determinism import same
+
+
+def look_for_degenerate(
+    contract: Contract, args: list[Arg], expected: list[Expected], other: Callable[[], list[Arg]], inferred: list[str]
+) -> None:
+    """Say of each output what a kernel could leave out and still be right; `other` makes the arguments of another seed.
+
+    A reference that refuses these, or has no room for them, is not asked.
+    """
+    varied = []
+    for found in expected:
+        kept = found.values if found.written is None else found.values[found.written]
+        if kept.numel() > 1 and bool((kept == kept[0]).all()):
+            inferred.append(f"Degenerate: output {found.name!r} is {kept[0].item():g} everywhere, so that nothing need be computed for it.")
+        elif kept.numel() > 1:
+            varied.append(found)
+    try:
+        others = other()
+        inputs = [(a.value, b.value) for a, b in zip(args, others, strict=True) if a.is_tensor and a.role == "input"]
+        if inputs and all(same(one, two) for one, two in inputs):
+            inferred.append("Degenerate: make_inputs gives the same inputs for another seed, and a kernel is checked on these alone.")
+        if not inputs or all(same(one, two) for one, two in inputs):
+            return
+        changed = {now.name: now for now in expect(contract, others)[0]}
+    except ContractError:
+        return
+    for found in varied:
+        now = changed[found.name].values
+        close = torch.finfo(getattr(torch, found.dtype)).eps ** 0.5 if found.floating else 0.0
+        error = found.error(now)["error"] if now.shape == found.values.shape else None
+        if error is not None and error <= close:
+            inferred.append(
+                f"Degenerate: output {found.name!r} hardly depends on the inputs: for others it differs by {error:.1e} at most, relative."
+            )
