@@ -149,14 +149,14 @@ def score(suite: Path, out: Path, say: Say) -> table.Score:
         for kind in ("cuda", "cpu"):
             todo = [entry for entry in entries if entry.kind == kind and not entry.over]
             slots: list[Device | None] = [device for device in devices if device.kind == kind == "cuda"]
-            for entry in _through(todo, slots or [None], say):
+            for entry in through(todo, slots or [None], say):
                 found = table.write(suite.stem, [one.result() for one in entries], out)
                 say(f"{entry.name}: {next(one for one in found.results if one.problem == entry.name).sentence()}")
     return found
 
 
-def _through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iterator[Entry]:
-    """Each entry when its process has ended."""
+def through(todo: Sequence[Entry], slots: list[Device | None], say: Say) -> Iterator[Entry]:
+    """Each entry when its process has ended; as many at a time as there are `slots`, None being whatever device is there."""
     waiting = list(todo)
     running: dict[int, tuple[Entry, subprocess.Popen[bytes], Device | None]] = {}
     try:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from graph.score.runs import Entry, through
+from graph.score.suite import read
 from graph.score.table import Score
 from tests.graph.conftest import QUICK, ROOT, SHORT, TASK, graph
 from tests.graph.test_kill_and_resume import nothing_is_lost
@@ -58,6 +60,22 @@ def test_a_suite_that_is_killed_goes_on_and_a_finished_one_measures_nothing(tmp_
     suite.write_text(yaml.safe_dump({**said, "settings": {**said["settings"], "stop": {"near_peak": 0.2}}}))
     other = graph(*command, home=own_home)
     assert other.returncode == 2 and "was begun with other settings" in other.stderr
+
+
+@pytest.mark.slow
+def test_as_many_runs_go_on_at_a_time_as_there_are_devices(tmp_path: Path) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "reference.py").write_text("raise ValueError('no reference')\ndef make_inputs(dims, seed): ...\n")
+    suite, said = tmp_path / "suite.yaml", list[str]()
+    suite.write_text(yaml.safe_dump({"problems": list(names)}))
+    (tmp_path / "out" / ".score").mkdir(parents=True)
+    entries = [Entry(problem, tmp_path / "out", suite) for problem in read(suite)]
+    for ended in through(entries, [None, None], said.append):
+        said.append(f"{ended.name}: ended")
+    assert said[:2] == ["one: begins", "two: begins"] and said[2].endswith("ended") and said[3] == "three: begins"
+    assert [entry.result().status for entry in entries] == ["failed"] * 3 and all(entry.over for entry in entries)
 
 
 def alive(root: Path) -> bool:
