@@ -15,7 +15,7 @@ from tools.artifacts import Artifact, Failed, Interval, Task, Verdict
 from tools.gate import confirmation, ranking
 from tools.gate.ranking import FRAMEWORKS
 from tools.store.records import Records, key
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import thaw
 
 SHORT_S = 50e-6
 """A call below it is mostly launch and clock: such problems are listed apart."""
@@ -48,7 +48,7 @@ class Result(Artifact):
     reason: str = ""
     """Why there is no final benchmark; one sentence."""
     code: int | None = None
-    """Exit code of its last process; None: it has not ended, or was killed with whoever started it."""
+    """Exit code of its last process where it is not finished; None: it has not ended, or was killed with whoever started it."""
     workspace: str | None = None
     """Its folder's name."""
     record: str | None = None
@@ -96,56 +96,35 @@ class Result(Artifact):
 def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     """What a problem came to; `root`: its workspace, if there is one."""
     code, reason = (ending.code, ending.reason) if ending else (None, "")
+    begun = Result(problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code)
     if root is None:
-        return Result(problem=problem, status="failed" if ending and ending.final else "unfinished", reason=reason, code=code)
+        return begun
     workspace = peek(root)
     state, records = stored_state(workspace), workspace.records
-    summary = summarise(root, state)
-    refused = dict(sorted(Counter(_refusals(records)).items()))
+    summary, refused = summarise(root, state), Counter(_refusals(records))
+    spent = {"device_s": summary.device_s, "tokens": summary.tokens, "usd": summary.usd}
+    begun = begun.model_copy(update={"workspace": root.name, "refused": dict(sorted(refused.items())), **spent})
     if not state.get("report"):
-        return Result(
-            problem=problem,
-            status="unfinished",
-            reason=reason,
-            code=code,
-            workspace=root.name,
-            refused=refused,
-            device_s=summary.device_s,
-            tokens=summary.tokens,
-            usd=summary.usd,
-        )
+        return begun
     kept = records.get(state["report"])
     final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
-    task = Loaded.model_validate(_task(records)).task
+    task = thaw(workspace.task_folder)
     alone = confirmation.behind_spin(contest) if final.device_s else None
-    objective = workspace.settings().judge.objective
-    placed = ranking.rank(alone, objective, anchor="baseline", best=final.best).overall if alone else {}
-    device_only = {name: placing.against_best for name, placing in placed.items() if placing.against_best is not None}
+    placed = ranking.rank(alone, workspace.settings().judge.objective, anchor="baseline", best=final.best).overall if alone else {}
+    known = begun.model_dump(include={"problem", "workspace", "refused", *spent})
     return Result(
-        problem=problem,
+        **known,
         status="finished",
-        code=code,
-        workspace=root.name,
         record=kept.id,
         version=version_of(root, state["incumbent"]),
         clock="launch-included" if final.device_s else "wall",
         speedups=_with_best(final.overall),
-        device_only=_with_best(device_only),
+        device_only=_with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None}),
         unavailable=final.unavailable,
         of_roof=_of_roof(records, workspace, state["incumbent"], task),
-        refused=refused,
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
         doubts=tuple(_doubts(final, summary, task)),
-        device_s=summary.device_s,
-        tokens=summary.tokens,
-        usd=summary.usd,
     )
-
-
-def _task(records: Records) -> Mapping[str, object]:
-    found = records.find(key("task"))
-    assert found is not None, "a finished run has its task on record"
-    return found.payload
 
 
 def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:
