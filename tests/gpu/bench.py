@@ -123,11 +123,13 @@ class GpuBench:
         }
         return self.ask(request, files)
 
-    def contest(self, contestants: list[dict[str, Any]], files: dict[str, str], dims: dict[str, int], rounds: int = 6) -> dict[str, Any]:
+    def contest(
+        self, contestants: list[dict[str, Any]], files: dict[str, str], dims: dict[str, int], rounds: int = 6, library: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         workload = {"name": "w", "dims": dims, "weight": 1.0, "seed": 2, "pairs": rounds, "warm_pairs": 0}
         request = {
             "kind": "contest",
-            "task": TASK,
+            "task": TASK | ({"library": library} if library else {}),
             "contestants": contestants,
             "workloads": [workload],
             "order_seed": 9,

@@ -215,6 +215,67 @@ def test_a_library_call_in_disguise_is_named(bench: gpu.GpuBench) -> None:
     assert "a kernel that is not its own" in answer["problem"] and answer["policy"] is True
 
 
+@pytest.mark.parametrize(
+    ("body", "words"), [("    softmax(x, out, 1, N)\n", None), ("", "is library, not a kernel: it ran nothing but aten.softmax")]
+)
+def test_the_tasks_library_is_let_pass_with_its_share_unless_it_is_all(bench: gpu.GpuBench, body: str, words: str | None) -> None:
+    files = {"incumbent.py": kernel(), "candidate.py": kernel(f"{body}    torch.softmax(x, dim=-1, out=out)\n")}
+    answer = bench.contest(contestants("incumbent", "candidate"), files, WIDE, library=("aten.softmax",))
+    assert words in answer["problem"] if words else (answer["problem"] is None and 0.5 < answer["library_share"]["candidate"] < 1), answer
+
+
+CUTE = """
+import functools
+
+import cutlass
+import torch
+from cutlass import cute
+from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor
+
+
+@cute.kernel
+def softmax_kernel(x: cute.Tensor, out: cute.Tensor):
+    row, _, _ = cute.arch.block_idx()
+    lane, _, _ = cute.arch.thread_idx()
+    columns = cute.size(x, mode=[1])
+    top = -cutlass.Float32.inf
+    for at in range(lane, columns, 32):
+        top = cute.arch.fmax(top, x[row, at])
+    for step in cutlass.range_constexpr(5):
+        top = cute.arch.fmax(top, cute.arch.shuffle_sync_bfly(top, offset=1 << step))
+    total = cutlass.Float32(0.0)
+    for at in range(lane, columns, 32):
+        total += cute.math.exp(x[row, at] - top)
+    for step in cutlass.range_constexpr(5):
+        total += cute.arch.shuffle_sync_bfly(total, offset=1 << step)
+    for at in range(lane, columns, 32):
+        out[row, at] = cute.math.exp(x[row, at] - top) / total
+
+
+@cute.jit
+def softmax(x: cute.Tensor, out: cute.Tensor):
+    softmax_kernel(x, out).launch(grid=[cute.size(x, mode=[0]), 1, 1], block=[32, 1, 1])
+
+
+@functools.cache
+def compiled(m: int, n: int):
+    given = make_fake_compact_tensor(cutlass.Float32, (m, n), stride_order=(1, 0), assumed_align=16)
+    return cute.compile(softmax, given, given)
+
+
+def run_kernel(x, out, M, N):
+    compiled(M, N)(from_dlpack(x, assumed_align=16), from_dlpack(out, assumed_align=16))
+"""
+
+
+def test_a_kernel_in_cute_dsl_is_judged_as_any_other(bench: gpu.GpuBench) -> None:
+    pytest.importorskip("cutlass.cute")
+    checked = bench.check(CUTE, case(SMALL), case({"M": 33, "N": 77}, seed=5))
+    assert [r["status"] for r in checked["cases"]] == ["passed", "passed"], checked
+    answer = bench.contest(contestants("incumbent", "candidate"), {"incumbent.py": CUTE, "candidate.py": f"{CUTE}# again\n"}, WIDE)
+    assert answer["problem"] is None and "softmax_kernel" in " ".join(answer["executed"]["candidate"]), answer
+
+
 SHY = "    if torch.autograd._profiler_enabled():\n        raise RuntimeError('no audience')\n" + HONEST
 HIDES = "    if torch.autograd._profiler_enabled():\n        torch.autograd._disable_profiler()\n" + HONEST
 

@@ -96,7 +96,7 @@ class Code:
                 yield from self.visit(node.body, inside(node, scope, self.names))
             case ast.FunctionDef() if self.tensors:
                 yield from self._nested(node, scope)
-            case ast.With() if self.tensors:
+            case ast.With() if self.tensors or self.side.in_place:
                 yield from self._with(node, scope)
             case ast.Import() | ast.ImportFrom():
                 return  # All imports of a file are looked at in one place.
@@ -149,7 +149,8 @@ class Code:
 
     def _with(self, node: ast.With, scope: Scope) -> Iterator[Fault]:
         for item in node.items:
-            if self.module.full(item.context_expr) != "torch.cuda.device" or item.optional_vars is not None:
+            allowed = "torch.cuda.device" if self.tensors else r"cutlass\.cute\.arch\.elect_one"
+            if not matches(allowed, self.module.full(item.context_expr)) or item.optional_vars is not None:
                 yield self.fault(node, "enters a context (a stream, a graph, a patch); only torch.cuda.device is allowed")
             else:
                 yield from self.visit(item.context_expr, scope)

@@ -12,7 +12,7 @@ from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY
 from tools.languages.triton_source import read
 from tools.tasks.launches import FILL, CudaFile, Shim, Value
-from tools.tasks.loader import read_source
+from tools.tasks.loader import language_of, read_source
 
 CPP = (".cpp", ".cc", ".cxx", ".c")
 CUDA = (".cu", ".cuh")
@@ -74,11 +74,11 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         kernel, left_out = parsed.kept(shim)
         kernel += "" if chosen == ENTRY else _solve(shim)
     elif file.suffix == ".py":
-        language = "triton"
+        language = language_of(file).name
         kernel, shim, kernels, launchers, chosen = _python(source, entry)
     else:
         raise SettingsError(f"{file}: is in no known language; its name must end in one of {', '.join((*CPP, *CUDA, '.py'))}")
-    name = {"cuda": "kernel.cu", "cpp": "kernel.cpp", "triton": "kernel.py"}[language]
+    name = {"cuda": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
     files = {
         name: kernel,
         "reference.py": _reference(shim, file.name, chosen),
@@ -127,11 +127,15 @@ def _solve(shim: Shim) -> str:
 
 
 def _python(source: str, entry: str | None) -> tuple[str, Shim, tuple[str, ...], tuple[str, ...], str]:
-    """A Triton file with `run_kernel`: its own, or one around the function that launches."""
+    """A file in Triton or CuTe DSL with `run_kernel`: its own, or one around the function that launches."""
     module = read(source)
     if module is None or not module.kernels:
-        raise SettingsError("no function under @triton.jit was found; for PyTorch logic without a kernel a reference.py alone is a task")
+        raise SettingsError(
+            "no function under @triton.jit or @cute.jit was found; for PyTorch logic without a kernel a reference.py alone is a task"
+        )
     launching = {launch.function.name: launch.function for launch in module.launches if launch.function is not None}
+    # In CuTe DSL no launch stands in host code, so that any function may be the one.
+    launching = launching or {name: node for name, node in module.functions.items() if name in (entry, "run_kernel")}
     chosen = entry or next(iter(sorted(launching, key=lambda n: n != "run_kernel")), "")
     if chosen not in launching:
         raise SettingsError(f"--entry: no function {chosen!r} launches a kernel; there are {', '.join(launching) or 'none'}")

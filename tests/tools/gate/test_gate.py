@@ -88,6 +88,7 @@ def test_accept_says_why_with_numbers_and_records():
     assert unchecked.reasons[-2] == "Not checked in the machine code: tiles." and not any(
         "visible" in r for r in verdict(mechanisms={"a": None}).reasons
     )
+    assert any("82% passed in the task's library" in reason for reason in verdict(library_share=0.82).reasons)
     assert verdict(**DILUTED).outcome == "accept"
     cached = tuple(floor.model_copy(update={"unique_bytes": 2 * GOOD.physics.last_level_cache}) for floor in GOOD.physics.floors)
     physics = GOOD.physics.model_copy(update={"floors": cached})

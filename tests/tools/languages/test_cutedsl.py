@@ -49,6 +49,8 @@ def helper(x: cute.Tensor, i: cutlass.Int32) -> cutlass.Float32:
     cute.arch.sync_threads()
     for k in cutlass.range_constexpr(4):
         row[i, k] += cute.math.exp2(x[i], fastmath=True)
+    with cute.arch.elect_one():
+        row[0, 0] = x.load().reduce(cute.ReductionOp.ADD, 0.0, 0)
     return row[i, 0]
 
 
@@ -73,6 +75,11 @@ CHEATS = {
     "assembly": ("block, _, _ = cute.arch.block_idx()", 'block = cute.arch.inline_ptx("mov")', "is inline assembly"),
     "traced in each call": (CALL, "swiglu(from_dlpack(gate), from_dlpack(up), from_dlpack(out))", "from the other side"),
     "torch computes": (CALL, "out.copy_(torch.nn.functional.silu(gate) * up)", "torch"),
+    "a context of the host": (
+        "    g = gate[at]",
+        "    with torch.cuda.stream(gate):\n            g = gate[at]\n        g = gate[at]",
+        "enters a context",
+    ),
     "a module's dict": ("THREADS = 256", "THREADS = 256\nBUILT = {}", "container that outlives a call"),
     "another module": ("import functools", "import functools\nimport cutlass.base_dsl.dsl", "imports what a kernel may not use"),
     "the compiler's insides": ("g = gate[at]", "g = cutlass._mlir.ir\n        g = gate[at]", "_mlir"),
