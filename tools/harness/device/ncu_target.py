@@ -101,7 +101,7 @@ def count():
     here = Path.cwd()
     for name in (TEMPORARY, COMPILED):
         (here / name).mkdir(exist_ok=True)
-    os.environ |= {"TMPDIR": str(here / TEMPORARY), "TRITON_CACHE_DIR": str(here / COMPILED)}
+    os.environ |= {"TMPDIR": str(here / TEMPORARY), "TRITON_CACHE_DIR": str(here / COMPILED), "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
     done = subprocess.run([*ncu, *target], capture_output=True, text=True, check=False)
     if "Failed to find metric" in done.stdout + done.stderr:
         # Another version of ncu knows other names; its sections are there all the same.

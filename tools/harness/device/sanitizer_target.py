@@ -61,7 +61,7 @@ def main():
             Path(name).mkdir(exist_ok=True)
         here = Path.cwd()
         os.environ |= {"TMPDIR": str(here / ncu_target.TEMPORARY), "TRITON_CACHE_DIR": str(here / ncu_target.COMPILED)}
-        os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+        os.environ |= {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
         told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
         with ThreadPoolExecutor() as side_by_side:
             # Most of a look is the import of torch, and on a small workload the device has room for all four.
