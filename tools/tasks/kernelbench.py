@@ -1,7 +1,8 @@
 """A KernelBench problem (`Model`, `get_inputs`, `get_init_inputs`) as a task folder; its own text stands in reference.py as it is.
 
 The evaluator draws inputs and module from one seed each time, leaves the module in training mode and compares what forward returns. So
-parameters and buffers are inputs here; a BatchNorm keeps its batch statistics, and not the running ones, which no output shows.
+parameters, buffers and other tensors that modules hold are inputs here; a BatchNorm keeps its batch statistics, and not the running ones,
+which no output shows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ARITHMETIC: dict[type, Callable[..., int | float]] = {ast.Add: operator.add, as
 MEANT = ("Model", "get_inputs", "get_init_inputs")
 CONTRACT = """
 
-# ---- what follows makes a task of the problem above: inputs, parameters and buffers of forward are inputs of the kernel
+# ---- what follows makes a task of the problem above: what forward takes and what its modules hold are inputs of the kernel
 import inspect as _inspect
 
 import torch
@@ -35,6 +36,10 @@ def _constructed():
     with torch.no_grad():
         model = Model(*get_init_inputs())
     for module in model.modules():
+        for name in [name for name, value in vars(module).items() if isinstance(value, torch.Tensor)]:
+            value = getattr(module, name)
+            delattr(module, name)
+            module.register_buffer(name, value)
         if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.training:
             module.running_mean = module.running_var = module.num_batches_tracked = None
     return model

@@ -23,10 +23,11 @@ class Model(nn.Module):
         self.norm = nn.BatchNorm1d(features)
         self.bias = nn.Parameter(torch.randn(features))
         self.register_buffer("order", torch.randperm(features))
+        self.offset = torch.rand(features)
         self.scale = scale
 
     def forward(self, x, shift):
-        return torch.relu(self.norm(x) * self.scale + self.bias[self.order] + shift)
+        return torch.relu(self.norm(x) * self.scale + self.bias[self.order] + shift + self.offset)
 
 
 batch_size, features = 4096, 24  # rows and columns
@@ -68,7 +69,7 @@ def test_state_and_integer_inputs_are_arguments_and_v0_is_lifted(problem: Path, 
     assert main(asked) == 0
     found = json.loads(capsys.readouterr().out)
     assert {a["name"]: a["dtype"] for a in found["arguments"]} == {
-        **dict.fromkeys(("x", "state_norm_weight", "state_norm_bias", "state_bias", "out"), "float32"),
+        **dict.fromkeys(("x", "state_norm_weight", "state_norm_bias", "state_bias", "state_offset", "out"), "float32"),
         **dict.fromkeys(("shift", "state_order"), "int64"),
     }
     assert "v0 is what torch.compile makes" in found["inferred"][-1]
