@@ -19,6 +19,7 @@ from tools.executors.nvidia import Driver, visible
 from tools.harness.device.nvml import descends
 from tools.store.records import Blobs
 
+pytestmark = needs_compiler
 Libraries = tuple[str, str]
 SHARED = Job(files={}, argv=("true",), needs=Needs(device="cuda"))
 TIMED = SHARED.model_copy(update={"needs": Needs(device="cuda", exclusive=True)})
@@ -39,7 +40,6 @@ def local(libraries: Libraries, folder: Path, gpu: int | None = None) -> Local:
     return Local(Blobs(folder / "blobs"), folder / "scratch", gpu=gpu, driver=Driver(*libraries), lock_wait_s=5.0)
 
 
-@needs_compiler
 def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
     with local(libraries, tmp_path) as executor:
         cpu, first, second = executor.devices()
@@ -51,7 +51,6 @@ def test_gpus_follow_the_cpu(libraries: Libraries, tmp_path: Path) -> None:
     assert pick((cpu, first, second), "cuda") is first
 
 
-@needs_compiler
 def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path: Path) -> None:
     def seen(executor: Local, needs: Needs, name: str = "CUDA_VISIBLE_DEVICES") -> str:
         finished = executor.run(Job(files={}, argv=("{python}", "-c", f"import os; print(os.environ['{name}'])"), needs=needs))
@@ -65,7 +64,6 @@ def test_a_job_sees_the_gpu_it_needs_and_no_other(libraries: Libraries, tmp_path
             executor.run(Job(files={}, argv=("true",), needs=Needs(device="cuda", architecture="sm_80")))
 
 
-@needs_compiler
 def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STUB_PROCESSES", "1")
     with local(libraries, tmp_path / "a", gpu=0) as executor:
@@ -77,7 +75,6 @@ def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: 
         assert executor.run(TIMED).exit_code == 0
 
 
-@needs_compiler
 def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))
@@ -87,7 +84,6 @@ def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path
         child.communicate(b"\n")
 
 
-@needs_compiler
 def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
     libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +99,6 @@ def test_who_was_there_first_is_a_stranger_even_where_proc_does_not_show_it(
             executor.run(TIMED)
 
 
-@needs_compiler
 def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.executors.device_lock.QUIET_S", 0.2)
     monkeypatch.setenv("STUB_SHARE", "87")
@@ -114,13 +109,11 @@ def test_a_gpu_at_work_that_lists_nobody_is_busy(libraries: Libraries, tmp_path:
         assert executor.run(TIMED).exit_code == 0
 
 
-@needs_compiler
 def test_an_index_that_is_not_here(libraries: Libraries, tmp_path: Path) -> None:
     with local(libraries, tmp_path, gpu=5) as executor, pytest.raises(SettingsError, match=r"gpu: 5.*here are: 0, 1"):
         executor.devices()
 
 
-@needs_compiler
 def test_a_driver_that_does_not_answer_is_no_gpu(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STUB_NO_DRIVER", "1")
     with local(libraries, tmp_path) as executor:

@@ -27,7 +27,6 @@ from tools.executors.protocol import (
     ContestResult,
     CorrectnessRequest,
     CorrectnessResult,
-    HarnessFailure,
     Question,
     TimedWorkload,
     TimingOfWorkload,
@@ -39,30 +38,7 @@ from tools.harness.memory import host_buffers
 from tools.store.records import Blobs
 
 TASK = softmax(workloads=())
-HEAD = """
-#include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <stdexcept>
-#include <thread>
-#include <unistd.h>
-#include <vector>
-#include <omp.h>
-#ifdef __x86_64__
-#include <xmmintrin.h>
-#endif
-static void softmax(const float* x, float* out, int M, int N) {
-  for (int i = 0; i < M; ++i) {
-    float top = -INFINITY, sum = 0;
-    for (int j = 0; j < N; ++j) top = fmaxf(top, x[i * N + j]);
-    for (int j = 0; j < N; ++j) sum += out[i * N + j] = expf(x[i * N + j] - top);
-    for (int j = 0; j < N; ++j) out[i * N + j] /= sum;
-  }
-}
-"""
+HEAD = Path(__file__).with_name("softmax.hpp").read_text()
 SOLVE = 'extern "C" void solve(const float* x, float* out, int M, int N) {\n'
 HONEST = "softmax(x, out, M, N);"
 OPENMP = '_Pragma("omp parallel for") for (int i = 0; i < M; ++i) softmax(x + i * N, out + i * N, 1, N);'
@@ -95,10 +71,12 @@ class Bench:
         job = harness_job(request, files, self.blobs, needs=Needs(exclusive=not isinstance(request, CorrectnessRequest)))
         return answer(self.executor.run(job), self.blobs, expected)
 
-    def check(self, candidate: str, *cases: Case, baseline: str | None = None, limit_s: float = 20.0) -> list[CaseResult]:
+    def check(
+        self, candidate: str, *cases: Case, baseline: str | None = None, limit_s: float = 20.0, task: Task = TASK
+    ) -> list[CaseResult]:
         files = {"candidate.so": candidate} | ({"baseline.so": baseline} if baseline else {})
         libraries = {name.removesuffix(".so"): name for name in files}
-        request = CorrectnessRequest(task=TASK, libraries=libraries, cases=cases or (case(),), call_limit_s=limit_s)  # type: ignore[arg-type]
+        request = CorrectnessRequest(task=task, libraries=libraries, cases=cases or (case(),), call_limit_s=limit_s)  # type: ignore[arg-type]
         return list(self.ask(request, files, CorrectnessResult).cases)
 
     def time(self, incumbent: str, candidate: str, dims: Dims, pairs: int = 8, warm: int = 0, task: Task = TASK) -> TimingOfWorkload:
@@ -258,26 +236,17 @@ EVEN = REFERENCE.replace("    return torch.softmax", "    if N % 2:\n        rai
 def test_a_size_that_the_reference_refuses_is_dropped_and_listed_and_another_asked(bench: Bench) -> None:
     assert EVEN != REFERENCE
     task, odd, even = TASK.model_copy(update={"reference": EVEN}), {"M": 41, "N": 53}, {"M": 41, "N": 52}
-    alone = case(odd, required=False)
-    request = CorrectnessRequest(
-        task=task,
-        libraries={"candidate": "candidate.so"},
-        cases=(
-            case(even),
-            case(odd, hidden=True, spares=(odd, even)),
-            case(odd, hidden=True),
-            alone.model_copy(update={"spares": (even,)}),
-            alone,
-        ),
-    )
-    found = bench.ask(request, {"candidate.so": bench.library(HONEST)}, CorrectnessResult).cases
+    alone, kernel = case(odd, required=False), bench.library(HONEST)
+    hidden = case(odd, hidden=True, spares=(odd, even)), case(odd, hidden=True)
+    cases = (case(even), *hidden, alone.model_copy(update={"spares": (even,)}), alone)
+    found = bench.check(kernel, *cases, task=task)
     assert [one.status for one in found] == ["passed", "passed", "dropped", "passed", "dropped"]
-    assert [one.case for one in found] == list(request.cases)
+    assert [one.case for one in found] == list(cases)
     assert found[1].reason == "the reference refuses drawn sizes; others were asked"
     assert "M=41 N=53 (reference.py: reference(...) raised ValueError: N must be even" in found[4].reason
     assert found[3].reason == f"{found[4].reason}; asked was M=41 N=52"
     with pytest.raises(HarnessError, match="N must be even"):
-        bench.ask(request.model_copy(update={"cases": (case(odd),)}), {"candidate.so": bench.library(HONEST)}, CorrectnessResult)
+        bench.check(kernel, case(odd), task=task)
 
 
 def test_the_tolerance_widens_with_the_baseline_up_to_the_cap(bench: Bench) -> None:
@@ -305,19 +274,15 @@ def test_atol_and_rtol_hold_as_stated_up_to_the_cap(
     bench: Bench, beside: str, atol: float | None, floor: float, caps: dict[DType, float], status: str
 ) -> None:
     policy = NumericPolicy(atol=atol, floor={"float32": floor}, cap=caps)
-    task = TASK.model_copy(update={"numeric": policy})
-    request = CorrectnessRequest(task=task, libraries={"candidate": "candidate.so"}, cases=(case(),))
-    found = bench.ask(request, {"candidate.so": bench.library(HONEST + f"out[77] += {beside};")}, CorrectnessResult).cases[0]
+    found = bench.check(bench.library(HONEST + f"out[77] += {beside};"), task=TASK.model_copy(update={"numeric": policy}))[0]
     assert found.status == status, found
     assert ("`tolerance: as_stated` in the config" in found.reason) == (atol == 1e-3 and bool(caps)), found.reason
 
 
 def test_a_reference_that_fails_is_not_the_kernels_fault(bench: Bench) -> None:
     broken = TASK.model_copy(update={"reference": REFERENCE.replace("return torch.softmax(x, dim=1)", "raise ValueError('oops')")})
-    request = CorrectnessRequest(task=broken, libraries={"candidate": "candidate.so"}, cases=(case(),))
-    job = harness_job(request, {"candidate.so": bench.library(HONEST)}, bench.blobs)
-    found = bench.blobs.get(bench.executor.run(job).files["result.json"])
-    assert "oops" in HarnessFailure.model_validate_json(found).error
+    with pytest.raises(HarnessError, match="oops"):
+        bench.check(bench.library(HONEST), task=broken)
 
 
 # ---------------------------------------------------------------- timing
@@ -428,19 +393,19 @@ def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: i
     return bench.ask(request, files, ContestResult)
 
 
-def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, str]]:
+def kernels(incumbent: str, candidate: str) -> list[tuple[Contestant, str | None]]:
+    named = (("incumbent", incumbent), ("candidate", candidate))
+    return [(Contestant(name=name, kind="library", library=f"{name}.so"), sha) for name, sha in named]
+
+
+def twins(bench: Bench, body: str, before: str = "") -> list[tuple[Contestant, str | None]]:
     """A kernel and a copy of it."""
-    made = {"incumbent": bench.library(body, before), "candidate": bench.library(body, before, tag="copy")}
-    return [(Contestant(name=name, kind="library", library=f"{name}.so"), sha) for name, sha in made.items()]
+    return kernels(bench.library(body, before), bench.library(body, before, tag="copy"))
 
 
 def test_contestants_run_apart(bench: Bench) -> None:
-    result = contest(
-        bench,
-        (Contestant(name="incumbent", kind="library", library="a.so"), bench.library(HONEST + HONEST + HONEST)),
-        (Contestant(name="candidate", kind="library", library="b.so"), bench.library(HONEST)),
-        (Contestant(name="eager", kind="eager"), None),
-    )
+    both = kernels(bench.library(HONEST + HONEST + HONEST), bench.library(HONEST))
+    result = contest(bench, *both, (Contestant(name="eager", kind="eager"), None))
     assert result.problem is None and not result.unavailable
     rounds = result.workloads[0].rounds
     assert len(rounds) == 5 and all(set(r) == {"incumbent", "candidate", "eager"} for r in rounds)
@@ -448,15 +413,9 @@ def test_contestants_run_apart(bench: Bench) -> None:
 
 
 def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:
-    result = contest(
-        bench,
-        (Contestant(name="incumbent", kind="library", library="a.so"), bench.library(HONEST)),
-        (
-            Contestant(name="candidate", kind="library", library="b.so"),
-            # Right while it is warmed up, and wrong from its first train on, however short that is on a slow machine.
-            bench.library("static int n = 0; if (++n < 5) softmax(x, out, M, N);"),
-        ),
-    )
+    # Right while it is warmed up, and wrong from its first train on, however short that is on a slow machine.
+    wrong = bench.library("static int n = 0; if (++n < 5) softmax(x, out, M, N);")
+    result = contest(bench, *kernels(bench.library(HONEST), wrong))
     assert result.culprit == "candidate" and result.problem is not None
 
 
@@ -480,10 +439,10 @@ def test_a_busy_neighbour_makes_rounds_dirty(tmp_path: Path) -> None:
     os.sched_setaffinity(0, {min(cores)})
     bench = Bench(tmp_path)
     try:
-        kernels = twins(bench, HONEST * 80)  # Longer than the scheduler lets the neighbour wait.
+        both = twins(bench, HONEST * 80)  # Longer than the scheduler lets the neighbour wait.
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
             try:
-                found = contest(bench, *kernels, rounds=8)
+                found = contest(bench, *both, rounds=8)
             finally:
                 neighbour.kill()
     finally:
