@@ -139,7 +139,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         cases=evidence.cases(trial, services.records),
         physics=possible,
         noise_floor=state["noise_floor"],
-        looks=_looks(trial, services),
+        looks=max(1, len(_cited(trial, "timing", services))),
         mechanisms={o.method: o.visible for o in methods},
         idle=_idle(methods),
         records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
@@ -203,14 +203,10 @@ def _screened(champion: str | None, services: Services) -> tuple[str, ...]:
     return tuple(sentence for text in texts for sentence in screen(text, task.language, (), task.tensors, task.library or ()))
 
 
-def _correctness(trial: Trial | None, services: Services) -> Record | None:
+def _cited(trial: Trial | None, kind: str, services: Services) -> list[Record]:
+    """The records of a kind that a trial rests on."""
     found = [services.records.get(identity) for identity in (trial.records if trial else ())]
-    return next((record for record in found if record.kind == "correctness"), None)
-
-
-def _looks(trial: Trial | None, services: Services) -> int:
-    kinds = [services.records.get(identity).kind for identity in (trial.records if trial else ())]
-    return max(1, kinds.count("timing"))
+    return [record for record in found if record.kind == kind]
 
 
 def _idle(methods: Sequence[MethodOutcome]) -> tuple[str, ...]:
@@ -241,7 +237,7 @@ def _write(state: State, services: Services, trial: Trial | None, verdict: Verdi
     iteration = state["iteration"]
     champion = services.candidate(verdict.candidate, iteration) if verdict.candidate else None
     changed = diff(services.candidate(state["incumbent"]), champion) if champion else ""
-    made, checked = _attribution(state, services), _correctness(trial, services)
+    made, checked = _attribution(state, services), next(iter(_cited(trial, "correctness", services)), None)
     folder = f"versions/v{iteration}"
     told = artifacts.render_version(
         state, services, trials(state, services), _ablations(state, services), made, checked, changed, own, verdict
