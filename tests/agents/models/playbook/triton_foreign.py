@@ -89,44 +89,6 @@ def run_kernel(x, y):
     "torch.softmax(x, -1)",
     **MATRIX,
 )
-ROWS["LAYERNORM"] = given(
-    """@triton.jit
-def layer_norm_fwd(x_ptr, y_ptr, w_ptr, b_ptr, row_stride, D, eps, CHUNK: tl.constexpr):
-    row = tl.program_id(0)
-    x_ptr += row * row_stride
-    y_ptr += row * row_stride
-    s = tl.zeros((CHUNK,), tl.float32)
-    for lo in range(0, D, CHUNK):
-        idx = lo + tl.arange(0, CHUNK)
-        s += tl.load(x_ptr + idx, mask=idx < D, other=0.0).to(tl.float32)
-    mean = tl.sum(s, axis=0) / D
-    q = tl.zeros((CHUNK,), tl.float32)
-    for lo in range(0, D, CHUNK):
-        idx = lo + tl.arange(0, CHUNK)
-        d = tl.load(x_ptr + idx, mask=idx < D, other=0.0).to(tl.float32)
-        d = tl.where(idx < D, d - mean, 0.0)
-        q += d * d
-    inv = 1 / tl.sqrt(tl.sum(q, axis=0) / D + eps)
-    for lo in range(0, D, CHUNK):
-        idx = lo + tl.arange(0, CHUNK)
-        ok = idx < D
-        g = tl.load(w_ptr + idx, mask=ok)
-        h = tl.load(b_ptr + idx, mask=ok)
-        d = tl.load(x_ptr + idx, mask=ok, other=0.0).to(tl.float32)
-        tl.store(y_ptr + idx, (d - mean) * inv * g + h, mask=ok)
-
-
-def run_kernel(x, w, b, y, eps):
-    M, N = x.shape
-    layer_norm_fwd[(M,)](x, y, w, b, x.stride(0), N, eps, CHUNK=32)
-""",
-    "torch.nn.functional.layer_norm(x, (70,), w, b, eps)",
-    x="in:5x70",
-    w="in:70",
-    b="in:70",
-    y="out:5x70",
-    eps=1e-5,
-)
 ROWS["LOG_SOFTMAX"] = given(
     '''@triton.jit
 def lsm(
@@ -335,20 +297,6 @@ def run_kernel(x, w, bias, y):
     w="half:45x50",
     bias="half:45",
     y="half-out:37x45",
-)
-PRODUCTS["MATMUL_BATCHED"] = given(
-    PRODUCTS["MATMUL_TWO_AXES"]
-    .source.removeprefix(HEAD)
-    .replace(
-        "    j = tl.program_id(1)\n",
-        "    j = tl.program_id(1)\n    g = tl.program_id(2)\n    x += g * m * k\n    y += g * k * n\n    z += g * m * n\n",
-    )
-    .replace("m, k = a.shape\n    n = b.shape[1]", "g, m, k = a.shape\n    n = b.shape[2]")
-    .replace("triton.cdiv(n, TILE))]", "triton.cdiv(n, TILE), g)]"),
-    "a @ b",
-    a="half:2x37x50",
-    b="half:2x50x45",
-    c="half-out:2x37x45",
 )
 PRODUCTS["MATMUL_LITERAL_GRID"] = given(
     PRODUCTS["MATMUL_TWO_AXES"]
