@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tools.artifacts import Artifact, Axis, Bound, DType, Interval, Outcome, digest
 from tools.roofline.hardware import Citation
@@ -107,6 +107,12 @@ class Forecast(Artifact):
     held: bool
 
 
+Result = Annotated[
+    Literal["success", "failure", "unknown", "crash"], BeforeValidator(lambda said: "unknown" if said == "neutral" else said)
+]
+"""How experience calls an outcome; unknown: what it was worth, which earlier versions called neutral."""
+
+
 class Attempt(Artifact):
     """One remembered outcome of a method (B4). Infrastructure failures never become one."""
 
@@ -120,7 +126,7 @@ class Attempt(Artifact):
     """Power-of-two bucket of the unique bytes, e.g. "2^25B"; empty: not known."""
     bottleneck: Bound
     methods: tuple[str, ...]
-    result: Literal["success", "failure", "neutral", "crash"]
+    result: Result
     verdict: Outcome
     effect: Interval | None = None
     """incumbent / candidate: the confirmed gain, where there is one."""

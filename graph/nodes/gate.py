@@ -142,6 +142,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
         looks=max(1, len(_cited(trial, "timing", services))),
         mechanisms={o.method: o.visible for o in methods},
         idle=_idle(methods),
+        unclear=tuple(o.method for o in methods if o.mechanism and o.mechanism.without and o.mechanism.without.present),
         records=tuple(dict.fromkeys((calibration.id, state.get("calibration", calibration.id)))),
     )
     before = refused(state, services)

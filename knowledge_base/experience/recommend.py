@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Literal, NamedTuple, get_args
 
-from knowledge_base.artifacts import Attempt, Page
+from knowledge_base.artifacts import Attempt, Page, Result
 from knowledge_base.experience.similarity import Conditions, Likeness, likeness
 from knowledge_base.experience.status import status
 from knowledge_base.pages import terminology
@@ -46,7 +46,7 @@ class Evidence(Artifact):
     """One outcome behind a recommendation."""
 
     record: str
-    result: Literal["success", "failure", "neutral", "crash"]
+    result: Result
     effect: Interval | None
     operator: str
     architecture: str

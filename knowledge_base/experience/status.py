@@ -6,27 +6,26 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from knowledge_base.artifacts import Attempt
+from knowledge_base.artifacts import Attempt, Result
 from tools.artifacts import Artifact, Interval, Outcome
 from tools.gate.policy import MIN_EFFECT
 
 Status = Literal["resolved", "pending", "avoid"]
 ORDER: tuple[Status, ...] = ("resolved", "pending", "avoid")
 
-Result = Literal["success", "failure", "neutral", "crash"]
 RESULTS: dict[str, Result] = {
     "accept": "success",
     "reject_perf": "failure",
-    "inconclusive": "neutral",
+    "inconclusive": "unknown",
     "reject_correctness": "crash",
     "reject_policy": "crash",
 }
-"""Verdict -> how experience calls such an outcome; neutral: what it was worth is not known."""
+"""Verdict -> how experience calls such an outcome."""
 
 
 def result(verdict: Outcome, effect: Interval | None) -> Result:
     """How experience calls an outcome: a failure is one that surely gained nothing."""
-    return "neutral" if verdict == "reject_perf" and status(verdict, effect) != "avoid" else RESULTS[verdict]
+    return "unknown" if verdict == "reject_perf" and status(verdict, effect) != "avoid" else RESULTS[verdict]
 
 
 class MethodStatus(Artifact):

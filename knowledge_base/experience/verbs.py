@@ -124,7 +124,7 @@ class Filter(Described):
     method: str = ""
     """id of a method"""
     result: str = ""
-    """success, failure, neutral or crash"""
+    """success, failure, unknown or crash"""
 
     def passing(self, attempts: Sequence[Attempt], wiki: Wiki) -> tuple[Attempt, ...]:
         """Those of `attempts` that are meant."""
@@ -237,7 +237,7 @@ class Add(Described):
     methods: tuple[str, ...]
     """what was tried; once for each method of a set"""
     result: str
-    """success, failure, neutral or crash"""
+    """success, failure, unknown or crash"""
     effect: tuple[float, ...] = ()
     """old time / new time, or ESTIMATE LOW HIGH"""
     knobs: dict[str, str] = Field(default_factory=dict)

@@ -77,7 +77,9 @@ class Evidence(Artifact):
     sanitized: Sanitized | None = None
     """What compute-sanitizer said; None: it was not asked."""
     mechanisms: dict[str, bool | None] = {}
-    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: that could not be checked."""
+    """Claimed mechanism -> whether the machine code shows it, and not as much without it; None: not checked, or not clear."""
+    unclear: tuple[str, ...] = ()
+    """Of these, what was looked for with and without it, and neither shown nor excluded."""
     idle: tuple[str, ...] = ()
     """Of these, what is seen neither there nor in the time."""
     records: tuple[str, ...] = ()
@@ -126,8 +128,11 @@ def decide(evidence: Evidence, policy: Policy) -> Verdict:
         passed.append(reason)
     felt = {name: seen for name, seen in evidence.mechanisms.items() if name not in evidence.idle}
     shown, absent, unchecked = (sorted(n for n, seen in felt.items() if seen is is_) for is_ in (True, False, None))
-    if unchecked:
-        passed.append(f"Not checked in the machine code: {', '.join(unchecked)}.")
+    open_ = {
+        "checked": [name for name in unchecked if name not in evidence.unclear],
+        "clear": [n for n in unchecked if n in evidence.unclear],
+    }
+    passed += [f"Not {what} in the machine code: {', '.join(names)}." for what, names in open_.items() if names]
     if absent:
         passed.append(f"Accepted as unexplained: {', '.join(absent)} cannot be seen in the machine code, or no more than without it.")
     elif shown:
@@ -249,7 +254,11 @@ def _faster(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
             return "reject_perf", f"Not faster by enough: {shown}{cited}."
         # What a noisy machine hides is no failure.
         help_ = "stop what else runs on the machine, or raise judge.calibration_pairs"
-        return "inconclusive", f"The noise floor is too high to see such a gain; {help_}: {shown}{cited}."
+        seen = trial.speedup.estimate > 1.0
+        hidden = (
+            "The noise floor is too high to see such a gain" if seen else "No gain is seen, and the noise floor is too high to exclude one"
+        )
+        return "inconclusive", f"{hidden}; {help_}: {shown}{cited}."
     slowed = _no_regression(trial, evidence.margins, policy)
     if slowed[0] == "reject_perf":
         # The judge stops where it sees that, before all batches are spent on the gain.

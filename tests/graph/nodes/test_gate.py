@@ -30,9 +30,9 @@ from tools.store.repository import Repository
     ("outcome", "kept"),
     [
         ("accept", ["success"]),
-        ("inconclusive", ["neutral"]),
+        ("inconclusive", ["unknown"]),
         # What it gained is shown here: a workload's margin may have cost it the place, and that is no failure of its methods.
-        ("reject_perf", ["neutral"]),
+        ("reject_perf", ["unknown"]),
         ("reject_correctness", ["crash"]),
         ("reject_policy", ["crash"]),
         ("infra_error", []),
@@ -60,9 +60,9 @@ def test_what_says_nothing_about_the_idea_is_not_remembered_of_it(
         assert found[-1].after == mark(champion.source) and found[-1].knobs == champion.knobs
         assert {attempt.before for attempt in found} == {mark(incumbent)}
         assert len({attempt.evidence for attempt in found}) == len(found)
-        assert all(attempt.result in ("neutral", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"
+        assert all(attempt.result in ("unknown", "failure", "crash") for attempt in found[:-1]), "only the gate calls something a success"
         assert found[-1].methods == (("seen",) if outcome == "accept" else tuple(statuses)), "no success of what did not show"
-        unsure = [attempt for attempt in found[:-1] if attempt.result == "neutral"]
+        unsure = [attempt for attempt in found[:-1] if attempt.result == "unknown"]
         assert all(a.effect is None and "not confirmed" in a.note for a in unsure), "what nothing confirmed is said, and no effect"
 
 

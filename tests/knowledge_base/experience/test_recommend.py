@@ -111,7 +111,7 @@ def test_what_noise_hid_and_a_draft_that_was_wrong_are_no_advice_against_a_metho
 def test_figures_that_nothing_decided_move_neither_the_interval_nor_the_rank():
     won, unsure = outcome("a", "accept", "vector-exp", estimate=20.2), outcome("b", "inconclusive", "vector-exp", estimate=54.6)
     alone, both = asked(won).proposed[0], asked(unsure, won).proposed[0]
-    assert (both.effect, both.score, both.n) == (alone.effect, alone.score, 2) and both.results == {"neutral": 1, "success": 1}
+    assert (both.effect, both.score, both.n) == (alone.effect, alone.score, 2) and both.results == {"unknown": 1, "success": 1}
 
 
 def test_a_wide_interval_counts_for_less():

@@ -85,6 +85,8 @@ def test_accept_says_why_with_numbers_and_records():
     assert not idle.reasons[-1].startswith("The claimed mechanisms are")
     unchecked = verdict(mechanisms={"simd": True, "tiles": None})
     assert unchecked.explained and ["tiles" in reason for reason in unchecked.reasons[-2:]] == [True, False]
+    unclear = verdict(mechanisms={"simd": True, "tiles": None, "lanes": None}, unclear=("simd", "lanes")).reasons
+    assert unclear[-3:-1] == ("Not checked in the machine code: tiles.", "Not clear in the machine code: lanes.")
     assert unchecked.reasons[-2] == "Not checked in the machine code: tiles." and not any(
         "visible" in r for r in verdict(mechanisms={"a": None}).reasons
     )
@@ -118,6 +120,11 @@ FAILED = Failed(candidate="cand", stage="correctness", reason="On small: error."
         ({"noise_floor": None}, "inconclusive", "noise floor"),
         ({"trial": trial(1.005, half=0.01)}, "reject_perf", "1.030x"),
         ({"trial": trial(1.02, half=0.2), "noise_floor": 0.7}, "inconclusive", "noise floor is too high to see such a gain"),
+        (
+            {"trial": trial(0.6, half=0.5), "noise_floor": 0.7},
+            "inconclusive",
+            "No gain is seen, and the noise floor is too high to exclude one",
+        ),
         ({"trial": OPEN}, "inconclusive", "too few pairs for an interval with two ends, raise judge.pairs or judge.batches: 2.000x [N/A]"),
         ({"confirmation": interval(1.01, 0.005)}, "reject_perf", "not there again"),
         ({"confirmation_problem": "it crashed"}, "reject_correctness", "it crashed"),
