@@ -9,7 +9,7 @@ from pathlib import Path
 from graph.artifacts import VersionMemory
 from graph.lifecycle import run as runs
 from graph.report import final
-from graph.report.content.summary import incumbent, remembered
+from graph.report.content.summary import incumbent, remembered, stored_state
 from graph.services import Ask, open_language
 from graph.settings import Settings, parse
 from graph.workspace import completeness, drift
@@ -42,8 +42,8 @@ def audit(path: Path) -> tuple[str, ...]:
 def mask(path: Path, version: str, *, masked: bool) -> str:
     """Hide a version and all that came of it from every decision and ranking, or show again what its mask hid; one commit, with which HEAD
     has the kernel of the last accepted version that is left. Returns a sentence."""
-    workspace = workspaces.reopen(path)
-    try:
+    with runs.opened(path, reading=True) as services:
+        workspace = services.workspace
         repository = workspace.repository
         memory_of(workspace, version)
         drift.refuse(repository)
@@ -66,22 +66,25 @@ def mask(path: Path, version: str, *, masked: bool) -> str:
         texts = {f"memory/v{n}.json": after[n].model_dump_json(indent=1) + "\n" for n in chosen if after[n] != closed[n]}
         if texts:
             trailers = {"Masked" if masked else "Unmasked": said}
-            kernel, standing = f"kernel{_suffix(workspace)}", f"v{incumbent(after).iteration}"
+            left = incumbent(after)
+            kernel, standing = f"kernel{services.language.suffix}", f"v{left.iteration}"
             source = repository.show(repository.find_commit("Version", standing) or "", kernel).decode()
             if source != repository.show("HEAD", kernel).decode():
                 texts[kernel], trailers["Restores"] = source, standing
                 back = f"; HEAD has the kernel of {standing} again, and `python -m graph resume {workspace.root}` goes on from there"
             workspace.write(texts)
+            if (workspace.root / final.MARKDOWN).is_file():
+                # It would go on praising what is masked.
+                texts |= final.reports(stored_state(workspace, left), services)
+                workspace.write(texts)
             subject = f"{'mask' if masked else 'unmask'} {version}"
-            workspace.commit([*texts, "prompts", final.MARKDOWN, final.HTML], subject, trailers, repository.head())
+            workspace.commit([*texts, "prompts"], subject, trailers, repository.head())
         experience = Experience(None)
         for n in chosen:
             commit = repository.find_commit("Version", f"v{n}") or ""
             for attempt in after[n].attempts:
                 experience.add(attempt.model_copy(update={"commit": commit}))
         return f"{said}: now {'invisible to every later decision' if masked else 'visible'}{back}"
-    finally:
-        workspace.close()
 
 
 def _closed(repository: Repository) -> list[VersionMemory]:

@@ -38,7 +38,7 @@ def finalise(state: State, services: Services) -> State:
     benchmark = standings(measured, services, unfit)
     record = services.keep("final", benchmark, parents=(measured.id,), best=state["incumbent"])
     ended = State(**{**state, "report": record.id})
-    texts = {final.BENCHMARK: final.benchmark(benchmark, measured.id), **final.reports(ended, services)}
+    texts = final.reports(ended, services)
     commit_report(services, record.id, texts)
     services.emit("stop", {"reason": str(state.get("stop"))})
     times, won = benchmark.objective_s, benchmark.overall.get("baseline")

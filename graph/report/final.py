@@ -13,6 +13,7 @@ from graph.state import State
 MARKDOWN, HTML, BENCHMARK = "report.md", "report.html", "benchmark.md"
 FILES = (MARKDOWN, HTML, BENCHMARK)
 """What finalise writes, relative to the workspace."""
+NO_BENCHMARK = "# Final benchmark\n\nThere is none of the best kernel yet.\n"
 
 
 def benchmark(found: FinalBenchmark, record: str) -> str:
@@ -21,9 +22,10 @@ def benchmark(found: FinalBenchmark, record: str) -> str:
 
 
 def reports(state: State, services: Services) -> dict[str, str]:
-    """File name -> text of the report in its two renderings."""
+    """File name -> text of the report in its two renderings, and of the final benchmark, or that there is none of the best kernel."""
     found = view(state, services)
-    return {MARKDOWN: markdown(found), HTML: html.html(found)}
+    contest = benchmark(found.final, found.final_record) if found.final and found.final_record else NO_BENCHMARK
+    return {MARKDOWN: markdown(found), HTML: html.html(found), BENCHMARK: contest}
 
 
 def markdown(found: View) -> str:

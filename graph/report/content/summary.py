@@ -229,8 +229,11 @@ def restored(workspace: Workspace) -> VersionMemory | None:
     return None
 
 
-def stored_state(workspace: Workspace) -> State:
-    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was masked since."""
+def stored_state(workspace: Workspace, back: VersionMemory | None = None) -> State:
+    """The state in the workspace's checkpoint, empty when there is none yet; without what it says of a version that was masked since.
+
+    `back`: whose kernel is about to be put back; default: what the newest commits say.
+    """
     import sqlite3
     from typing import cast
 
@@ -245,7 +248,7 @@ def stored_state(workspace: Workspace) -> State:
         state = cast(State, dict(found.checkpoint["channel_values"])) if found else State()
     finally:
         connection.close()
-    back = restored(workspace)
+    back = back or restored(workspace)
     if back is not None and back.candidate is not None and back.candidate != state.get("incumbent"):
         # Its benchmark and its reason to stop are of another kernel.
         state |= State(incumbent=back.candidate, report="", stop=None)

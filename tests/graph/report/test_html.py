@@ -208,10 +208,19 @@ def test_counters_that_a_hypothesis_names_are_compared_between_parent_and_versio
     assert not seen.counters and "ncu.spills" not in html.html(seen)
 
 
-def test_versions_can_be_masked_after_the_report_was_rendered_again(copied: Path) -> None:
-    for verb in (["mask", str(copied), "v1"], ["report", str(copied)], ["unmask", str(copied), "v1"]):
-        assert main(verb) == 0
-    assert "(masked)" in git(copied, "show", "HEAD:report.html") and git(copied, "status", "--porcelain") == ""
+def test_the_report_of_a_masked_version_is_not_what_it_was(copied: Path) -> None:
+    """HEAD had the kernel of v1, and a report and a benchmark of v2's; after `unmask` the report from between."""
+    names = (final.MARKDOWN, final.HTML, final.BENCHMARK)
+    first = [git(copied, "show", f"HEAD:{name}") for name in names]
+    assert main(["mask", str(copied), "v2"]) == 0
+    told = [git(copied, "show", f"HEAD:{name}") for name in names]
+    assert ["(masked)" in text for text in told] == [True, True, False] and "none of the best kernel yet" in told[2]
+    assert all("No final benchmark yet" in text for text in told[:2]) and git(copied, "status", "--porcelain") == ""
+    assert [main([verb, str(copied), *version]) for verb, version in (("report", []), ("unmask", ["v2"]))] == [0, 0]
+    again = [git(copied, "show", f"HEAD:{name}") for name in names]
+    assert [text.count("(masked)") for text in again] == [0, 0, 0] and again[2] == first[2]
+    assert again[0].splitlines()[2] == first[0].splitlines()[2], "the headline"
+    assert git(copied, "status", "--porcelain") == ""
 
 
 # ---------------------------------------------------------------- what others named
