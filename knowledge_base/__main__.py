@@ -23,6 +23,7 @@ VERBS = {
     "spec": ("knowledge_base.verbs:LookUp", "look one hardware number up, with its citation"),
     "lint": ("knowledge_base.verbs:Lint", "check every page, or every citation of a workspace"),
     "overlay": ("knowledge_base.verbs:Overlay", "make a measured roof citable"),
+    "utilisation": ("knowledge_base.verbs:Utilisation", "what a kernel reaches of measured and of cited roofs"),
     "recommend": ("knowledge_base.experience.verbs:Recommend", "what to try next, and why"),
     "experience recommend": ("knowledge_base.experience.verbs:Recommend", "what to try next, and why"),
     "experience add": ("knowledge_base.experience.verbs:Add", "keep an outcome that somebody states"),

@@ -177,6 +177,38 @@ class LookUp(Verb):
         return Answer(figure, [line, *caveat], 0 if spec else 1, {"known": spec is not None, "line": line, **found.model_dump()})
 
 
+class Utilisation(Verb):
+    """What the kernel of a task reaches of the roofs measured here and of a product's published ones, such as H200, variant SXM5."""
+
+    uses = ("wiki",)
+    positional = frozenset({"product", "task"})
+    has_json = False
+
+    product: str
+    """such as H200"""
+    task: Path
+    """task folder with reference.py and kernel.<ext>"""
+    variant: str = ""
+    """such as SXM5; needed where variants differ"""
+
+    def answer(self, base: Base) -> Answer:
+        """A table of its workloads, and the lines that were cited."""
+        from knowledge_base.specs import lookup
+        from tools.analysis.diagnosis import utilisation_text
+        from tools.roofline.roofline import PUBLISHED, published
+        from tools.tasks import loader
+        from tools.tasks.opened import Opened, machine
+
+        wiki = base.open("hardware", "meta")
+        found = [lookup.resolve(wiki, self.product, metric, self.variant) for metric in PUBLISHED]
+        with machine(None) as (executor, records):
+            loaded = loader.load_folder(self.task, executor, records.blobs)
+            placed = Opened(loaded, executor, records, lambda *_: None).placed()
+        text = utilisation_text(loaded.task, placed, published([spec for spec in found if isinstance(spec, Spec)]))
+        gaps = [lookup.gap(unknown) for unknown in found if isinstance(unknown, UnknownSpec)]
+        return Answer(None, [*text.splitlines(), *gaps])
+
+
 class Lint(Verb):
     """Check every page of the wiki, or every citation of a workspace."""
 

@@ -54,6 +54,12 @@ def _parser() -> Parser:
     ceilings.add_argument("--language", default="cpp", help="whose compiler builds the program (default: cpp)")
     ceilings.set_defaults(run=_ceilings)
 
+    bandwidth = verbs.add_parser(
+        "bandwidth", help="what each way to go through memory reaches here: every try of the ceiling's measurement"
+    )
+    bandwidth.add_argument("--language", default="cpp", help="cpp: this machine's own memory; triton or cuda: the GPU's (default: cpp)")
+    bandwidth.set_defaults(run=_bandwidth)
+
     def verb(name: str, run: Verb, text: str, as_json: str = "") -> Parser:
         """A verb about a task; `as_json`: help of its option."""
         made = verbs.add_parser(name, help=text, description=text)
@@ -73,6 +79,9 @@ def _parser() -> Parser:
     profile.add_argument("--profiler", help="name or package.module:Class (default: the first that fits the kernel's device)")
     under = "time the kernel and place each workload under the measured roofs"
     verb("roofline", _roofline, under, "one JSON object instead of a table")
+    verb("time", _time, "seconds of one call of the kernel on each workload, and the noise that they were measured in")
+    reached = "what the kernel reaches of the measured roofs; `python -m knowledge_base utilisation PRODUCT TASK`: of the cited ones, too"
+    verb("utilisation", _utilisation, reached)
     slow = "why is the kernel slow? of a task, or of reports of Nsight Compute; changes nothing"
     diagnose = verb("diagnose", _diagnose, slow, "one JSON object instead of text")
     reports = "instead of a task: .ncu-rep, the raw or details page as CSV, the details page as text; --kernel NAME chooses"
@@ -145,6 +154,36 @@ def _ceilings(options: argparse.Namespace) -> None:
         for roof in measure(language(options.language), executor, records):
             doubt = f" ({roof.doubt})" if roof.doubt else ""
             print(f"{roof.metric:<18} {roof.value:.4g} {roof.unit}  {roof.origin}, record {roof.source}{doubt}")
+
+
+def _bandwidth(options: argparse.Namespace) -> None:
+    from tools.roofline.microbenchmarks import measure
+    from tools.tasks.opened import language, machine
+
+    with machine(options.store, options.clocks) as (executor, records):
+        roofs = measure(language(options.language), executor, records)
+        for roof in (roof for roof in roofs if roof.metric == "memory_bandwidth"):
+            for pattern, tries in records.get(roof.source).payload["bandwidth"].items():
+                least, most = min(tries), max(tries)
+                print(f"{pattern:<12} {most:.4g} B/s at best, {least:.4g} at worst of {len(tries)} tries, record {roof.source}")
+
+
+def _time(options: argparse.Namespace) -> None:
+    from tools.cli.formatting import percent, seconds
+    from tools.judge import evidence
+
+    with _task(options) as opened:
+        record = opened.timed
+        for workload, taken in evidence.seconds(record).items():
+            print(f"{workload}: {seconds(taken)}")
+        print(f"against itself it differs by up to {percent(evidence.noise_floor(record, opened.judge.policy.objective))}")
+
+
+def _utilisation(options: argparse.Namespace) -> None:
+    from tools.analysis.diagnosis import utilisation_text
+
+    with _task(options) as opened:
+        print(utilisation_text(opened.task, opened.placed(), ()))
 
 
 def _check(options: argparse.Namespace) -> None:

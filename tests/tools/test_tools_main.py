@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from knowledge_base.__main__ import main as knowledge_base
 from tests.tools import builders
 from tools.__main__ import main
 from tools.store.records import Records
@@ -12,9 +13,10 @@ SEED = Path(__file__).parent / "fixtures" / "static" / "softmax" / "kernel.cpp"
 REFERENCE = builders.REFERENCE + '\n\nworkloads = [{"M": 16, "N": 64}]\n'
 
 
-@pytest.mark.parametrize(
-    "verb", ["", "env", "ceilings", "check", "profile", "roofline", "diagnose", "screen", "calibrate", "judge", "bench", "sass"]
-)
+VERBS = "env ceilings bandwidth check profile roofline time utilisation diagnose screen calibrate judge bench sass"
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS.split()])
 def test_every_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*verb.split(), "--help"])
@@ -49,6 +51,7 @@ def test_what_the_screen_refuses_and_how_noisy_the_machine_is_have_verbs_of_thei
     assert "line 1: `#include <time.h>`" in capsys.readouterr().out
     assert main([*store, "calibrate", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert main([*store, "time", str(tmp_path)]) == 0 and "against itself it differs by up to" in capsys.readouterr().out
     assert found["noise_floor"] > 0 and next(iter(found["seconds"].values())) > 0
 
 
@@ -79,6 +82,20 @@ def test_why_a_kernel_is_slow_in_words_and_as_json(tmp_path, capsys):
     for finding in found["findings"]:
         assert finding["text"] in said
         assert set(finding["evidence"]) <= records
+
+
+@pytest.mark.slow
+def test_every_try_of_the_bandwidth_is_told_and_utilisation_names_measured_and_cited_roofs(tmp_path, capsys):
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "kernel.cpp").write_text(SEED.read_text())
+    store = ["--store", str(tmp_path.parent / "store")]
+    assert main([*store, "bandwidth"]) == 0
+    assert " B/s at best, " in capsys.readouterr().out
+    assert main([*store, "utilisation", str(tmp_path)]) == 0
+    assert "of measured  of cited" in capsys.readouterr().out
+    assert knowledge_base(["utilisation", "H200", str(tmp_path), "--variant", "SXM"]) == 0
+    said = capsys.readouterr().out
+    assert "of measured  of cited" in said and "memory_bandwidth: 4.8 TB/s, cited: <gpu-wiki>/hardware/nvidia/h200-sxm5.md:" in said
 
 
 @pytest.mark.slow

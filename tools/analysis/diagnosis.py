@@ -133,6 +133,22 @@ def roofline_text(placed: Roofline) -> str:
     return "\n".join([*lines, *(["", placed.remark] if placed.remark else [])])
 
 
+def utilisation_text(task: Task, placed: Roofline, cited: Sequence[Roof]) -> str:
+    """What each workload reaches of memory's and arithmetic's roofs, the measured and the cited ones: a table, and whence the cited are."""
+    kind, measured = roofline.precision(task), [roof for roof in placed.roofs if roof.origin == "measured"]
+    rows: list[tuple[str, ...]] = [("workload", "time", "bytes", "of measured", "of cited", "operations", "of measured", "of cited")]
+    for w in placed.workloads:
+        cells = [w.workload, seconds(w.seconds)]
+        for count, unit in ((w.unique_bytes, "B/s"), (w.flops, "op/s")):
+            rate = count / w.seconds if count is not None and w.seconds else None
+            cells.append(si(rate, unit))
+            for roofs in (measured, cited):
+                roof = roofline.best(roofs, "memory_bandwidth") if unit == "B/s" else roofline.peak(roofs, kind)
+                cells.append(percent(rate / roof.value if rate is not None and roof else None))
+        rows.append(tuple(cells))
+    return "\n".join([table(rows), *(f"{roof.metric}: {si(roof.value, roof.unit)}, {_origin(roof)}" for roof in cited)])
+
+
 def _origin(roof: Roof) -> str:
     doubt = f" ({roof.doubt})" if roof.doubt else ""
     return f"measured here, record {roof.source}{doubt}" if roof.origin == "measured" else f"cited: {roof.source}"

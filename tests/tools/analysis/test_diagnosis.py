@@ -58,3 +58,10 @@ def test_what_is_not_known_is_said():
     assert all(said in told for said in ("nothing was timed", "could not be counted", "none is known here"))
     timed = diagnosis.place(task("a"), [seen("a")], {"a": 1.0}, (), DEVICE)
     assert "how far the roof is cannot be said" in diagnosis.diagnose(timed, [], {}, DEVICE).headline
+
+
+def test_utilisation_is_what_is_reached_of_the_measured_and_of_the_cited_roofs():
+    placed = diagnosis.place(task("a"), [seen("a", flops=4000.0)], {"a": 20.0}, ROOFS, DEVICE)
+    cited = Roof(metric="memory_bandwidth", value=200.0, unit="B/s", origin="cited", source="<gpu-wiki>/a.md:3")
+    _, _, row, source = diagnosis.utilisation_text(task("a"), placed, (cited,)).splitlines()
+    assert " ".join(row.split()) == "a 20 s 50 B/s 50.0 % 25.0 % 200 op/s 20.0 % N/A" and "cited: <gpu-wiki>/a.md:3" in source
