@@ -226,6 +226,11 @@ class Scored(Artifact):
     hit: bool | None
     """Shown in the direction that was predicted, and within a factor of `SIZE`; None: nothing can be said, or noise hides it."""
 
+    @property
+    def borne_out(self) -> str:
+        """`hit` in a word; N/A where nothing was measured."""
+        return "N/A" if self.observed_factor is None else {None: "unknown", True: "yes", False: "no"}[self.hit]
+
 
 class VersionMemory(Artifact):
     """memory/v<N>.json (E5); its schema lies beside it as memory/schema.json."""

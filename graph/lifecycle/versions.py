@@ -36,7 +36,8 @@ def audit(path: Path) -> tuple[str, ...]:
     workspace = workspaces.peek(path)
     found = drift.drifted(workspace.repository)
     others = (drift.told(workspace.repository, found) if found else "", drift.stranger(workspace.root, workspace.repository.log()))
-    return (*completeness.audit_closed(workspace.root), *filter(None, others))
+    # What others did explains much of the rest.
+    return (*filter(None, others), *completeness.audit_closed(workspace.root))
 
 
 def mask(path: Path, version: str, *, masked: bool) -> str:
