@@ -63,9 +63,11 @@ def timeline(view: View, links: Links) -> Chart:
         figure.legend(list(handles.values()), list(handles), loc="outside lower left", ncols=2)
         told = "; ".join(f"v{step.iteration} {OUTCOMES[step.outcome][1]} {ratio(step.speedup)}" for step in view.steps)
         told += f"; final benchmark against the baseline {ratio(overall)}" if overall else ""
+        claimed = any(verdict.claim for _, verdict in view.verdicts.values())
+        taken = "where a version came that far those confirmed in separate processes, else " if claimed else ""
         caption = (
-            "Bars are the intervals of the verdicts; below 1× is slower. The line is the product of the accepted estimates, taken in the "
-            "kernels' own processes; the final benchmark, against the baseline, is clocked from outside."
+            f"Bars are the intervals of the verdicts, {taken}those taken in the kernels' own process; below 1× is slower. The line is the "
+            "product of the accepted estimates; the final benchmark, against the baseline, is clocked from outside."
         )
         return Chart(TITLE, svg(figure, "timeline", TITLE, told), caption)
 
