@@ -102,7 +102,7 @@ def check(settings: Settings) -> Checked:
         if task.baseline is None:
             # Free and always the same, so that a refusal need not wait for the run.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
-                made = initial_kernel.lift(task, executor, records.blobs)
+                made = initial_kernel.lift(task, executor, records.blobs, settings.judge.job_limit_s)
                 lifted = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
                 if not absent:
                     compiled(lifted, language, executor, records.blobs, name=name)

@@ -31,7 +31,7 @@ def written(loaded: Loaded, services: Services) -> Loaded:
     failures: tuple[str, ...] = ()
     tries = 1 + services.settings.search.fix_rounds if agent.model.reads == "prompt" else 0
     try:
-        made, by = lift(loaded.task, services.executor, services.records.blobs), LIFTED
+        made, by = lift(loaded.task, services.executor, services.records.blobs, services.settings.judge.job_limit_s), LIFTED
         services.keep("lift", Lifted(source=made.source))
     except SettingsError:
         if not tries:
@@ -50,10 +50,10 @@ def written(loaded: Loaded, services: Services) -> Loaded:
     return with_kernel(loaded, made, by)
 
 
-def lift(task: Task, executor: Executor, blobs: Blobs) -> Candidate:
+def lift(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> Candidate:
     """What torch.compile makes of the reference, as a kernel of the task's language. SettingsError, in one sentence, where that is none."""
     try:
-        source = lifted(task, generated(task, executor, blobs))
+        source = lifted(task, generated(task, executor, blobs, limit_s))
     except SettingsError as error:
         raise SettingsError(f"{task.name}: no kernel is given, and none could be written: {error}") from error
     return Candidate(language=task.language, files={f"kernel{open_language(task.language).suffix}": source})

@@ -30,7 +30,7 @@ def source(services: Services) -> str:
         task = services.task
         try:
             jobs = services.jobs_of("coder", tell=lambda _: None)
-            found = Lifted(source=lifted(task, generated(task, jobs, services.records.blobs)))
+            found = Lifted(source=lifted(task, generated(task, jobs, services.records.blobs, services.settings.judge.job_limit_s)))
         except SettingsError as error:
             found = Lifted(refused=str(error))
         except (BudgetError, HarnessError):

@@ -384,6 +384,8 @@ class InductorRequest(Asked):
     kind: Literal["inductor"] = "inductor"
     others: tuple[tuple[Dims, ...], ...] = ()
     """Sizes beside the visible ones that the code must do: of each choice the first that the reference takes."""
+    search_s: float
+    """Seconds after which Inductor's search on a GPU, which goes on at each visible size, ends with what it has."""
 
 
 class TritonLaunch(Artifact):
@@ -412,6 +414,8 @@ class Generated(Artifact):
     """On a GPU, by the kernel's name."""
     helpers: dict[str, str] = Field(default_factory=dict)
     """Then also Inductor's own Triton functions that the kernels use, name -> text, in an order in which they can be written."""
+    unsearched: bool = False
+    """There was no time left to search for faster code, or for code without a library's call."""
 
 
 class InductorResult(Artifact):

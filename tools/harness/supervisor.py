@@ -279,7 +279,7 @@ class Supervisor:
                 return {"kind": "probe", "error": str(error), "error_log": error.log}
         if kind == "inductor":
             try:
-                return backend.of(self, request).oracle.call("inductor", others=request["others"])
+                return backend.of(self, request).oracle.call("inductor", others=request["others"], seconds=request["search_s"])
             except WorkloadError as error:
                 return {"kind": "inductor", "refused": str(error)}
         if kind == "prepare":

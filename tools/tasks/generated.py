@@ -11,14 +11,17 @@ from tools.languages.base import LANGUAGES, Language
 from tools.registry import load
 from tools.store.records import Blobs
 
-LIMIT_S = 600.0
-"""For importing torch's compiler and, on a GPU, its search at each visible size."""
+SEARCHING = 0.5
+"""Share of the limit after which no other search on a GPU begins: one that has begun takes tens of seconds."""
 
 
-def generated(task: Task, executor: Executor, blobs: Blobs) -> InductorResult:
-    """Code for the visible sizes and others such as the hidden ones, or why there is none. InfrastructureError when the machine failed."""
+def generated(task: Task, executor: Executor, blobs: Blobs, limit_s: float) -> InductorResult:
+    """Code for the visible sizes and others such as the hidden ones, or why there is none; `limit_s` as `judge.job_limit_s`.
+
+    InfrastructureError when the machine failed.
+    """
     language = load(LANGUAGES, task.language, Language, key="language")()  # type: ignore[type-abstract]
     others = tuple(choices for _, choices in hidden_workloads(task, b"known to everybody", 2))
-    request = InductorRequest(task=task, others=others, device=language.device)
-    job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=LIMIT_S))
+    request = InductorRequest(task=task, others=others, device=language.device, search_s=SEARCHING * limit_s)
+    job = harness_job(request, {}, blobs, needs=Needs(device=language.device), limits=Limits(wall_s=limit_s))
     return answer(executor.run(job), blobs, InductorResult)

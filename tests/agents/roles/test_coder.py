@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from agents.artifacts import CoderBrief, Draft, Drafts
+from agents.models.playbook.inductor_lift import METHOD as LIFT
 from agents.models.playbook.model import Playbook
 from agents.roles import coder
 from tests.agents.scripted import agent, called
-from tests.agents.softmax import METHOD, bench, brief
+from tests.agents.softmax import METHOD, WIKI, bench, brief
 from tests.tools.judge.test_judge import BROKEN, FASTER, NAIVE, WRONG, Counting, kernel
 from tools.judge.judge import Judge
 
@@ -104,6 +105,19 @@ def test_the_playbook_is_not_held_up(judging: Judge, place: tuple[Path, Counting
     ran = place[1].kinds
     assert coder.write(asked, brief().model_copy(update={"pages": pages}), "p", ".cpp", bench(judging))
     assert place[1].kinds == ran
+
+
+def test_a_lifted_kernel_is_handed_on_and_no_model_is_asked_for_it(judging: Judge, tmp_path: Path) -> None:
+    page = WIKI.page(LIFT)
+    assert page is not None
+    given = brief()
+    item = given.plan.methods[0].model_copy(update={"method": LIFT})
+    planned = given.plan.model_copy(update={"methods": (item,)})
+    asked, model = agent("coder", tmp_path, [])
+    (made,) = coder.write(
+        asked, given.model_copy(update={"plan": planned, "pages": (page,), "lifted": FASTER}), "p", ".cpp", bench(judging)
+    )
+    assert (made.source, made.methods, model.asked) == (FASTER, (LIFT,), [])
 
 
 def test_copies_of_the_parent_and_of_each_other_are_dropped(tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
     root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
     (method,) = json.loads((root / "versions" / "v1" / "methods.json").read_text())
     assert method["method"] == "inductor-lift"
-    assert json.loads((root / "versions" / "v1" / "verdict.json").read_text())["outcome"] == "accept"
-    assert "Lifted from what torch.compile" in (root / "kernel.cpp").read_text()
+    (branch,) = (root / "versions" / "v1" / "branches").glob("*/trial.json")
+    assert json.loads(branch.read_text())["kind"] == "passed"
+    assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
 
 
 def test_ctrl_c_keeps_the_first_kernel_that_a_model_is_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import math
 import re
+import time
 import warnings
 from itertools import combinations_with_replacement
 
@@ -24,9 +25,11 @@ OFFSETS = 9
 """A size may differ from a multiple of what scalars say by less than this."""
 
 
-CPU = ({"fx_graph_cache": False},)
-GPU = ({"fx_graph_cache": False}, {"fx_graph_cache": False, "max_autotune": True, "max_autotune_gemm_backends": "TRITON"})
-"""Inductor's settings that are tried; the faster code is taken."""
+PLAIN = {"fx_graph_cache": False}
+SEARCH = {**PLAIN, "max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+"""Inductor's settings that are tried, the second on a GPU alone; the faster code is taken."""
+FALLBACK = {"test_configs.max_mm_configs": 4}
+"""Of a product's templates for the sizes that nobody times: it takes a second or two to compile each."""
 
 
 class Done(BaseException):
@@ -92,9 +95,10 @@ def bound(source) -> str:
     return text if found is None else found[1] if found[2] is None else f"{found[1]}.{'' if found[2] == 'size' else '-'}{found[3]}"
 
 
-def inductor(contract: Contract, build, visible: list[dict], others: list[list[dict]]) -> dict:
+def inductor(contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float) -> dict:
     """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the first sizes that the
-    reference takes stand for those that it may yet be asked for."""
+    reference takes stand for those that it may yet be asked for. No search begins after `seconds`."""
+    end = time.monotonic() + seconds
     samples = [Sample(dims, build(dims)) for dims in visible]
     samples += [found for found in (taken(contract, build, choices) for choices in others) if found]
     scalars = [sample.scalars for sample in samples]
@@ -102,12 +106,12 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
         name: [formula(scalars, [s.shapes[name][at] for s in samples], f"{name}.shape[{at}]") for at in range(len(shape))]
         for name, shape in samples[0].shapes.items()
     }
-    variants = [generated(contract, build(dims), None, formulas) for dims in visible[:MOST_STATIC]]
+    variants = [generated(contract, build(dims), None, formulas, end) for dims in visible[:MOST_STATIC]]
     if any(other != scalars[0] for other in scalars):
         varying = {name: [at for at, size in enumerate(sizes) if size.free_symbols] for name, sizes in formulas.items()}
         for sample in sorted(samples, key=lambda s: -s.elements):
             if not any(v["sizes"] is not None and covers(v, sample.scalars) for v in variants):
-                variants.append(generated(contract, build(sample.dims), varying, formulas))
+                variants.append(generated(contract, build(sample.dims), varying, formulas, end))
                 refuse_fixed(variants[-1]["sizes"], scalars)
     return {
         "kind": "inductor",
@@ -120,8 +124,9 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
 def refuse_fixed(sizes: list, scalars: list[dict]) -> None:
     """Where the code is for one value of a whole number that has several."""
     for guard in sizes:
-        if isinstance(guard, sympy.Eq) and guard.lhs.is_Symbol and guard.rhs.is_Integer:
-            name = guard.lhs.name
+        # A remainder that is fixed leaves many values.
+        if isinstance(guard, sympy.Eq) and len(guard.free_symbols) == 1 and (guard.lhs - guard.rhs).is_polynomial(*guard.free_symbols):
+            (name,) = map(str, guard.free_symbols)
             if len({values[name] for values in scalars}) > 1:
                 raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
 
@@ -165,10 +170,12 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
     raise ContractError(f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own")
 
 
-def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict) -> dict:
+def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, end: float) -> dict:
     """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies, for others as well."""
     values = {a.name: a.value for a in args if not a.is_tensor}
-    recorders = [compiled(contract, args, varying, settings) for settings in (CPU if contract.device == "cpu" else GPU)]
+    recorders = [compiled(contract, args, varying, PLAIN)]
+    if contract.device != "cpu":
+        recorders += searched(contract, args, varying, end - time.monotonic())
     # A library's call is not lifted, so that code without one goes before.
     recorder = min(recorders, key=lambda r: ("extern_kernels." in r.code[-1].partition("def call")[2], r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
@@ -182,7 +189,18 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
         "launches": launches,
         "helpers": helpers(recorder.code[-1]),
         "sizes": sizes,
+        "unsearched": contract.device != "cpu" and len(recorders) == 1,
     }
+
+
+def searched(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, left: float) -> list[Recorder]:
+    """What a search of at most `left` seconds comes to; nothing where there is no time, or where it ended without code."""
+    settings = {**SEARCH, "precompilation_timeout_seconds": math.ceil(left), **(FALLBACK if varying is not None else {})}
+    try:
+        # Not every torch knows all of them.
+        return [compiled(contract, args, varying, {k: v for k, v in settings.items() if hasattr(config, k)})] if left > 0 else []
+    except ContractError:
+        return []
 
 
 def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, settings: dict) -> Recorder:

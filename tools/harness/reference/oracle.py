@@ -104,7 +104,7 @@ class Oracle:
         from harness.reference import inductor
 
         visible = [w["dims"] for w in self.task["workloads"]]
-        return inductor.inductor(self.loaded[1], lambda dims: self._arguments(dims, 1), visible, message["others"])
+        return inductor.inductor(self.loaded[1], lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"])
 
     def _arguments(self, dims: dict, seed: int) -> list:
         args = self.loaded[1].build(dims, seed, self.parameters, self.task["pointer_elements"])

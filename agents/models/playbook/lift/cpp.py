@@ -19,8 +19,10 @@ TYPES = {
     "uint8": "uint8_t", "bool": "bool", "float16": "_Float16",
 }  # fmt: skip
 HEADERS = {
-    "algorithm": r"std::(?:min|max|copy_n)\b", "array": "std::array", "cmath": r"std::(?!array|vec|uniq|make_u|numer|min|max|copy)\w",
-    "cstdint": r"int\d+_t", "limits": "numeric_limits", "memory": "unique_ptr", "omp.h": r"\bomp_", "vector": "std::vector",
+    "algorithm": r"std::(?:min|max|copy_n)\b", "array": "std::array",
+    "cmath": r"std::(?!array|vec|uniq|make_|integer|numer|min|max|copy)\w",
+    "cstdint": r"int\d+_t", "limits": "numeric_limits", "memory": "unique_ptr", "omp.h": r"\bomp_", "utility": "integer_sequence",
+    "vector": "std::vector",
 }  # fmt: skip
 OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=",

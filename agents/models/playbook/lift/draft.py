@@ -18,4 +18,9 @@ def lifted(task: Task, generated: InductorResult | None) -> str:
         raise SettingsError(f"the playbook lifts first versions in {' and '.join(LIFTS)} alone; {HELP}")
     if generated.refused:
         raise SettingsError(f"reference.py cannot be lifted: {generated.refused.removeprefix('reference.py: ').rstrip('.')}; {HELP}")
-    return LIFTS[task.language](task.arguments, generated)
+    try:
+        return LIFTS[task.language](task.arguments, generated)
+    except SettingsError as error:
+        if any(variant.unsearched for variant in generated.variants):
+            raise SettingsError(f"{error}; torch.compile's search ended at half of judge.job_limit_s: raise it to go on") from error
+        raise

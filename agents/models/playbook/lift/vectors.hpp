@@ -65,8 +65,19 @@ template <typename T, int L> struct Vec {
   static Vec set(Vec a, Vec b, int64_t n) { return blendv(a, b, Vec<int32_t, L>::arange(0, 1) < Vec<int32_t, L>(int32_t(n))); }
   T operator[](int i) const { return v[i]; }
   static Mask<L> mask(I x) { return Mask<L>(__builtin_convertvector(x, typename Mask<L>::V)); }
-  template <typename F> Vec each(F f) const { T a[L]; store(a); _Pragma("omp simd") for (int i = 0; i < L; ++i) a[i] = f(a[i]); return loadu(a); }
-  template <typename F> Vec each(F f, Vec y) const { T a[L], b[L]; store(a); y.store(b); _Pragma("omp simd") for (int i = 0; i < L; ++i) a[i] = f(a[i], b[i]); return loadu(a); }
+  template <int from, int... i> Vec<T, L / 2> half(std::integer_sequence<int, i...>) const { return Vec<T, L / 2>(__builtin_shufflevector(v, v, (from + i)...)); }
+  template <int... i> static Vec joined(Vec<T, L / 2> a, Vec<T, L / 2> b, std::integer_sequence<int, i...>) { return Vec(__builtin_shufflevector(a.v, b.v, i...)); }
+  template <typename F, typename... Y> Vec each(F f, Y... y) const {
+    // Loops are compiled for vectors of 32 bytes, and through memory a wider one would wait for both halves.
+    if constexpr (sizeof(V) > 32) {
+      constexpr std::make_integer_sequence<int, L / 2> s{};
+      return joined(half<0>(s).each(f, y.template half<0>(s)...), half<L / 2>(s).each(f, y.template half<L / 2>(s)...), std::make_integer_sequence<int, L>{});
+    } else {
+      return lanes(f, y...);
+    }
+  }
+  template <typename F> Vec lanes(F f) const { T a[L]; store(a); _Pragma("omp simd") for (int i = 0; i < L; ++i) a[i] = f(a[i]); return loadu(a); }
+  template <typename F> Vec lanes(F f, Vec y) const { T a[L], b[L]; store(a); y.store(b); _Pragma("omp simd") for (int i = 0; i < L; ++i) a[i] = f(a[i], b[i]); return loadu(a); }
   Vec exp() const { return each([](T x) { return kw_exp(x); }); }
   Vec exp_u20() const { return each([](T x) { return kw_exp(x); }); }
   Vec fexp_u20() const { return each([](T x) { return kw_exp(x); }); }

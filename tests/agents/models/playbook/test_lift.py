@@ -43,7 +43,7 @@ def load(text: str, folder: Path, stage: Stage) -> Loaded:
 def test_a_lifted_kernel_passes_the_judge_at_sizes_that_torch_compile_never_saw(name: str, tmp_path: Path, stage: Stage) -> None:
     executor, records = stage
     loaded = load(REFERENCES[name], tmp_path, stage)
-    text = lifted(loaded.task, generated(loaded.task, executor, records.blobs))
+    text = lifted(loaded.task, generated(loaded.task, executor, records.blobs, 600))
     kernel = Candidate(language="cpp", files={"kernel.cpp": text})
     judge = Judge(
         loaded.task,
@@ -83,12 +83,21 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
             ),
             "each value of G",
         ),
+        (
+            source(
+                "y = c[K].expand(N)\nfor k in range(K - 1, -1, -1):\n    y = y * x + c[k]\nreturn y",
+                {"x": randn("N"), "c": randn("K + 1"), "out": empty("N"), "N": "N", "K": "K"},
+                {"N": 36, "K": 5},
+                extra='dims_range = {"K": (1, 8), "N": (8, 64)}',
+            ),
+            "each value of K",
+        ),
     ],
 )
 def test_what_is_not_lifted_is_named_with_what_would_help(text: str, words: str, tmp_path: Path, stage: Stage) -> None:
     loaded = load(text, tmp_path, stage)
     with pytest.raises(SettingsError, match=words) as caught:
-        lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs))
+        lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
     assert "give a kernel" in str(caught.value)
 
 
