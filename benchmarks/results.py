@@ -30,7 +30,7 @@ def rows(workspace: Path) -> list[str]:
     loaded = records.find(key("task"))
     assert loaded is not None
     bytes_of = {w.name: w.unique_bytes for w in Loaded.model_validate(loaded.payload).workloads}
-    copy = _copy_bandwidth(records)
+    copy = copy_bandwidth(records)
     standings: dict[str, dict[str, tuple[str, float]]] = {}
     for one in final.payload["standings"]:
         against = Interval.model_validate(one["against_best"]) if one["against_best"] else None
@@ -57,7 +57,7 @@ def _best_seconds(records: Records, incumbent: str) -> dict[str, float]:
     return evidence.seconds(own[-1])
 
 
-def _copy_bandwidth(records: Records) -> float:
+def copy_bandwidth(records: Records) -> float:
     """Bytes a second that the preflight's copy read and wrote; 0 where it was not measured."""
     measured = next((r for r in records if r.kind == "roof"), None)
     rates = measured.payload.get("bandwidth", {}).get("copy", ()) if measured else ()
