@@ -27,7 +27,7 @@ from tools.tasks.loader import Loaded
 
 FIXED = ("task", "kernel", "reference", "linked_to")
 """Settings that a restart takes from the version."""
-TASK = re.compile("(dims|pointer_elements|tolerance)=")
+TASK = re.compile("(dims|pointer_elements|tolerance|trace)=")
 """Changes that are of the task itself."""
 
 
@@ -127,7 +127,9 @@ def restart(
         settings, again = workspace.settings(), any(TASK.match(change) for change in changes)
         if again:
             files = {"kernel": str(workspace.task_folder / f"kernel{suffix}"), "reference": str(workspace.task_folder / tasks.REFERENCE)}
-            settings = settings.model_copy(update={"name": settings.run, "task": None, **files})
+            # Sizes that are given stand in place of a trace's.
+            kept = None if any(change.startswith("dims=") for change in changes) else settings.trace
+            settings = settings.model_copy(update={"name": settings.run, "task": None, "trace": kept, **files})
         settings = changed(settings, changes).model_copy(update={"linked_to": f"{workspace.root.name} {version}"})
     finally:
         workspace.close()
