@@ -35,7 +35,7 @@ PROBLEM = (
     "a file of KernelBench, a definition of SOL-ExecBench or FlashInfer-Bench, or a folder of GPU MODE; --dims changes its sizes, e.g. "
     "batch_size=4"
 )
-FORMATS = ("python", "kernelbench")
+FORMATS = ("python", "patch", "torch-ext", "kernelbench", "gpumode", "flashinfer", "sol", "hf")
 """Of `export`."""
 OWN = ("agents", "graph", "knowledge_base", "tools")
 RESUME = "`python -m graph resume {workspace}`"
@@ -103,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("version", nargs="?", help="e.g. v2; default: the kernel at HEAD")
     export.add_argument("--format", required=True, choices=FORMATS, help="what it becomes")
     export.add_argument("--out", type=Path, help="the folder, default: NAME-FORMAT")
+    export.add_argument("--file", type=Path, help="patch: your file, default: the kernel that the run was given")
     for verb in (explain, mask, unmask, restart):
         verb.add_argument("version", help="e.g. v2")
     decisions = "one of them; prompts: what models were asked and what they said (default: all four decisions, in short)"
@@ -274,7 +275,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "export":
         from graph.lifecycle.export import export
 
-        _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out))
+        _say(export(arguments.workspace, arguments.version, arguments.format, arguments.out, arguments.file))
         return 0
     if arguments.verb in ("audit", "explain"):
         return _audited(arguments) if arguments.verb == "audit" else _explained(arguments)

@@ -13,6 +13,8 @@ from tools.artifacts import Argument, Artifact, Task
 from tools.executors.protocol import SeenWorkload
 
 RUNTIME = Path(__file__).with_name("runtime.py")
+Files = dict[str, str]
+"""Name -> text."""
 ALIGNMENT = {"cpu": 64, "cuda": 256}
 """Bytes that the judge's buffers are aligned to (design 4)."""
 
@@ -31,6 +33,9 @@ class Accepted(Artifact):
     """Of its build; empty for Triton."""
     beyond: bool
     """Every size besides the visible ones that the judge drew was checked, none dropped."""
+    own: str | None = None
+    """Text of the user's file that the kernel came of; None where there is none."""
+    own_name: str = ""
     title: str
     """Which version of which workspace, and what it is claimed to be worth; one sentence."""
 
@@ -56,7 +61,6 @@ class Accepted(Artifact):
         points = [{a.name: a.value if a.role == "scalar" else list(a.shape) for a in w.arguments} for w in self.seen]
         values = [{**p, **w.dims} for p, w in zip(points, self.seen, strict=True)]
         free = {n: list(dict.fromkeys(v[n] for v in values)) for n in sorted(sized - {*ranges}) if all(n in v for v in values)}
-        source = {"file": f"kernel{self.suffix}", "source": self.source} if self.compiled else {}
         return {
             "arguments": [(a.name, a.role, a.dtype, list(a.shape)) for a in task.arguments],
             "points": points,
@@ -65,8 +69,7 @@ class Accepted(Artifact):
             "most": max(prod(int(w.dims[name]) for name in ranges if name in w.dims) for w in self.seen),
             "device": self.device,
             "align": ALIGNMENT[self.device],
-            "flags": list(self.flags),
-            **source,
+            "triton": not self.compiled,
         }
 
     def _follows(self) -> bool:
@@ -80,20 +83,20 @@ class Accepted(Artifact):
         )
         return self.beyond and named and not self.task.seed_style
 
-    def module(self) -> str:
-        """Source text up to and with `_exported`, which is called with a dict of arguments."""
-        runtime = RUNTIME.read_text(encoding="utf-8")
-        opened = f'"""{self.title}"""\n\n'
-        if self.compiled:
-            body = runtime.split('"""\n', 1)[1]
-        else:
-            body = f"{_undocumented(self.source)}\n\n{runtime.split(chr(34) * 3 + chr(10), 1)[1]}"
-        contract = self.contract()
-        source = contract.pop("source", None)
-        text = pprint.pformat(contract, width=120, sort_dicts=False)
-        held = f"\n_CONTRACT['source'] = {literal(source)}" if source is not None else ""
-        run = "" if self.compiled else ", run_kernel"
-        return f"{opened}{body}\n\n_CONTRACT = {text}{held}\n_exported = Exported(_CONTRACT{run})\n"
+    def module(self, launch: str = "") -> str:
+        """Source text up to and with `_exported`, which is called with a dict of arguments.
+
+        `launch`: text that defines `_run(**arguments)`, in place of the kernel's own.
+        """
+        runtime = RUNTIME.read_text(encoding="utf-8").split('"""\n', 1)[1]
+        if not self.compiled:
+            launch = f"{_undocumented(self.source)}\n\n_run = run_kernel"
+        lines = [f'"""{self.title}"""', runtime.rstrip(), launch]
+        lines += [f"_CONTRACT = {pprint.pformat(self.contract(), width=120, sort_dicts=False)}"]
+        if not launch:
+            built = f"flags={list(self.flags)}, file='kernel{self.suffix}', source={literal(self.source)}"
+            lines += [f"_CONTRACT.update({built})"]
+        return "\n\n".join(filter(None, [*lines, f"_exported = Exported(_CONTRACT{', _run' if launch else ''})"])) + "\n"
 
 
 def literal(text: str) -> str:

@@ -1,15 +1,17 @@
-"""The formats of `export`: file name -> text of each, from an accepted version alone (pure)."""
+"""The formats of `export`: file name -> text of each, from an accepted version alone."""
 
 from __future__ import annotations
 
-import ast
+import difflib
+import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from graph.export.accepted import Accepted
+from graph.export import bindings, suites
+from graph.export.accepted import Accepted, Files
 from tools.errors import SettingsError
-from tools.tasks import kernelbench
-
-Files = dict[str, str]
 
 PYTHON = '''
 
@@ -50,7 +52,7 @@ def loaded(file):
     return module
 
 
-EXPORTED, REFERENCE = loaded("{module}"), loaded("reference.py")
+EXPORTED, REFERENCE = {exported}, loaded("{reference}")
 DIMS = {dims}
 CAPS = {caps}
 """Largest error of each type, as a share of the largest right value: coarser than what the judge asks."""
@@ -108,57 +110,138 @@ if __name__ == "__main__":
     test_what_was_never_judged_is_the_reference()
 '''
 
-KERNELBENCH = """
-given = dict({given})
-given |= {{"state_" + key.replace(".", "_"): one for key, one in [*self.named_parameters(), *self.named_buffers()]}}
-with torch.no_grad():
-    return _exported({{name: given[name] for name, role, *_ in _CONTRACT["arguments"] if role != "output"}})
+SETUP = """from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, {kind}
+
+extension = {kind}(
+    "{name}._C", ["csrc/binding.cpp", "csrc/kernel{suffix}"], extra_compile_args={flags}, extra_link_args={links}
+)
+setup(
+    name="{name}",
+    version="1",
+    packages=["{name}"],
+    package_data={{"{name}": ["reference.py"]}},
+    ext_modules=[extension],
+    cmdclass={{"build_ext": BuildExtension}},
+)
+"""
+BUILD = """[general]
+name = "{name}"
+version = 1
+edition = 5
+backends = ["{backend}"]
+"""
+COMPILED = """
+[torch]
+src = ["torch-ext/torch_binding.cpp"]
+
+[kernel.{name}]
+backend = "{backend}"
+depends = ["torch"]
+src = ["{name}_{backend}/kernel{suffix}"]
+{flags} = {given}
 """
 
 
 def python(kernel: Accepted) -> Files:
     """A module with the kernel, the user's reference beside it, and a test."""
+    module, test = f"{kernel.name}.py", f"test_{kernel.name}.py"
+    if module in ("reference.py", "torch.py"):
+        raise SettingsError(f"name: a task called {kernel.name} cannot be a module beside {module}; export it from a run of another --name")
+    text = kernel.module() + _function(kernel)
+    return {module: text, "reference.py": kernel.task.reference, test: _test(kernel, test, f'loaded("{module}")', "reference.py")}
+
+
+def _function(kernel: Accepted) -> str:
+    """`reference`, as the user calls it."""
     axes = {axis for a in kernel.inputs for axis in a.shape}
     optional = [a.name for a in kernel.task.arguments if a.role == "output" or (a.role == "scalar" and a.name in axes)]
     names = [a.name for a in kernel.task.arguments]
     parameters = [*(n for n in names if n not in optional), *(f"{n}=None" for n in names if n in optional)]
-    given = ", ".join(f"{n}={n}" for n in names)
-    module, test = f"{kernel.name}.py", f"test_{kernel.name}.py"
-    if module in ("reference.py", "torch.py"):
-        raise SettingsError(f"name: a task called {kernel.name} cannot be a module beside {module}; export it from a run of another --name")
-    text = PYTHON.format(parameters=", ".join(parameters), given=given, title=kernel.title)
-    dims = [w.dims for w in kernel.task.workloads]
-    caps = kernel.task.numeric.cap
+    return PYTHON.format(parameters=", ".join(parameters), given=", ".join(f"{n}={n}" for n in names), title=kernel.title)
+
+
+def _test(kernel: Accepted, test: str, exported: str, reference: str) -> str:
+    dims, caps = [w.dims for w in kernel.task.workloads], kernel.task.numeric.cap
+    return TEST.format(test=test, exported=exported, reference=reference, dims=dims, caps=caps)
+
+
+def torch_extension(kernel: Accepted) -> Files:
+    """A folder that `pip install .` builds."""
+    if not kernel.compiled:
+        raise SettingsError("--format torch-ext: a Triton kernel has nothing to build; use --format python, or hf")
+    name, gpu = kernel.name, kernel.device == "cuda"
+    flags = bindings.flags(kernel)
+    setup = SETUP.format(
+        kind="CUDAExtension" if gpu else "CppExtension",
+        name=name,
+        suffix=kernel.suffix,
+        flags={"cxx": ["-O3"], "nvcc": [*flags, *bindings.HALVES]} if gpu else flags,
+        links=[] if gpu else [flag for flag in flags if flag == "-fopenmp"],
+    )
+    test = f'__import__("{name}")'
     return {
-        module: kernel.module() + text,
-        "reference.py": kernel.task.reference,
-        test: TEST.format(test=test, module=module, dims=dims, caps=caps),
+        "setup.py": setup,
+        "csrc/binding.cpp": bindings.pybind(kernel),
+        f"csrc/kernel{kernel.suffix}": kernel.source,
+        f"{name}/__init__.py": kernel.module("from ._C import run as _run") + _function(kernel),
+        f"{name}/reference.py": kernel.task.reference,
+        f"test_{name}.py": _test(kernel, f"test_{name}.py", test, f"{name}/reference.py"),
     }
 
 
-def kernelbench_solution(kernel: Accepted) -> Files:
-    """ModelNew in one file, of a task that came of a KernelBench problem."""
-    problem, marker, _ = kernel.task.reference.partition(kernelbench.CONTRACT.strip().splitlines()[0])
-    if not marker:
-        raise SettingsError(f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`")
-    module = ast.parse(problem)
-    module.body = [node for node in module.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
-    for node in ast.walk(module):
-        # Words of a docstring are read as code by the suite's static check.
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
-            del node.body[0]
-        if isinstance(node, ast.Name) and node.id == "Model":
-            node.id = "ModelNew"
-        if isinstance(node, ast.ClassDef) and node.name == "Model":
-            node.name = "ModelNew"
-            forward = next(one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward")
-            given = ", ".join(f"{a.arg}={a.arg}" for a in forward.args.args[1:])
-            forward.body = ast.parse(KERNELBENCH.format(given=given)).body
-    return {f"{kernel.name}.py": f"{kernel.module()}\n{ast.unparse(module)}\n"}
+def hub(kernel: Accepted) -> Files:
+    """The project of a kernel of Hugging Face's hub, as kernel-builder takes it."""
+    name, backend = kernel.name, kernel.device
+    build, package = BUILD.format(name=name, backend=backend), f"torch-ext/{name}"
+    files = {f"{package}/reference.py": kernel.task.reference}
+    if not kernel.compiled:
+        return {"build.toml": f"{build}\n[torch-noarch]\n", f"{package}/__init__.py": kernel.module() + _function(kernel), **files}
+    key = "cuda-flags" if backend == "cuda" else "cxx-flags"
+    given = json.dumps([flag for flag in bindings.flags(kernel) if flag != "-march=native"])
+    build += COMPILED.format(name=name, backend=backend, suffix=kernel.suffix, flags=key, given=given)
+    launch = "from ._ops import ops\n\n\ndef _run(**given):\n    ops.run(*(given[name] for name, *_ in _CONTRACT['arguments']))\n"
+    return {
+        "build.toml": build,
+        "torch-ext/torch_binding.cpp": bindings.library(kernel),
+        f"{name}_{backend}/kernel{kernel.suffix}": kernel.source,
+        f"{package}/__init__.py": kernel.module(launch) + _function(kernel),
+        **files,
+    }
+
+
+def patch(kernel: Accepted) -> Files:
+    """A unified diff on the user's own file, with what the run changed of the kernel merged into it."""
+    if kernel.task.baseline is None:
+        raise SettingsError(
+            f"--format patch: {kernel.task.name} began without a kernel, so that no file can be patched; use --format python"
+        )
+    if kernel.own is None:
+        raise SettingsError("--format patch: the file that the run was given is no longer there; name yours with --file")
+    with TemporaryDirectory(prefix="kernelwright-") as folder:
+        for name, text in (("own", kernel.own), ("before", kernel.task.baseline), ("after", kernel.source)):
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        merge = ["git", "merge-file", "-p", "own", "before", "after"]
+        done = subprocess.run(merge, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SettingsError(
+            f"--format patch: {kernel.own_name} is too far from the kernel that was judged; merge kernel{kernel.suffix} by hand"
+        )
+    lines = difflib.unified_diff(
+        kernel.own.splitlines(keepends=True), done.stdout.splitlines(keepends=True), f"a/{kernel.own_name}", f"b/{kernel.own_name}"
+    )
+    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return {f"{kernel.name}.patch": "".join(ended)}
 
 
 FORMATS: dict[str, Callable[[Accepted], Files]] = {
     "python": python,
-    "kernelbench": kernelbench_solution,
+    "patch": patch,
+    "torch-ext": torch_extension,
+    "kernelbench": suites.kernelbench_solution,
+    "gpumode": suites.gpu_mode,
+    "flashinfer": suites.flashinfer,
+    "sol": suites.sol,
+    "hf": hub,
 }
 """Name on the command line -> what makes its files; SettingsError for a kernel that cannot be had in it."""

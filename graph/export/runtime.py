@@ -31,14 +31,15 @@ class Exported:
 
     `contract`: `arguments` in ABI order (name, role, dtype, axes), `points` (each argument's shape or value at the sizes that were timed),
     `ranges` (of dims from which further sizes were drawn and found right; empty: none), `seen` (values of what has no range), `most` (the
-    largest product of ranged dims), `device`, `align` in bytes, `flags` of the build, `file` and `source` where there is one to build.
+    largest product of ranged dims), `device`, `align` in bytes, `triton`; where it is built at its first call `flags`, `file`, `source`.
     """
 
     def __init__(self, contract: dict[str, Any], run: Callable[..., Any] | None = None) -> None:
         self.contract, self.run = contract, run
         self.solve: Any = None
-        interpreted = run is not None and os.environ.get("TRITON_INTERPRET") == "1"
-        self.device = "cpu" if interpreted else contract["device"]
+        interpreted = contract["triton"] and os.environ.get("TRITON_INTERPRET") == "1"
+        self.device: str = "cpu" if interpreted else contract["device"]
+        self.align: int = 1 if interpreted else contract["align"]
 
     def __call__(self, given: dict[str, Any], reference: Callable[..., Any] | None = None) -> Any:
         """The outputs, written into those given, else into new ones: one tensor, or a tuple in the contract's order.
@@ -81,7 +82,7 @@ class Exported:
                 if wrong:
                     return f"{name} {wrong}"
             filled[name] = value
-        if self.device == "cuda" and self.run is None and torch.cuda.current_stream() != torch.cuda.default_stream():
+        if self.device == "cuda" and not self.contract["triton"] and torch.cuda.current_stream() != torch.cuda.default_stream():
             return "a stream other than the default one"
         tensors = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role != "scalar"]
         written = [filled[name].untyped_storage().data_ptr() for name, role, *_ in self.contract["arguments"] if role == "output"]
@@ -94,7 +95,7 @@ class Exported:
             return f"on {value.device}"
         if not value.is_contiguous():
             return "not contiguous"
-        return f"not aligned to {self.contract['align']} bytes" if value.data_ptr() % self.contract["align"] else ""
+        return f"not aligned to {self.align} bytes" if value.data_ptr() % self.align else ""
 
     def _judged(self, given: dict[str, Any]) -> dict[str, Any] | None:
         """Shape or value of every argument where `given` was judged."""
@@ -180,7 +181,9 @@ class Exported:
         major, minor = torch.cuda.get_device_capability()
         code = f"{major}{minor}{'a' if major >= 9 else ''}"
         nvcc = shutil.which("nvcc") or f"{cpp_extension.CUDA_HOME}/bin/nvcc"
-        return [nvcc, *flags, f"-gencode=arch=compute_{code},code=sm_{code}", file]
+        cutlass = os.environ.get("CUTLASS_PATH")
+        headers = [f"-I{cutlass}/include", f"-I{cutlass}/tools/util/include"] if cutlass else []
+        return [nvcc, *flags, *headers, f"-gencode=arch=compute_{code},code=sm_{code}", file]
 
 
 def _said(value: Any) -> Any:

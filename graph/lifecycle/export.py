@@ -14,13 +14,13 @@ from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
 from tools.store.records import key, write_atomically
 from tools.store.repository import having
-from tools.tasks.loader import Loaded
+from tools.tasks.loader import Loaded, read_source
 
 
-def export(path: Path, version: str | None, form: str, out: Path | None) -> str:
+def export(path: Path, version: str | None, form: str, out: Path | None, file: Path | None = None) -> str:
     """Write the kernel of `version`, by default the one at HEAD, in a format of `FORMATS`. SettingsError for what it cannot be had in, and
     where `out` holds another file of that name. Returns a sentence."""
-    kernel = accepted(path, version)
+    kernel = accepted(path, version, file)
     files = FORMATS[form](kernel)
     folder = out or Path(f"{kernel.name}-{form}")
     for name, text in files.items():
@@ -33,8 +33,11 @@ def export(path: Path, version: str | None, form: str, out: Path | None) -> str:
     return f"{folder}: {', '.join(files)}; {kernel.title}"
 
 
-def accepted(path: Path, version: str | None) -> Accepted:
-    """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not."""
+def accepted(path: Path, version: str | None, file: Path | None = None) -> Accepted:
+    """A version of a workspace that was accepted, or its baseline; SettingsError for one that was not.
+
+    `file`: the user's own, by default what the run's settings name.
+    """
     workspace = workspaces.peek(path)
     known = versions(workspace.root)
     if not known:
@@ -56,6 +59,10 @@ def accepted(path: Path, version: str | None) -> Accepted:
         if one.kind == "correctness" and one.payload.get("candidate") == memory.candidate
     ]
     others = [case.status for one in checked for case in one.cases if case.case.workload not in visible]
+    settings = workspace.settings()
+    if file is None and loaded.task.baseline is not None:
+        file = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{language.suffix}"
+        file = file if file.is_file() else None
     gain = f", {commit.trailers['Speedup']} times as fast as the version before" if "Speedup" in commit.trailers else ""
     return Accepted(
         task=loaded.task,
@@ -65,5 +72,7 @@ def accepted(path: Path, version: str | None) -> Accepted:
         device=language.device,
         flags=language.flags(loaded.task),
         beyond=bool(others) and {*others} == {"passed"},
+        own=read_source(file) if file is not None else None,
+        own_name=file.name if file is not None else "",
         title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), made by Kernelwright{gain}.",
     )

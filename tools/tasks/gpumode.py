@@ -164,23 +164,28 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     words = {name for one in cases for name, value in one.items() if isinstance(value, bool | str)}
     choices = {name: list(dict.fromkeys(one[name] for one in cases if name in one)) for name in sorted(words)}
     points = [{name: choices[name].index(value) if name in words else value for name, value in one.items()} for one in cases]
-    timed = list({repr(point): point for point in points[: len(said.benchmarks)]}.values())
     if sizes:
-        timed = points = [{**timed[0], **asked} for asked in parse_workloads(sizes)]
-        for name in (name for point in timed for name in point if name not in cases[0]):
+        points = [{**points[0], **asked} for asked in parse_workloads(sizes)]
+        for name in (name for point in points for name in point if name not in cases[0]):
             raise SettingsError(f"dims: {home.name} has no size {name!r}; {offered(name, list(cases[0]))}")
-    free = [n for n in timed[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
+    timed = len(points) if sizes else len(said.benchmarks)
+    workloads: list[dict[str, object]] = [
+        {"name": f"w{at}", "dims": point} for at, point in enumerate(points, 1) if point not in points[: at - 1]
+    ]
+    # What is only tested must be right, and may be slower.
+    workloads = [w if w["dims"] in points[:timed] else {**w, "weight": 1e-3, "margin": 1.0} for w in workloads]
+    free = [n for n in points[0] if n not in words and all(isinstance(p.get(n), int) for p in points)]
     text = CONTRACT.format(
         name=home.name,
         files="{" + "".join(f"\n    {name!r}: {_literal(text)}," for name, text in texts.items()) + "\n}",
         choices=choices,
-        workloads=[{"name": f"w{at}", "dims": point} for at, point in enumerate(timed, 1)],
+        workloads=workloads,
         ranges={name: (min(p[name] for p in points), max(p[name] for p in points)) for name in free},
         tolerance=_tolerance(texts["reference"]),
         smallest=points[0] if sizes else points[-1],
     )
     declared = f"name: {home.name}\nlanguage: {'triton' if Path('/dev/nvidiactl').exists() else 'cpp'}\n"
-    return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(timed)} workloads"
+    return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
 
 
 def _read(file: Path) -> Problem:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -14,12 +17,17 @@ import torch
 from graph.__main__ import main
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
-from tests.graph.conftest import refused
+from tests.graph.conftest import ROOT, refused
+from tests.tools.tasks.test_problems import gpu_mode as gpu_mode
+from tools.errors import SettingsError
 from tools.executors.local import Local
+from tools.languages.base import Language
 from tools.languages.cpp import Cpp
+from tools.languages.triton import Triton
 from tools.store.records import Blobs
 from tools.tasks.kernelbench import folder_of
-from tools.tasks.loader import load_folder
+from tools.tasks.loader import Loaded, load_folder
+from tools.tasks.problems import folder_of as folder_of_any
 
 PROBLEM = '''import torch
 import torch.nn as nn
@@ -53,6 +61,18 @@ KERNEL = """extern "C" void solve(const float* x, float by, const float* weight,
 """
 
 
+SCALED = """extern "C" void solve(const float* x, const float* by, int times, float* out, float* most, int size) {
+  for (int i = 0; i < size; ++i) {
+    most[i] = x[i * size];
+    for (int j = 0; j < size; ++j) {
+      out[i * size + j] = x[i * size + j] * by[j] * times;
+      most[i] = x[i * size + j] > most[i] ? x[i * size + j] : most[i];
+    }
+  }
+}
+"""
+
+
 @pytest.fixture(autouse=True)
 def built_here(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
@@ -74,8 +94,13 @@ def problem(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactor
     task, _ = folder_of(folder / "scaled.py", folder / "task", "")
     (task / "kernel.cpp").write_text(KERNEL)
     loaded, cpp = load_folder(task, *beside), Cpp()
-    given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": KERNEL, "flags": cpp.flags(loaded.task)}
-    return Accepted(**given, suffix=cpp.suffix, device=cpp.device, beyond=True, title="A test.")
+    return made(loaded, KERNEL, cpp, cpp.flags(loaded.task))
+
+
+def made(loaded: Loaded, source: str, language: Language, flags: tuple[str, ...]) -> Accepted:
+    """A kernel as if a run had accepted it."""
+    given: dict[str, Any] = {"task": loaded.task, "seen": loaded.workloads, "source": source, "flags": flags}
+    return Accepted(**given, suffix=language.suffix, device=language.device, beyond=True, title="A test.")
 
 
 def test_the_exported_module_passes_the_test_that_goes_with_it(softmax: Path) -> None:
@@ -122,6 +147,100 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
     with pytest.raises(ValueError, match="never judged"):
         new(x, 4.0)
     assert "pass" not in text.split("class ModelNew")[1], "the suite's static check reads it as code"
+
+
+def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
+    task, _ = folder_of_any(gpu_mode, tmp_path / "task", "")
+    (task / "kernel.cpp").write_text(SCALED)
+    cpp, loaded = Cpp(), load_folder(task, *beside)
+    (tmp_path / "submission.py").write_text(FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"])
+    x, out = torch.rand(16, 16), torch.empty(16, 16)
+    wide, most = run_path(str(tmp_path / "submission.py"))["custom_kernel"]((x, {"by": torch.full((16,), 3.0), "times": 2}, out))
+    assert wide is out and torch.equal(most, x.amax(1)) and torch.allclose(out, x * 6)
+
+
+@pytest.fixture(scope="module")
+def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
+    """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
+    folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
+    small = "workloads = [{'dims': {'M': 3, 'N': 70}}]\ndims_range = {'M': (3, 3), 'N': (70, 70)}\n"
+    (folder / "reference.py").write_text(f"{(shipped / 'reference.py').read_text()}\n\n{small}")
+    for name in ("kernel.py", "task.yaml"):
+        (folder / name).write_bytes((shipped / name).read_bytes())
+    loaded = load_folder(folder, *beside)
+    return made(loaded, loaded.task.baseline or "", Triton(), ())
+
+
+@pytest.mark.parametrize("form", ["sol", "flashinfer"])
+def test_a_triton_solution_writes_into_the_suites_outputs(triton: Accepted, tmp_path: Path, form: str) -> None:
+    said = json.loads(FORMATS[form](triton)["solution.json"])
+    assert (
+        said["definition"] == triton.task.name
+        and said["spec"]["entry_point"] == "kernel.py::run"
+        and said["spec"]["destination_passing_style"]
+    )
+    assert said["spec"].get("language", said["spec"].get("languages")) in ("triton", ["triton"])
+    (tmp_path / "kernel.py").write_text(said["sources"][0]["content"])
+    program = "import torch, kernel\nx, out = torch.rand(3, 70), torch.zeros(3, 70)\n"
+    program += "kernel.run(x, out)\ntorch.testing.assert_close(out, x.softmax(1))\n"
+    interpreted = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=interpreted, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_cuda_solution_reads_sizes_from_shapes_and_keeps_the_flags(triton: Accepted) -> None:
+    flags = ("-std=c++17", "-shared", "-Xcompiler=-fPIC", "-O3", "--fmad=false")
+    cuda = triton.model_copy(update={"suffix": ".cu", "flags": flags, "source": "the kernel"})
+    said = json.loads(FORMATS["sol"](cuda)["solution.json"])
+    assert said["spec"]["compile_options"]["cuda_cflags"][:2] == ["-O3", "--fmad=false"]
+    binding = next(one["content"] for one in said["sources"] if one["path"] == "binding.cpp")
+    assert "run(torch::Tensor x, torch::Tensor out)" in binding and "static_cast<int>(x.size(1))" in binding
+
+
+@pytest.mark.slow
+def test_an_extension_builds_and_passes_its_test(recorded: Path, tmp_path: Path) -> None:
+    assert main(["export", str(recorded), "--format", "torch-ext", "--out", str(tmp_path)]) == 0
+    for command in (["setup.py", "build_ext", "--inplace"], ["test_softmax.py"]):
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton: Accepted) -> None:
+    files = FORMATS["hf"](problem)
+    build = tomllib.loads(files["build.toml"])
+    named = [*build["torch"]["src"], *build["kernel"][problem.name]["src"], f"torch-ext/{problem.name}/__init__.py"]
+    assert {*named} <= {*files} and build["general"]["backends"] == ["cpu"]
+    assert (
+        "run(Tensor x, float by, Tensor state_line_weight, Tensor state_line_bias, Tensor(a4!) out)" in files["torch-ext/torch_binding.cpp"]
+    )
+    assert "torch-noarch" in tomllib.loads(FORMATS["hf"](triton)["build.toml"])
+
+
+def test_a_patch_changes_the_users_file_and_nothing_else_of_it(problem: Accepted, tmp_path: Path) -> None:
+    own = f"// Mine.\n\nstatic int other() {{ return 1; }}\n\n{KERNEL}"
+    faster = problem.model_copy(
+        update={"source": KERNEL.replace("j < 24; ++j) out", "j < 24; j++) out"), "own": own, "own_name": "mine.cpp"}
+    )
+    (tmp_path / "mine.cpp").write_text(own)
+    (tmp_path / "it.patch").write_text(FORMATS["patch"](faster)["scaled.patch"])
+    subprocess.run(["git", "apply", "it.patch"], cwd=tmp_path, check=True)
+    assert (tmp_path / "mine.cpp").read_text() == own.replace("++j", "j++")
+    with pytest.raises(SettingsError, match="too far from the kernel"):
+        FORMATS["patch"](faster.model_copy(update={"own": own.replace("++j", "j += 1")}))
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "said"),
+    [
+        ("sol", {}, "the suite runs on a GPU"),
+        ("gpumode", {}, "no problem of GPU MODE"),
+        ("torch-ext", {"flags": ()}, "nothing to build"),
+        ("patch", {"own": None}, "--file"),
+    ],
+)
+def test_a_kernel_that_a_format_cannot_hold_is_refused(problem: Accepted, form: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        FORMATS[form](problem.model_copy(update=changes))
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,12 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
     folder, told = folder_of(gpu_mode, tmp_path / "task", "")
     task = load_folder(folder, *beside).task
-    assert told == "scaled: 1 workloads" and task.dims_range == {"size": (3, 16)} and task.numeric.rtol == 1e-4
+    assert (
+        told == "scaled: 3 workloads"
+        and [w.weight for w in task.workloads] == [1, 1e-3, 1e-3]
+        and task.dims_range == {"size": (3, 16)}
+        and task.numeric.rtol == 1e-4
+    )
     assert [(a.name, a.role, a.shape) for a in task.arguments] == [
         ("data_0", "input", ("size", "size")),
         ("data_1", "input", ("size",)),

@@ -1,0 +1,91 @@
+"""Solutions as suites take them. None falls back to a reference, so that no figure of a suite is torch's own."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+from graph.export import bindings
+from graph.export.accepted import Accepted, Files
+from tools.errors import SettingsError
+from tools.tasks import kernelbench
+
+KERNELBENCH = """
+given = dict({given})
+given |= {{"state_" + key.replace(".", "_"): one for key, one in [*self.named_parameters(), *self.named_buffers()]}}
+with torch.no_grad():
+    return _exported({{name: given[name] for name, role, *_ in _CONTRACT["arguments"] if role != "output"}})
+"""
+
+
+GPU_MODE = """
+from torch.utils import _pytree
+
+
+def custom_kernel(data):
+    leaves = _pytree.tree_leaves(data)
+    return _exported({name: leaves[int(name[5:])] for name, *_ in _CONTRACT["arguments"] if name.startswith("data_")})
+"""
+
+
+def gpu_mode(kernel: Accepted) -> Files:
+    """submission.py, of a task that came of a problem of GPU MODE."""
+    if not all(a.name.startswith(("data_", "out_")) or a.role == "scalar" for a in kernel.task.arguments):
+        raise SettingsError(f"--format gpumode: {kernel.task.name} is no problem of GPU MODE; it must come of `run --problem FOLDER`")
+    return {"submission.py": kernel.module() + GPU_MODE}
+
+
+def _solution(kernel: Accepted, form: str, languages: dict[str, object], compiled: dict[str, object]) -> Files:
+    """solution.json of a kernel for a GPU; `compiled`: what its spec holds besides for C++."""
+    if kernel.device != "cuda":
+        raise SettingsError(f"--format {form}: the suite runs on a GPU, and this kernel is for a CPU; use --format python")
+    asked = bindings.taken(kernel)
+    if kernel.compiled:
+        sources = {"binding.cpp": bindings.pybind(kernel, derived=True), f"kernel{kernel.suffix}": kernel.source}
+        spec = {**compiled, "entry_point": "binding.cpp::run", "binding": "torch", "dependencies": []}
+    else:
+        names = ", ".join(a.name for a in asked)
+        text = f"\n\ndef run({names}):\n    _exported(dict({', '.join(f'{a.name}={a.name}' for a in asked)}))\n"
+        sources = {"kernel.py": kernel.module() + text}
+        spec = {**languages, "entry_point": "kernel.py::run", "dependencies": []}
+    said = {
+        "name": f"{kernel.name}_kernelwright",
+        "definition": kernel.task.name,
+        "author": "kernelwright",
+        "description": kernel.title,
+        "spec": {"target_hardware": ["LOCAL"], "destination_passing_style": True, **spec},
+        "sources": [{"path": path, "content": content} for path, content in sources.items()],
+    }
+    return {"solution.json": json.dumps(said, indent=1) + "\n"}
+
+
+def sol(kernel: Accepted) -> Files:
+    """A solution of SOL-ExecBench."""
+    options = {"cuda_cflags": [*bindings.flags(kernel), *bindings.HALVES], "cflags": ["-O3"], "ld_flags": []}
+    return _solution(kernel, "sol", {"languages": ["triton"]}, {"languages": ["cuda_cpp"], "compile_options": options})
+
+
+def flashinfer(kernel: Accepted) -> Files:
+    """A solution of FlashInfer-Bench, whose builds have its own flags."""
+    return _solution(kernel, "flashinfer", {"language": "triton"}, {"language": "cuda"})
+
+
+def kernelbench_solution(kernel: Accepted) -> Files:
+    """ModelNew in one file, of a task that came of a KernelBench problem."""
+    problem, marker, _ = kernel.task.reference.partition(kernelbench.CONTRACT.strip().splitlines()[0])
+    if not marker:
+        raise SettingsError(f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`")
+    module = ast.parse(problem)
+    module.body = [node for node in module.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
+    for node in ast.walk(module):
+        # Words of a docstring are read as code by the suite's static check.
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
+            del node.body[0]
+        if isinstance(node, ast.Name) and node.id == "Model":
+            node.id = "ModelNew"
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            node.name = "ModelNew"
+            forward = next(one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward")
+            given = ", ".join(f"{a.arg}={a.arg}" for a in forward.args.args[1:])
+            forward.body = ast.parse(KERNELBENCH.format(given=given)).body
+    return {f"{kernel.name}.py": f"{kernel.module()}\n{ast.unparse(module)}\n"}
