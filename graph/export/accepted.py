@@ -76,7 +76,7 @@ class Accepted(Artifact):
         """Whether each shape at other sizes is known, and the kernel was right at all that were drawn."""
         tensors = [(position, a) for position, a in enumerate(self.task.arguments) if a.role != "scalar"]
         named = all(
-            axis in w.dims and w.dims[axis] == extent
+            w.dims.get(axis) == extent or (a.role == "input" and axis == str(extent))
             for w in self.seen
             for position, a in tensors
             for axis, extent in zip(a.shape, w.arguments[position].shape, strict=True)

@@ -46,7 +46,7 @@ import torch
 
 
 def loaded(file):
-    spec = importlib.util.spec_from_file_location(Path(file).stem, Path(__file__).with_name(file))
+    spec = importlib.util.spec_from_file_location(Path(file).stem, Path(__file__).parent / file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -212,12 +212,10 @@ def hub(kernel: Accepted) -> Files:
 
 def patch(kernel: Accepted) -> Files:
     """A unified diff on the user's own file, with what the run changed of the kernel merged into it."""
-    if kernel.task.baseline is None:
+    if kernel.task.baseline is None or kernel.own is None:
         raise SettingsError(
-            f"--format patch: {kernel.task.name} began without a kernel, so that no file can be patched; use --format python"
+            "--format patch: no file of yours is there that the run began with; name it with --file, or use --format python"
         )
-    if kernel.own is None:
-        raise SettingsError("--format patch: the file that the run was given is no longer there; name yours with --file")
     with TemporaryDirectory(prefix="kernelwright-") as folder:
         for name, text in (("own", kernel.own), ("before", kernel.task.baseline), ("after", kernel.source)):
             (Path(folder) / name).write_text(text, encoding="utf-8")
