@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -192,8 +193,10 @@ def torch_extension(kernel: Accepted) -> Files:
 
 def hub(kernel: Accepted) -> Files:
     """The project of a kernel of Hugging Face's hub, as kernel-builder takes it."""
-    name, backend = kernel.name, kernel.device
-    build, package = BUILD.format(name=name, backend=backend), f"torch-ext/{name}"
+    # Such names begin with a letter and hold dashes alone besides letters and digits; their package has underscores.
+    called = re.sub(r"[^a-z0-9]+", "-", f"kernel-{kernel.task.name}".lower()).strip("-")
+    name, backend = called.replace("-", "_"), kernel.device
+    build, package = BUILD.format(name=called, backend=backend), f"torch-ext/{name}"
     files = {f"{package}/reference.py": kernel.task.reference}
     if not kernel.compiled:
         return {"build.toml": f"{build}\n[torch-noarch]\n", f"{package}/__init__.py": kernel.module() + _function(kernel), **files}

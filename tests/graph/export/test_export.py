@@ -206,10 +206,10 @@ def test_an_extension_builds_and_passes_its_test(recorded: Path, tmp_path: Path)
 
 
 def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton: Accepted) -> None:
-    files = FORMATS["hf"](problem)
+    files = FORMATS["hf"](problem.model_copy(update={"task": problem.task.model_copy(update={"name": "19_ReLU"})}))
     build = tomllib.loads(files["build.toml"])
-    named = [*build["torch"]["src"], *build["kernel"][problem.name]["src"], f"torch-ext/{problem.name}/__init__.py"]
-    assert {*named} <= {*files} and build["general"]["backends"] == ["cpu"]
+    named = [*build["torch"]["src"], *build["kernel"]["kernel_19_relu"]["src"], "torch-ext/kernel_19_relu/__init__.py"]
+    assert {*named} <= {*files} and build["general"]["name"] == "kernel-19-relu" and build["general"]["backends"] == ["cpu"]
     assert (
         "run(Tensor x, float by, Tensor state_line_weight, Tensor state_line_bias, Tensor(a4!) out)" in files["torch-ext/torch_binding.cpp"]
     )
