@@ -112,7 +112,9 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
         for sample in sorted(samples, key=lambda s: -s.elements):
             if not any(v["sizes"] is not None and covers(v, sample.scalars) for v in variants):
                 variants.append(generated(contract, build(sample.dims), varying, formulas, end))
-                refuse_fixed(variants[-1]["sizes"], scalars)
+    several = [fixed(variant["sizes"], scalars) for variant in variants if variant["sizes"] is not None]
+    for name in sorted(set.intersection(*several) if several else ()):
+        raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
     return {
         "kind": "inductor",
         "shapes": {name: [printed(f) for f in found] for name, found in formulas.items()},
@@ -121,14 +123,14 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
     }
 
 
-def refuse_fixed(sizes: list, scalars: list[dict]) -> None:
-    """Where the code is for one value of a whole number that has several."""
+def fixed(sizes: list, scalars: list[dict]) -> set[str]:
+    """The whole numbers with several values of which the code is for one."""
+    found = set()
     for guard in sizes:
         # A remainder that is fixed leaves many values.
         if isinstance(guard, sympy.Eq) and len(guard.free_symbols) == 1 and (guard.lhs - guard.rhs).is_polynomial(*guard.free_symbols):
-            (name,) = map(str, guard.free_symbols)
-            if len({values[name] for values in scalars}) > 1:
-                raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
+            found |= {symbol.name for symbol in guard.free_symbols}
+    return {name for name in found if len({values[name] for values in scalars}) > 1}
 
 
 class Sample:
