@@ -74,8 +74,6 @@ def test_beside_a_kernel_that_no_recipe_reads_the_lifted_one_is_judged_though_th
     root = Path(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["workspace"])
     (method,) = json.loads((root / "versions" / "v1" / "methods.json").read_text())
     assert method["method"] == "inductor-lift"
-    (branch,) = (root / "versions" / "v1" / "branches").glob("*/trial.json")
-    assert json.loads(branch.read_text())["kind"] == "passed"
     assert "+// Lifted from what torch.compile" in (root / "versions" / "v1" / "diff.patch").read_text()
 
 
