@@ -17,8 +17,8 @@ from graph.settings import Section, Settings, load, parse
 from tools.artifacts import digest
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.errors import SettingsError
-from tools.tasks.kernelbench import folder_of
 from tools.tasks.loader import read_source
+from tools.tasks.problems import folder_of, of_a_suite
 
 GIVEN = ("name", "task", "kernel", "reference", "workspaces", "gpu", "linked_to")
 """Keys of a run that follow from the problem and from where it is scored."""
@@ -28,13 +28,13 @@ class Group(Section):
     """Some of a suite's problems."""
 
     path: str
-    """A task folder, a config or a KernelBench file, or a pattern of such, e.g. `level1/*.py`; relative to the suite's file."""
+    """A task folder, a config or a problem as `--problem` takes it, or a pattern of such (`level1/*.py`); relative to the suite's file."""
     skip: tuple[str, ...] = ()
     """Patterns of names that are left out, e.g. `*conv*`."""
     every: int = Field(default=1, ge=1, strict=True)
     """Of those that are left the first, and of each so many one, in the order of their names."""
     settings: dict[str, Any] = {}
-    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` changes the numbers of a KernelBench file."""
+    """Keys of a config that are other than the suite's, e.g. `budget: {wall_s: 600}`; `dims` gives a problem other sizes."""
 
 
 class Suite(Section):
@@ -62,7 +62,7 @@ class Problem:
         A problem that is a file becomes a task folder below `out`.
         """
         given, path = dict(self.settings), self.path
-        if path.suffix == ".py":
+        if of_a_suite(path):
             path, _ = folder_of(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
         own = load(path).model_dump(mode="json", exclude_none=True)
         return parse(merged(own, given) | {"name": self.name, "workspaces": str(out)}, origin=f"{suite}: {self.name}", base=suite.parent)
@@ -90,7 +90,7 @@ def read(path: Path) -> tuple[Problem, ...]:
     except ValidationError as error:
         raise SettingsError(sentences(error, Suite, f"{path}: ")) from None
     if not suite.problems:
-        raise SettingsError(f"{path}: problems: the list is empty; name a folder with reference.py, a config or a KernelBench file")
+        raise SettingsError(f"{path}: problems: the list is empty; name a folder with reference.py, a config or a suite's problem")
     found: dict[Path, Mapping[str, Any]] = {}
     for group in suite.problems:
         settings = merged(suite.settings, group.settings)
@@ -120,13 +120,13 @@ def _matched(group: Group, path: Path) -> tuple[Path, ...]:
     left = [problem for problem in there if not any(fnmatch(problem.name, name) for name in group.skip)][:: group.every]
     if not left:
         raise SettingsError(
-            f"{path}: problems.path {group.path!r} names no problem; give a folder with reference.py, a config or a KernelBench file"
+            f"{path}: problems.path {group.path!r} names no problem; give a folder with reference.py, a config or a suite's problem"
         )
     return tuple(left)
 
 
 def _may_be(path: Path) -> bool:
-    return (path / "reference.py").is_file() if path.is_dir() else path.suffix in (".py", ".yaml", ".yml")
+    return of_a_suite(path) or (path / "reference.py").is_file() or (path.is_file() and path.suffix in (".yaml", ".yml"))
 
 
 def _names(paths: tuple[Path, ...]) -> dict[Path, str]:

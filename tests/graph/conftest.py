@@ -135,20 +135,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked(packed, tmp_path_factory.mktemp("recorded") / "workspaces")
 
 
-@pytest.fixture
-def recorded_machine(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor reports the CPU that the recorded workspaces were made on: a run goes on where it began and nowhere else."""
-    record = Records(recorded).find(key("environment"))
+def on_its_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recorded workspace, and this CPU under the name of the one that it was recorded on: a run goes on there and nowhere else."""
+    record = Records(root).find(key("environment"))
     assert record is not None
-    environment = Environment.model_validate(record.payload)
-    (cpu,) = (device for device in environment.devices if device.kind == "cpu")
+    (cpu,) = (device for device in Environment.model_validate(record.payload).devices if device.kind == "cpu")
     monkeypatch.setattr("tools.executors.local.describe_cpu", lambda: cpu)
+    return root
 
 
 @pytest.fixture
-def copied(recorded: Path, tmp_path: Path, recorded_machine: None) -> Path:
+def copied(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the recorded workspace that a test may spoil, on the machine that it was made on."""
-    return Path(shutil.copytree(recorded, tmp_path / recorded.name, symlinks=True))
+    return on_its_machine(Path(shutil.copytree(recorded, tmp_path / recorded.name, symlinks=True)), monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,11 @@ from tools.errors import SettingsError
 from tools.tasks import definitions, gpumode, kernelbench
 
 
+def of_a_suite(path: Path) -> bool:
+    """Whether a path looks like a problem of one, and not like a task folder or a config."""
+    return (path.is_file() and path.suffix == ".py") or definitions.is_definition(path) or gpumode.is_problem(path)
+
+
 def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     """The task folder of a problem, written where it is not there yet, and a sentence about its sizes.
 
