@@ -129,7 +129,7 @@ def _size(text: str) -> str:
 def _allocated(made: Buffer, output: str | None) -> list[str]:
     kind = TYPES.get(made.dtype)
     if kind is None:
-        raise SettingsError(f"torch.compile keeps values of the type {made.dtype}, which a C++ kernel cannot take; use float32")
+        raise no_type(made.dtype)
     if output is not None:
         return [f"{kind}* const {made.name} = {output};"]
     size = " * ".join(f"({cpp(n)})" for n in made.shape) or "1"
@@ -139,12 +139,18 @@ def _allocated(made: Buffer, output: str | None) -> list[str]:
     ]
 
 
+def no_type(name: str) -> SettingsError:
+    return SettingsError(f"torch.compile keeps values of the type {name}, which no lifted C++ takes; use float32, or give a kernel")
+
+
 def _pointer(view: View) -> str:
     return view.base if view.plain or view.offset is None else f"{view.base} + {cpp(view.offset)}"
 
 
 def _kernel(name: str, text: str, kernels: dict[str, str]) -> str:
     """The name under which a kernel stands in the source; a text that stands there already is not written again."""
+    if foreign := re.search(r"\b(?:at|c10)::(Half|BFloat16|Float8\w+|complex)\b", text):
+        raise no_type(foreign[1])
     body = DROPPED.sub("", text).strip()
     body = re.sub(r'extern "C"\s+void\s+kernel\(', "static void KERNEL(", body)
     body = re.sub(r"\bstatic (?=WelfordHelper|CascadeSumHelper)", "", body)

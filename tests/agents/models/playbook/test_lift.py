@@ -75,6 +75,7 @@ X = {"x": randn("M", "N"), "out": empty("M", "N"), **MN}
         (source("return torch.cumsum(x, dim=1)", X, SIZES), "torch's cumsum"),
         (source("return x @ x.t() @ x", X, SIZES), "torch's mm"),
         (source("return x if x.sum() > 0 else -x", X, SIZES), "looks at a tensor's value"),
+        (source("return x * 2", {"x": f"{randn('M', 'N')}.half()", "out": empty("M", "N", dtype="float16"), **MN}, SIZES), "the type Half"),
         (source("return x * WEIGHTS", X, SIZES, extra="WEIGHTS = torch.ones(72)"), "reads WEIGHTS beside its arguments"),
         (source("return x * 2", {"x": randn("M", "N"), "out": empty("M", "N")}, SIZES), "follows from none of its scalars"),
         (
