@@ -107,4 +107,4 @@ def test_references_with_other_modules_are_not_taken_for_each_other_in_one_proce
         (folder := tmp_path / part).mkdir()
         extra = f"model = torch.nn.Sequential()\nmodel.add_module({part!r}, torch.nn.{part}())"
         loaded = load(source("return torch.func.functional_call(model, {}, (x,))", X, SIZES, extra=extra), folder, stage)
-        assert part.lower() in lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs))
+        assert part.lower() in lifted(loaded.task, generated(loaded.task, stage[0], stage[1].blobs, 600))
