@@ -66,7 +66,9 @@ def retrieve_evidence(state: State, services: Services) -> State:
         others = [one for one in dossier.passages if one.path not in {passage.path for passage in inspection.seen.operator}]
         pages = (*services.own_methods(inspection.bottleneck), *dossier.methods)
         lifted = None if any(METHOD in one.planned for one in tried(services)) else lift.page(state, services)
-        methods = (*([lifted] if lifted else []), *(page for page in pages if page.head.id != METHOD))
+        rest = (page for page in pages if page.head.id != METHOD)
+        # What runs found out for themselves stands before what torch.compile makes, and both before the catalogue.
+        methods = tuple(sorted((*([lifted] if lifted else []), *rest), key=lambda page: not page.head.id.startswith("own:")))
         dossier = dossier.model_copy(
             update={"shortfall": services.index.shortfall, "methods": methods, "passages": (*inspection.seen.operator, *others)}
         )
