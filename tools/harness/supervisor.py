@@ -6,6 +6,7 @@ needed and kept. It alone clocks contests and believes nothing that a kernel's p
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -219,6 +220,11 @@ class Supervisor:
         if self._fork_server is None or self._fork_server.process.poll() is not None:
             self._fork_server = cpu_kernel.ForkServer(self.scratch)
         return self._fork_server
+
+    @functools.cached_property
+    def flush(self):
+        """Puts (address, bytes) out of the caches."""
+        return trampoline.flusher(self.scratch)
 
     def kernel(self, kinds: tuple[str, ...], libraries: dict[str, str], limit_s: float) -> cpu_kernel.Kernel:
         space = self.memory + (4 << 30) + (160 << 20) * (os.cpu_count() or 1)

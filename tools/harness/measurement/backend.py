@@ -1,16 +1,16 @@
 """Where kernels run and their buffers lie: what differs between a CPU and a GPU, behind one face for timing, contest and correctness."""
 
-import ctypes
 import os
 
 from harness.device import telemetry
-from harness.measurement.paired_samples import COLD
+from harness.measurement.paired_samples import COLD, ring_size
 from harness.memory import gpu_layout
 from harness.memory.host_buffers import BEHIND, HostInputs, Inputs, Slots
 from harness.memory.input_ring import InfraError, WorkloadError, kinds
 from harness.workers import cpu_kernel, gpu_kernel
 
 CHUNK_BYTES = 128 << 20
+RING_BYTES = 64 << 20
 MOST_SLOTS = 4 << 30
 """Bytes of output slots on a GPU at most."""
 
@@ -31,7 +31,6 @@ class Host:
         self.supervisor, self.request = supervisor, request
         self.oracle = supervisor.oracle()
         self.oracle.call("begin", task=request["task"])
-        self.other: ctypes.Array | None = None
 
     def cache(self) -> int:
         """Bytes of the last-level cache."""
@@ -47,9 +46,14 @@ class Host:
         if wanted > there:
             raise WorkloadError(f"its buffers need {wanted:,} bytes, more than the {there:,} available")
 
+    def ring(self, set_bytes: int, calls: int) -> tuple[int, int, int]:
+        """`ring_size` here. What a call finds is flushed before it, so that a ring need not be larger than caches of hundreds of MiB."""
+        distinct, addresses, _ = ring_size(set_bytes, min(self.cache(), RING_BYTES // COLD), calls, self.memory())
+        return distinct, addresses, 0
+
     def slot_budget(self) -> int:
         """Bytes of output slots that one chunk of pairs may take."""
-        return min(max(CHUNK_BYTES, 4 * self.cache()), self.memory() // 4)
+        return min(CHUNK_BYTES, self.memory() // 4)
 
     def contest_slots(self, addresses: int, slot_bytes: int) -> int:
         return max(min(addresses, (256 << 20) // slot_bytes), 1)
@@ -70,11 +74,12 @@ class Host:
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         return self.supervisor.kernel(kinds(self.request["task"]), paths, self.request["call_limit_s"])
 
-    def evict(self) -> None:
-        """Write through so much other memory that what is timed next finds none of its buffers in the last-level cache."""
-        if self.other is None:
-            self.other = ctypes.create_string_buffer(max(min(COLD * self.cache(), self.memory() // 8), 1))
-        ctypes.memset(self.other, 1, len(self.other))
+    def flush(self, rows: list[tuple[HostInputs | Slots, list[int]]]) -> None:
+        """Put these rows of buffers out of all caches: (the file, which sets or slots of it)."""
+        for buffers, which in rows:
+            for offsets in (buffers.plan.offsets[row] for row in which):
+                for offset, size in zip(offsets, buffers.plan.sizes, strict=True):
+                    self.supervisor.flush(buffers.shared.address + offset, size)
 
     def disturbance(self, pids: list[int]) -> list[telemetry.Threads]:
         """What `disturbed` compares with: what the processes' threads have had of the cores so far."""
@@ -120,6 +125,9 @@ class Device(Host):
     def memory(self) -> int:
         return int(0.9 * self.facts["free"])
 
+    def ring(self, set_bytes: int, calls: int) -> tuple[int, int, int]:
+        return ring_size(set_bytes, self.cache(), calls, self.memory())
+
     def slot_budget(self) -> int:
         return min(MOST_SLOTS, self.memory() // 4)
 
@@ -140,7 +148,7 @@ class Device(Host):
         fork_server = self.supervisor.device_fork_server(self.facts["capability"])
         return gpu_kernel.DeviceKernel(fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"])
 
-    def evict(self) -> None:
+    def flush(self, rows: list) -> None:
         """The slots that are poisoned before a go and the ring are larger than the cache."""
 
     def disturbance(self, pids: list[int]):

@@ -165,7 +165,7 @@ class Torch:
     def prepare(self, ring: Ring, widen: list | None) -> None:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
-        inputs = ring.inputs
+        self.ring, inputs = ring, ring.inputs
         self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd])
         if self.place.launched:
             self.order_s = 0.0
@@ -175,11 +175,17 @@ class Torch:
         pass
 
     def go(self, train: list[int]) -> float:
-        start = time.perf_counter()
-        answer = self.process.call("run", limit_s=self.limit_s, watched_s=WATCHED_S if self.place.launched else 0.0, train=train)
-        wall = time.perf_counter() - start
-        self.device_s = answer.get("seconds", 0.0)
-        return max(wall - self.order_s, wall / 2)
+        """As of a kernel library: on a CPU no piece comes to an address again."""
+        wall = self.device_s = 0.0
+        size = max(len(train), 1) if self.place.launched else self.ring.addresses
+        for piece in [train[start : start + size] for start in range(0, len(train), size)] or [[]]:
+            self.ring.flush(piece, [])
+            start = time.perf_counter()
+            answer = self.process.call("run", limit_s=self.limit_s, watched_s=WATCHED_S if self.place.launched else 0.0, train=piece)
+            took = time.perf_counter() - start
+            self.device_s += answer.get("seconds", 0.0)
+            wall += max(took - self.order_s, took / 2)
+        return wall
 
     def behind(self, train: list[int]) -> tuple[float, bool]:
         """As of a kernel library; nobody checks torch's outputs."""

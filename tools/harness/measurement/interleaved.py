@@ -13,7 +13,7 @@ from collections import Counter
 
 from harness.measurement import backend, kernel_trace
 from harness.measurement.contestants import Library, Torch
-from harness.measurement.paired_samples import BrokenRuleError, Meter, baseline_errors, make_sets, ring_size
+from harness.measurement.paired_samples import BrokenRuleError, Meter, baseline_errors, make_sets
 from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 200e-6
@@ -72,7 +72,7 @@ def one(
     oracle.call("drop")
     first = oracle.call("make", id=0, dims=workload["dims"], seed=workload["seed"], distribution="as_given")["args"]
     size, slot_bytes = Ring.set_bytes(first), where.slot_bytes(Ring.output_bytes(first))
-    distinct, addresses, _ = ring_size(size, where.cache(), 1, where.memory())
+    distinct, addresses, _ = where.ring(size, 1)
     where.room(addresses * size + len(field) * (max(SLOT_ROOM, where.contest_slots(addresses, slot_bytes) * slot_bytes) + size))
     ring = Ring(where, make_sets(oracle, workload["dims"], workload["seed"], distinct, first), addresses, 1)
     try:
@@ -195,7 +195,6 @@ def a_round(
         field[name].ready()
     for name in names:
         train = train_of(calls[name], ring, order)
-        where.evict()
         before = where.disturbance([field[name].pid()])
         wall = field[name].go(train)
         disturbed |= where.disturbed(before, where.disturbance([field[name].pid()]), wall, [], DIRTY_S)

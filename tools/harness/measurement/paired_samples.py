@@ -110,8 +110,10 @@ class Session:
             swaps = ring.swap(sorted(set(at)), self.swaps)
         packed = self.kernel.train(ring, at, slots)
         try:
-            if flush and self.flush:
-                self.kernel.flush(self.flush)
+            if flush:
+                ring.flush(at, slots)
+                if self.flush:
+                    self.kernel.flush(self.flush)
             result = self.kernel.run(name, packed, len(at))
         except KernelError as error:
             raise BrokenRuleError(name, str(error)) from error

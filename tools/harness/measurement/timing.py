@@ -15,7 +15,6 @@ from harness.measurement.paired_samples import (
     baseline_errors,
     make_sets,
     pick,
-    ring_size,
 )
 from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 from harness.workers.cpu_kernel import Kernel, KernelError
@@ -117,7 +116,7 @@ class Timed:
     def lay_out(self) -> None:
         where = self.place
         set_bytes, slot_bytes = Ring.set_bytes(self.made), where.slot_bytes(Ring.output_bytes(self.made))
-        distinct, addresses, flush = ring_size(set_bytes, where.cache(), self.calls, where.memory())
+        distinct, addresses, flush = where.ring(set_bytes, self.calls)
         pairs = max(self.workload["pairs"], self.workload["warm_pairs"], 1)
         # At least one pair's slots; a train whose slots do not fit uses them again.
         self.slots = max(min(2 * self.calls * pairs, where.slot_budget() // slot_bytes), 2)

@@ -153,6 +153,10 @@ class Ring:
             not self.oracle.call("intact", id=self.value(at), offsets=offsets)["changed"] for at, offsets in enumerate(self.inputs.offsets)
         )
 
+    def flush(self, at: list[int], slots: list[int]) -> None:
+        """Put the inputs at these addresses and these slots out of the caches, where that can be done."""
+        self.place.flush([(self.inputs, sorted(set(at))), (self.slots, sorted(set(slots)))])
+
     def close(self) -> None:
         if self.lane == 0:
             self.oracle.call("drop")

@@ -97,7 +97,7 @@ class Kernel:
         self.fork_server = fork_server
         self.libraries = libraries
         self.limit_s = limit_s
-        stub = trampoline.build(kinds, folder)
+        stub = trampoline.build(trampoline.source(kinds), folder)
         readable = [str(stub), *libraries.values(), *trampoline.library_folders()]
         self._start(folder, {"stub": str(stub), "readable": readable, "address_space": address_space}, 30)
 
@@ -151,10 +151,6 @@ class Kernel:
         start = time.perf_counter()
         answer = self._ask({"op": "run", "fn": name, "calls": calls}, "", self.limit_s)
         return Sample(answer, time.perf_counter() - start, calls)
-
-    def flush(self, size: int) -> None:
-        """Walk through `size` bytes of other memory."""
-        self._ask({"op": "flush", "bytes": size}, "between calls")
 
     def threads(self) -> int:
         """Threads alive in the process, as the operating system counts them."""

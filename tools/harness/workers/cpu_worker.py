@@ -17,7 +17,7 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-MAP_SHARED, MAP_PRIVATE, MAP_ANONYMOUS, MAP_POPULATE = 0x1, 0x2, 0x20, 0x8000
+MAP_SHARED, MAP_POPULATE = 0x1, 0x8000
 
 
 class Host:
@@ -26,7 +26,6 @@ class Host:
     def __init__(self, stub: str):
         self.stub = ctypes.CDLL(stub)
         self.stub.kw_flags.restype = ctypes.c_longlong
-        self.stub.kw_flush.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
         self.stub.kw_train.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_longlong, ctypes.c_void_p]
         self.stub.kw_watch.argtypes = [ctypes.c_void_p]
         self.arguments = b""
@@ -34,7 +33,6 @@ class Host:
         self.libraries: list[ctypes.CDLL] = []
         self.openmp = None
         self.mapped: list[tuple[int, int]] = []
-        self.eviction = 0, 0
 
     def map(self, message: dict, fds: list[int]) -> dict:
         """Map the inputs' file for reading and the outputs' file for writing, both without their gaps; the old mappings go."""
@@ -88,14 +86,6 @@ class Host:
                 continue
         return None
 
-    def flush(self, message: dict, fds: list[int]) -> dict:
-        size = message["bytes"]
-        if self.eviction[1] < size:
-            address = LIBC.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)
-            self.eviction = address, size
-        self.stub.kw_flush(self.eviction[0], size)
-        return {}
-
     def _map(self, fd: int, size: int, protection: int) -> int:
         address = LIBC.mmap(None, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0)
         if address in (None, ctypes.c_void_p(-1).value):
@@ -117,4 +107,4 @@ def serve(sock: socket.socket, parent: int) -> None:
     report = sandbox.shut_in(hello["readable"], hello["address_space"], hello["cpu_s"], parent)
     host = Host(hello["stub"])
     channel.send({"sandbox": report})
-    ipc.serve_verbs(channel, {"map": host.map, "load": host.load, "flush": host.flush, "prepare": host.prepare, "run": host.run})
+    ipc.serve_verbs(channel, {"map": host.map, "load": host.load, "prepare": host.prepare, "run": host.run})

@@ -166,6 +166,10 @@ class DeviceKernel(cpu_kernel.Kernel):
         self.launched |= bool(packed)
         return DeviceSample(answer, wall, calls)
 
+    def flush(self, size: int) -> None:
+        """Write through `size` bytes of other memory."""
+        self._ask({"op": "flush", "bytes": size}, "between calls")
+
     def profile(self, name: str, packed: list[tuple[int, int]], library: bool) -> dict:
         """What one call executes: {kernels, streams, stream}; where it may call a `library`, also {seconds, launched, operators}, of each
         kernel and of torch, as `kernel_trace.callers` takes them; or {unavailable}."""

@@ -3,6 +3,7 @@
 Written in the common part of C and C++, so that whatever compiler is here will do.
 """
 
+import ctypes
 import hashlib
 import os
 import shlex
@@ -64,13 +65,6 @@ EXPORT void kw_watch(void *page) {
 
 EXPORT long long kw_flags(void) { return flags(); }
 
-/* Walk through memory as large as the caches, so that nothing of the buffers is left in them. */
-EXPORT long long kw_flush(unsigned char *memory, long long bytes) {
-  long long i, sum = 0;
-  for (i = 0; i < bytes; i += 64) { memory[i] = (unsigned char)(memory[i] + 1); sum += memory[i]; }
-  return sum;
-}
-
 typedef void (*entry)(@TYPES@);
 
 /* out: nanoseconds, floating-point control word before and after. */
@@ -87,6 +81,28 @@ EXPORT void kw_train(void *function, unsigned char *arguments, long long calls, 
   clock_gettime(CLOCK_MONOTONIC, &end);
   out[2] = flags();
   out[0] = (end.tv_sec - start.tv_sec) * 1000000000LL + (end.tv_nsec - start.tv_nsec);
+}
+"""
+FLUSH = r"""
+#if defined(__x86_64__) || defined(__i386__)
+#include <emmintrin.h>
+#define PUT_OUT(line) _mm_clflush(line)
+#define FENCE _mm_mfence()
+#elif defined(__aarch64__)
+#define PUT_OUT(line) __asm__ volatile("dc civac, %0" : : "r"(line) : "memory")
+#define FENCE __asm__ volatile("dsb sy" : : : "memory")
+#else
+#error "kernels are timed with cold caches, and programs can empty them on x86 and 64-bit Arm alone"
+#endif
+/* Put these bytes out of all caches, whichever process has them mapped. */
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((visibility("default"))) void flush(const char *memory, long long bytes) {
+  long long i;
+  for (i = 0; i < bytes; i += 64) PUT_OUT(memory + i);
+  if (bytes > 0) PUT_OUT(memory + bytes - 1);
+  FENCE;
 }
 """
 
@@ -116,9 +132,15 @@ def library_folders() -> list[str]:
     return sorted(str(folder) for home in homes for name in ("lib", "lib64") if (folder := home / name).is_dir())
 
 
-def build(kinds: tuple[str, ...], folder: Path) -> Path:
-    """The shared library for this signature in `folder`, compiled unless it is there."""
-    text = source(kinds)
+def flusher(folder: Path):
+    """The function (address, bytes) that puts memory out of the caches."""
+    function = ctypes.CDLL(str(build(FLUSH, folder))).flush
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_longlong], None
+    return function
+
+
+def build(text: str, folder: Path) -> Path:
+    """The shared library of `text`, which `source` gives, in `folder`, compiled unless it is there."""
     library = folder / f"trampoline-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     if library.exists():
         return library
