@@ -1,4 +1,4 @@
-"""Puts requests as plain dicts to one warm harness on a GPU; needs the standard library alone beside torch and triton."""
+"""Puts requests as plain dicts to one warm harness on a GPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tools.executors.protocol import Case
 
 HARNESS = Path(__file__).resolve().parents[2] / "tools" / "harness"
 
@@ -145,5 +147,4 @@ class GpuBench:
 
 
 def case(dims: dict[str, int] | None = None, seed: int = 3, **more: Any) -> dict[str, Any]:
-    asked = {"workload": "w", "dims": dims or {"M": 37, "N": 61}, "seed": seed, "distribution": "as_given", "hidden": False}
-    return asked | {"required": True} | more
+    return Case(workload="w", dims=dims or {"M": 37, "N": 61}, seed=seed, **more).model_dump(mode="json")

@@ -13,7 +13,7 @@ MARK = "========="
 SHOWN = 3
 """Findings of one tool that a verdict quotes."""
 _ENDED = re.compile(r"^(ERROR|RACECHECK|SYNCCHECK|INITCHECK) SUMMARY: ")
-_NO_FINDING = re.compile(r"^(COMPUTE-SANITIZER|Target application|No attachable|.*SUMMARY: |Error: No attachable|Error: Target)")
+_NO_FINDING = re.compile(r"^(COMPUTE-SANITIZER|Target application|No attachable|.*SUMMARY: |Error: (No attachable|Target|process))")
 _FAILED = re.compile(r"^(Internal Sanitizer Error|Error: (?!.*Race reported)|Device not supported|Unable to )")
 _PLACE = re.compile(r"^(at|and (?:Read|Write) access at) ")
 
@@ -53,11 +53,13 @@ def read(answer: Mapping[str, Any], candidate: str, workload: str) -> Sanitized:
     for tool, seen in answer.get("tools", {}).items():
         lines = [line.removeprefix(MARK).rstrip() for line in seen["text"].splitlines() if line.startswith(MARK)]
         complaints = [line.strip() for line in lines if _FAILED.match(line.strip())]
-        if complaints or not any(_ENDED.match(line.strip()) for line in lines):
+        seen_faults = findings(lines)
+        # A faulty kernel also ends its process badly, of which the tool complains: what it found counts all the same.
+        if not any(_ENDED.match(line.strip()) for line in lines) or (complaints and not seen_faults):
             said = [line for line in str(seen["said"]).splitlines() if line.strip()]
             failed[tool] = " ".join((complaints or said or ["it gave no reason"])[-1].split())[:200]
         else:
-            found[tool] = findings(lines)
+            found[tool] = seen_faults
     return Sanitized(
         candidate=candidate,
         workload=workload,
@@ -79,7 +81,7 @@ def findings(lines: list[str]) -> tuple[str, ...]:
             counted.update([said] if said else [])
             said = ""
         if text and not line.startswith("  "):
-            said = "" if _NO_FINDING.match(text) else text
+            said = "" if _NO_FINDING.match(text) or _FAILED.match(text) else text
         elif said and _PLACE.match(text):
             said = f"{said} {text}"
     return tuple(f"{text} ({times} times)" if times > 1 else text for text, times in counted.items())

@@ -18,7 +18,7 @@ from tools.cli.suggestions import offered
 from tools.cli.validation import sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import read_source
+from tools.tasks.loader import language_here, read_source
 
 STATED = 1e-2
 """atol and rtol of both suites where a workload states none."""
@@ -245,6 +245,6 @@ def _extent(axis: str | int) -> str | int:
 
 
 def _language(said: Definition) -> str:
-    """C++ on this machine's CPU has no bfloat16."""
+    """C++ on a CPU has no bfloat16."""
     half = any(one.dtype == "bfloat16" for one in (*said.inputs.values(), *said.outputs.values()))
-    return "triton" if half or Path("/dev/nvidiactl").exists() else "cpp"
+    return "triton" if half else language_here()

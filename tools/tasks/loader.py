@@ -33,6 +33,7 @@ from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
 from tools.store.records import Blobs, write_atomically
 
+DRIVER = Path("/dev/nvidiactl")
 REFERENCE = "reference.py"
 PROBE_LIMIT_S = 300.0
 """For importing torch and calling the reference once in float64 on each workload."""
@@ -313,6 +314,11 @@ def available_memory() -> int:
     except OSError:
         limit = "max"
     return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
+
+
+def language_here() -> str:
+    """What a suite's problem is written in: Triton where a driver of NVIDIA's is loaded, else C++."""
+    return "triton" if DRIVER.exists() else "cpp"
 
 
 def language_of(path: Path) -> Language:

@@ -92,6 +92,12 @@ def test_a_tool_that_failed_itself_finds_nothing_and_refuses_nothing() -> None:
     assert found.refusal() is None and "The driver is too new" in found.sentence()
 
 
+def test_a_fault_that_also_ended_the_process_badly_is_found_all_the_same() -> None:
+    ended = "========= Error: process didn't terminate successfully\n========= Target application returned an error\n"
+    found = seen(memcheck=recorded("memcheck-oob").replace("========= ERROR SUMMARY", f"{ended}========= ERROR SUMMARY"))
+    assert "in oob.cu:4" in str(found.refusal()) and "terminate" not in str(found.refusal()) and not found.failed
+
+
 FAKE = """#!{python}
 import shutil, sys
 if "--version" in sys.argv:

@@ -140,6 +140,18 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
     assert (made["x"] == 7).all() and made["rows"] == 4
 
 
+@pytest.mark.parametrize("suite", ["KernelBench", "SOL-ExecBench", "GPU MODE"])
+def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
+    suite: str, gpu_mode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = {"KernelBench": tmp_path / "sum.py", "GPU MODE": gpu_mode}.get(suite) or sol(tmp_path / "p", DEFINITION, line(4))
+    (tmp_path / "sum.py").write_text("class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n")
+    for name, language in ((".", "triton"), ("missing", "cpp")):
+        monkeypatch.setattr("tools.tasks.loader.DRIVER", tmp_path / name)
+        folder, _ = folder_of(problem, tmp_path / language, "")
+        assert f"language: {language}\n" in (folder / "task.yaml").read_text()
+
+
 def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
     folder, told = folder_of(gpu_mode, tmp_path / "task", "")
     task = load_folder(folder, *beside).task

@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import re
+import signal
 import sys
 import traceback
 import types
@@ -27,6 +28,7 @@ from harness.isolation import confinement
 
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|[^\x00-\x7f]")
 """Colours and pictures of the DSL's messages."""
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 NO_LISTER = "its machine code was not listed: cuobjdump was not found; install the wheel nvidia-cuda-cuobjdump or the CUDA toolkit"
 
 
@@ -147,8 +149,16 @@ def main() -> int:
     confinement.hand_over(made, folder, SAID)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
-    (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: the compiler was ended by signal {os.WTERMSIG(status)}\n")
-    return 2
+    ended = f"the compiler was ended by signal {os.WTERMSIG(status)}"
+    if os.WTERMSIG(status) not in CRASHES:
+        (folder / "stderr.txt").write_text(f"{KERNEL}:1: error: {ended}\n")
+        return 2
+    # The wheel's own fault, seen beside a GPU where it then compiled the kernel in the process that runs it.
+    note = f"not compiled ahead, but where it runs: {ended}"
+    (folder / "stdout.txt").write_text(f"{note}\n")
+    (folder / "assembly.txt").write_text("")
+    (folder / "facts.json").write_text(json.dumps({"target": target, "kernels": [], "notes": [note]}))
+    return 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import torch
 from torch._inductor import async_compile, compile_fx, config, cpu_vec_isa, graph
 from torch._inductor.runtime import triton_helpers, triton_heuristics
 from torch.fx.experimental import _config as symbolic
-from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.functions import FloorDiv, ToFloat
 from torch.utils._sympy.printers import PythonPrinter
 
 from harness.reference.comparison import results
@@ -295,7 +295,8 @@ def guards(recorder: Recorder, formulas: dict, values: dict) -> list:
         known[symbol] = (
             sympy.prod(formulas[name][int(at[1:]) + 1 :]) if at.startswith("-") else formulas[name][int(at)] if at else scalar(name, values)
         )
-    found = dict.fromkeys(guard.xreplace(known) for guard in recorder.guards)
+    # A size as a float is that size; left in, torch's own function would stand in the source.
+    found = dict.fromkeys(guard.xreplace(known).replace(ToFloat, lambda size: size) for guard in recorder.guards)
     return [guard for guard in found if guard not in (sympy.true, True)]
 
 

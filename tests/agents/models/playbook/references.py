@@ -92,7 +92,7 @@ REFERENCES: dict[str, str] = {
     "bias_gelu": source("return F.gelu(x + b)", {"x": randn("M", "N"), "b": randn("N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax": source("return F.softmax(x, -1)", {"x": randn("M", "N"), "out": empty("M", "N"), **MN}, SIZES),
     "softmax_by_hand": source(
-        "x = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, keepdim=True)",
+        "x = x / N**0.5\nx = x - x.max(dim=1, keepdim=True).values\ne = x.exp()\nout[:] = e / e.sum(dim=1, keepdim=True)",
         {"x": randn("M", "N"), "out": empty("M", "N"), **MN},
         SIZES,
     ),
