@@ -163,4 +163,4 @@ def _doubts(final: FinalBenchmark, summary: Summary, task: Task) -> Iterator[str
         yield "others kept the machine busy during the final benchmark"
     if summary.budget_reached:
         yield f"a cap ended the run ({summary.budget_reached.rstrip('.')})"
-    yield from (f"{name} was host-bound in {rounds} rounds" for name, rounds in final.host_bound.items())
+    yield from (f"{name} was host-bound in {rounds} of its rounds" for name, rounds in final.host_bound.items())
