@@ -15,6 +15,7 @@ from tools.artifacts import Artifact, digest
 from tools.errors import DiskFullError, HarnessError
 from tools.executors.base import Finished, Job, Limits, Needs
 from tools.executors.protocol import RESULT, HarnessFailure, Question
+from tools.harness.device import telemetry
 from tools.store.records import Blobs
 
 Answer = TypeVar("Answer", bound=Artifact)
@@ -31,11 +32,22 @@ def harness_job(
     return Job(
         files={**harness_files(blobs), **files, "request.json": blobs.put(request.model_dump_json())},
         argv=("{python}", "-I", "harness/supervisor.py", "request.json"),
-        limits=limits or Limits(),
+        # Workloads may take what there is: the probe lets in what fits.
+        limits=(limits or Limits()).model_copy(update={"memory_bytes": max(available_memory(), Limits().memory_bytes)}),
         needs=needs or Needs(),
         results=("result.json",),
         warm=f"harness-{harness_version()}",
     )
+
+
+def available_memory() -> int:
+    """Four fifths of the bytes that the OS says a new process could have here."""
+    free = telemetry.available_memory()
+    try:
+        limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
+    except OSError:
+        limit = "max"
+    return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
 
 
 def harness_files(blobs: Blobs) -> dict[str, str]:

@@ -26,9 +26,8 @@ from tools.contracts.operators import operator
 from tools.contracts.workloads import hidden_workloads
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, Limits
-from tools.executors.harness_job import answer, harness_job
+from tools.executors.harness_job import answer, available_memory, harness_job
 from tools.executors.protocol import Parameter, ProbeRequest, ProbeResult, SeenWorkload
-from tools.harness.device import telemetry
 from tools.languages.base import LANGUAGES, Language, PinnedKernel
 from tools.registry import load
 from tools.store.records import Blobs, write_atomically
@@ -219,7 +218,7 @@ def probe(executor: Executor, blobs: Blobs, request: ProbeRequest, files: Source
 
     Raises InfrastructureError when the harness or its machine failed.
     """
-    limits = Limits(wall_s=PROBE_LIMIT_S, memory_bytes=max(request.memory_bytes, Limits().memory_bytes))
+    limits = Limits(wall_s=PROBE_LIMIT_S)
     seen = answer(executor.run(harness_job(request, {}, blobs, limits=limits)), blobs, ProbeResult)
     if seen.error is not None:
         named = seen.error.replace(REFERENCE, files.reference)
@@ -304,16 +303,6 @@ def _makes_inputs(reference: str) -> bool:
     except SyntaxError:
         return True  # The probe names the line.
     return any(isinstance(node, ast.FunctionDef) and node.name == "make_inputs" for node in body)
-
-
-def available_memory() -> int:
-    """Four fifths of the bytes that the OS says a new process could have here."""
-    free = telemetry.available_memory()
-    try:
-        limit = (Path("/sys/fs/cgroup") / "memory.max").read_text().strip()
-    except OSError:
-        limit = "max"
-    return int(0.8 * (min(free, int(limit)) if limit.isdigit() else free))
 
 
 def language_here() -> str:

@@ -44,7 +44,7 @@ class Host:
         """Refuse what cannot be had, in words."""
         there = self.memory()
         if wanted > there:
-            raise WorkloadError(f"its buffers need {wanted:,} bytes, more than the {there:,} available")
+            raise WorkloadError(f"its buffers need {wanted:,} bytes, more than the {there:,} available; use smaller dims")
 
     def ring(self, set_bytes: int, calls: int) -> tuple[int, int, int]:
         """`ring_size` here. What a call finds is flushed before it, so that a ring need not be larger than caches of hundreds of MiB."""
