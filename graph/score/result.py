@@ -64,6 +64,8 @@ class Result(Artifact):
     """Framework -> why it was not timed."""
     of_roof: dict[Literal["cited", "measured"], float] = {}
     """Origin of the roof -> its time / the best kernel's, as profiled."""
+    sol_score: float | None = None
+    """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where that was timed."""
     refused: dict[str, int] = {}
     """Stage or verdict -> how many candidates ended there."""
     shortest_s: float | None = None
@@ -112,19 +114,31 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     alone = confirmation.behind_spin(contest) if final.device_s else None
     placed = ranking.rank(alone, workspace.settings().judge.objective, anchor="baseline", best=final.best).overall if alone else {}
     known = begun.model_dump(include={"problem", "workspace", "refused", *spent})
+    speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
+    device_only = _with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None})
     return Result(
         **known,
         status="finished",
         record=kept.id,
         version=version_of(root, state["incumbent"]),
         clock="launch-included" if final.device_s else "wall",
-        speedups=_with_best(final.overall),
-        device_only=_with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None}),
+        speedups=speedups,
+        device_only=device_only,
         unavailable=final.unavailable,
-        of_roof=_of_roof(records, workspace, state["incumbent"], task),
+        of_roof=of_roof,
+        sol_score=sol_score(of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST)),
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
         doubts=tuple(_doubts(final, summary, task)),
     )
+
+
+def sol_score(roof: float | None, rival: Interval | None) -> float | None:
+    """From the roof's and a rival's time over the kernel's; held between 0 and 1, which SOL-ExecBench's own formula is not."""
+    if roof is None or rival is None:
+        return None
+    if roof >= 1 or rival.estimate <= roof:
+        return float(roof >= 1)
+    return 1 / (1 + (1 - roof) / (rival.estimate - roof))
 
 
 def _with_best(against: Mapping[str, Interval]) -> dict[str, Interval]:

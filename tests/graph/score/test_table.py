@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graph.score import table
-from graph.score.result import BEST, Result
+from graph.score.result import BEST, Result, sol_score
 from tools.artifacts import Interval
 
 
@@ -39,6 +39,13 @@ def test_shares_are_of_all_problems_above_the_threshold_and_failures_count_as_on
     results = [FAILED if one is None else finished("x", eager=one) for one in factors]
     found = table.standing(results, "eager", "launch-included")
     assert found.fast == pytest.approx(fast) and found.failures == failures and math.isclose(found.geomean, geomean)
+
+
+@pytest.mark.parametrize(
+    ("roof", "rival", "score"), [(0.5, 1.0, 0.5), (0.5, 2.0, 0.75), (1.0, 1.0, 1.0), (1.2, 1.4, 1.0), (0.8, 0.7, 0.0), (0.5, None, None)]
+)
+def test_the_sol_score_is_a_half_at_torch_and_one_at_the_roof(roof: float, rival: float | None, score: float | None) -> None:
+    assert sol_score(roof, factor(rival) if rival else None) == score
 
 
 def test_a_run_that_accepted_nothing_is_as_fast_as_its_baseline_and_no_failure() -> None:
