@@ -22,9 +22,10 @@ from tools.executors.base import Executor
 from tools.gate.policy import Policy
 from tools.judge import evidence
 from tools.store.records import Records, write_atomically
-from tools.tasks.kernelbench import folder_of, sizes
+from tools.tasks.kernelbench import sizes
 from tools.tasks.loader import load_folder
 from tools.tasks.opened import Opened, machine
+from tools.tasks.problems import folder_of
 
 RUNS = Path("workspaces/kernelbench")
 TABLE = Path(__file__).parent / "results" / "kernelbench.md"

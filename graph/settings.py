@@ -212,7 +212,7 @@ class Settings(Section):
         if (self.task is None) == (self.kernel is None):
             wrong.append("exactly one of task (a folder) and kernel (a file, with reference and dims) must be given")
         elif self.kernel is not None and self.reference is None:
-            wrong.append("reference: must name the reference.py that goes with kernel")
+            wrong.append("reference: must name the reference.py that goes with kernel; `python -m graph init KERNEL` begins one")
         beside = next((name for name in ("reference", "dims", "pointer_elements") if self.task and getattr(self, name)), None)
         if beside:
             wrong.append(f"{beside}: goes with kernel; a task folder's sizes and reference stand in its reference.py, so leave it out")
@@ -269,12 +269,15 @@ def load(path: Path) -> Settings:
         return _folder(path)
     if path.is_file() and path.suffix in SOURCES:
         raise SettingsError(
-            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that holds both of them"
+            f"{path}: is source and no config; give `--kernel` and `--ref` with its two files, or the folder that holds both of them; "
+            "`python -m graph init FILE` makes one around a kernel, and a KernelBench file goes with --problem"
         )
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SettingsError(f"{path}: no such config file; give a YAML file such as configs/quickstart.yaml") from None
+        raise SettingsError(
+            f"{path}: no such config or task folder; give a YAML file such as configs/quickstart.yaml, or a folder with reference.py"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"
         raise SettingsError(f"{path}: cannot be read ({why}); give a readable UTF-8 YAML file") from error

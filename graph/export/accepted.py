@@ -52,7 +52,7 @@ class Accepted(Artifact):
     @property
     def compiled(self) -> bool:
         """Built to a library with `solve`."""
-        return bool(self.flags)
+        return self.suffix != ".py"
 
     def contract(self) -> dict[str, Any]:
         """What `runtime.Exported` takes."""

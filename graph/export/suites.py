@@ -62,12 +62,17 @@ def _solution(kernel: Accepted, form: str, languages: dict[str, object], compile
 def sol(kernel: Accepted) -> Files:
     """A solution of SOL-ExecBench."""
     options = {"cuda_cflags": [*bindings.flags(kernel), *bindings.HALVES], "cflags": ["-O3"], "ld_flags": []}
-    return _solution(kernel, "sol", {"languages": ["triton"]}, {"languages": ["cuda_cpp"], "compile_options": options})
+    return _solution(
+        kernel,
+        "sol",
+        {"languages": ["cute_dsl" if kernel.task.language == "cutedsl" else "triton"]},
+        {"languages": ["cuda_cpp"], "compile_options": options},
+    )
 
 
 def flashinfer(kernel: Accepted) -> Files:
     """A solution of FlashInfer-Bench, whose builds have its own flags."""
-    return _solution(kernel, "flashinfer", {"language": "triton"}, {"language": "cuda"})
+    return _solution(kernel, "flashinfer", {"language": "python" if kernel.task.language == "cutedsl" else "triton"}, {"language": "cuda"})
 
 
 def kernelbench_solution(kernel: Accepted) -> Files:

@@ -56,6 +56,8 @@ class Entry:
                 f"{suite}: {self.name} was begun with other settings or files in {self.workspace}; remove that folder to score it anew, "
                 "or name another with --out"
             )
+        if self.ending is None and self.workspace is not None:
+            raise SettingsError(f"{suite}: {self.name} has a run in {self.workspace} that this score did not begin; name another --out")
         if self.ending is None or self.ending.asked != now:
             self.ending = Ending(asked=now)
 
@@ -67,13 +69,14 @@ class Entry:
 
     @property
     def workspace(self) -> Path | None:
-        """The newest in which something was put on record; others, which a kill left before, are taken away."""
+        """The newest in which something was put on record; others, which a kill of ours left before, are taken away."""
         made = [(m, path) for path in self.out.iterdir() if (m := STAMP.fullmatch(path.name)) and m[1] == self.name]
         for _, path in sorted(made, key=lambda one: (one[0][2], int(one[0][3] or 1)), reverse=True):
             records = Records(path)
             if is_workspace(path) and (records.find(key("task")) or records.find(key("loaded"))):
                 return path
-            shutil.rmtree(path)
+            if self._kept() is not None:
+                shutil.rmtree(path)
         return None
 
     @property

@@ -64,7 +64,7 @@ class Problem:
         given, path = dict(self.settings), self.path
         if of_a_suite(path):
             path, _ = folder_of(path, out / "tasks" / self.name, str(given.pop("dims", "") or ""))
-        own = load(path).model_dump(mode="json", exclude_none=True)
+        own = load(path).model_dump(mode="json", exclude_none=True, exclude={"gpu", "linked_to"})
         return parse(merged(own, given) | {"name": self.name, "workspaces": str(out)}, origin=f"{suite}: {self.name}", base=suite.parent)
 
 
@@ -74,7 +74,7 @@ def asked(settings: Settings) -> str:
         files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
     else:
         files = [Path(settings.kernel or ""), Path(settings.reference or "")]
-    return digest("\0".join([settings.model_dump_json(), *(f"{path.name}\0{read_source(path)}" for path in files)]))
+    return digest(b"\0".join([settings.model_dump_json().encode(), *(path.name.encode() + b"\0" + path.read_bytes() for path in files)]))
 
 
 def read(path: Path) -> tuple[Problem, ...]:
@@ -136,8 +136,11 @@ def _names(paths: tuple[Path, ...]) -> dict[Path, str]:
         counted = Counter(names.values())
         for path in paths:
             if counted[names[path]] > 1 or depth == 1:
-                names[path] = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*path.parts[-depth:-1], path.stem]))[-64:].lstrip("._-")
-    return names
+                own = path.name if path.is_dir() else path.stem
+                names[path] = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*path.parts[-depth:-1], own]))[-64:].lstrip("._-")
+    # A task folder beside a config of the same name has no folder above to be told apart by.
+    counted = Counter(names.values())
+    return {path: name if counted[name] == 1 else f"{name[-55:]}-{digest(str(path))[:8]}" for path, name in names.items()}
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

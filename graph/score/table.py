@@ -72,8 +72,8 @@ def rivals(results: Sequence[Result]) -> tuple[str, ...]:
 
 def standing(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
     """Every problem's factor against `rival`; a kernel that nothing was accepted over is its own baseline."""
-    kept = [1.0 if rival == "baseline" else None for one in results if one.status == "finished" and rival not in one.by(clock)]
-    found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + [f for f in kept if f is not None]
+    kept = [1.0 for one in results if one.status == "finished" and rival == "baseline" and rival not in one.speedups]
+    found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + kept
     count = len(results)
     return Standing(
         rival=rival,

@@ -146,7 +146,7 @@ def test_another_folder_is_no_config(tmp_path: Path, name: str, says: list[str])
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("nowhere.yaml", None, r"nowhere\.yaml: no such config file"),
+        ("nowhere.yaml", None, r"nowhere\.yaml: no such config or task folder"),
         ("mine.cpp", b"int x[] = {1};", r"mine\.cpp: is source and no config; give `--kernel` and `--ref`"),
         ("run.yaml", "task: größe\n".encode("latin-1"), "UTF-8"),
     ],

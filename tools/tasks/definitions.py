@@ -143,8 +143,8 @@ class Workload(Foreign):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_trace(cls, data: dict[str, object]) -> object:
-        return data.get("workload") or data
+    def _of_a_trace(cls, data: object) -> object:
+        return data.get("workload") or data if isinstance(data, dict) else data
 
 
 def is_definition(problem: Path) -> bool:
@@ -169,6 +169,9 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
             f"{file}: every workload reads inputs from safetensors files, which a task draws itself; choose another problem"
         )
     numbers = [name for name, one in said.inputs.items() if one.shape is None]
+    for workload in usable:
+        if absent := [name for name in numbers if name not in workload.inputs]:
+            raise SettingsError(f"{file}: workload {workload.uuid} does not give {absent[0]!r}; add it to its inputs")
     dims: list[dict[str, int | float]] = [{**w.axes, **{n: w.inputs[n].value or 0 for n in numbers}} for w in usable]
     if sizes:
         dims = [{**(dims[0] if dims else {}), **asked} for asked in parse_workloads(sizes)]

@@ -85,11 +85,11 @@ def _is_problem(source: str) -> bool:
     return {*MEANT} <= {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
-def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
-    """The task folder of a problem, written where it is not there yet, and a sentence that says which constants were changed.
+def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
+    """The task folder's files, and a sentence that says which constants were changed.
 
     `sizes`: "batch_size=4 dim=64" in place of the file's own, whose numbers at module level they must be. SettingsError for what is no
-    problem, and where `folder` holds something else.
+    problem.
     """
     source = read_source(problem)
     if not _is_problem(source):
@@ -114,14 +114,7 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
     text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
     files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: {language_here()}\n"}
-    for name, content in files.items():
-        there = folder / name
-        if there.exists() and there.read_text(encoding="utf-8") != content:
-            raise SettingsError(f"{there}: says something else, and nothing is overwritten; name another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
-    return folder, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
+    return files, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 
 def sizes(problem: Path) -> dict[str, int]:

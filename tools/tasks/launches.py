@@ -24,6 +24,7 @@ FILL = "FILL:"
 TENSOR = re.compile(r"\b(?:torch|at|c10)::")
 _SCALAR = re.compile(r"(?:const )?(?:unsigned |signed )?(?:int|long(?: long)?|u?int(?:8|16|32|64)_t|size_t|float|double|bool)")
 _POINTER = re.compile(r"\.(?:const_|mutable_)?(?:data_ptr|data|contiguous|packed_accessor\w*)(?:<[^()]*>)?\(\)")
+_STREAM = re.compile(r"(at|c10)::cuda::getCurrentCUDAStream\([^()]*\)(\.stream\(\))?")
 _SIZE = re.compile(r"\b(\w+)\.(?:size\((\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
 _REGISTRATION = re.compile(r"^[ \t]*(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*\{", re.MULTILINE)
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>.*\n", re.MULTILINE)
@@ -249,7 +250,7 @@ class _Slice:
             else:
                 self.passed |= {text(argument)}
                 arguments.append(self._sliced(text(argument)))
-        shape = self._sliced(text(syntax))
+        shape = self._sliced(_STREAM.sub("0", text(syntax)))
         return text(called) + text(syntax), [f"{self._sliced(text(called))}{shape}({', '.join(arguments)});"]
 
     def _origin(self, written: str) -> str:
@@ -301,18 +302,18 @@ class _Slice:
                 continue
             whole = _SIZE.fullmatch(value.value)
             number = value.value.replace("'", "") if self.function.name == "main" and name in self.passed else ""
-            if name in self.given or whole or re.fullmatch(r"\d+", number):
+            if "cudaStream_t" not in value.type and (name in self.given or whole or re.fullmatch(r"\d+", number)):
                 self.shim.parameters[name] = Value(value.type.removeprefix("const "), name)
                 self.shim.sizes |= {name: int(number)} if number.isdigit() else {}
                 if whole and whole[4]:
                     self.shim.shapes.setdefault(self._origin(whole[1]) or whole[1], (name,))
             else:
                 self.needed[name] = value
-                self._sliced(value.value)
+                self._sliced(value.value or value.written.partition(name)[2])
         return written
 
     def _declaration(self, value: Value) -> str:
-        if value.type == "cudaStream_t":
+        if "cudaStream_t" in value.type or "getCurrentCUDAStream" in value.written:
             return f"cudaStream_t {value.name} = nullptr;"
         line = self._sliced(" ".join(value.written.split()))
         return f"// {FILL} {line}" if TENSOR.search(line) or "argv" in line else line

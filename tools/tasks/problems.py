@@ -26,12 +26,14 @@ def folder_of(problem: Path, folder: Path, sizes: str) -> tuple[Path, str]:
     elif problem.is_dir():
         raise SettingsError(f"{problem}: holds neither definition.json nor task.yml; name a KernelBench file or a folder with one of these")
     else:
-        return kernelbench.folder_of(problem, folder, sizes)
+        files, told = kernelbench.files_of(problem, sizes)
     for name, content in files.items():
         there = folder / name
-        if there.exists() and there.read_text(encoding="utf-8") != content:
+        # The language in task.yaml is the user's to change, or was another machine's.
+        if name != "task.yaml" and there.exists() and there.read_text(encoding="utf-8") != content:
             raise SettingsError(f"{there}: says something else, and nothing is overwritten; name another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+        if not (folder / name).exists():
+            (folder / name).write_text(content, encoding="utf-8")
     return folder, told

@@ -16,6 +16,12 @@ from tools.tasks.loader import language_of, read_source
 
 CPP = (".cpp", ".cc", ".cxx", ".c")
 CUDA = (".cu", ".cuh")
+CONFIG = """\
+task: .
+# Who answers; without it the playbook, which in CUDA and CuTe DSL only searches constants and settings (docs/your-model.md):
+# models: {default: {provider: anthropic, model: claude-opus-5-5}}
+# budget: {usd: 10}
+"""
 _INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$""", re.MULTILINE)
 _DTYPES = {
     "double": "float64",
@@ -83,7 +89,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         name: kernel,
         "reference.py": _reference(shim, file.name, chosen),
         "task.yaml": f"name: {file.stem}\nlanguage: {language}\n",
-        "config.yaml": "task: .\n",
+        "config.yaml": CONFIG,
     }
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in files.items():

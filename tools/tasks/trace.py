@@ -130,11 +130,9 @@ def parts(launches: Sequence[Launch], task: Task, origin: Path) -> tuple[Part, .
 
 def weights(found: Iterable[Part]) -> tuple[tuple[Dims, float], ...]:
     """The sizes that are kept, with how often each is launched: the objective multiplies by its time."""
-    counted: dict[tuple[tuple[str, int | float], ...], float] = {}
-    for part in (part for part in found if part.kept):
-        key = tuple(part.dims.items())
-        counted[key] = counted.get(key, 0.0) + part.launches
-    return tuple((dict(dims), count) for dims, count in counted.items())
+    found = tuple(found)
+    kept = dict.fromkeys(tuple(part.dims.items()) for part in found if part.kept)
+    return tuple((dict(dims), float(sum(part.launches for part in found if tuple(part.dims.items()) == dims))) for dims in kept)
 
 
 def _of_kernel(launches: Sequence[Launch], task: Task, origin: Path) -> list[Launch]:

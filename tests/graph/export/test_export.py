@@ -25,9 +25,8 @@ from tools.languages.base import Language
 from tools.languages.cpp import Cpp
 from tools.languages.triton import Triton
 from tools.store.records import Blobs
-from tools.tasks.kernelbench import folder_of
 from tools.tasks.loader import Loaded, load_folder
-from tools.tasks.problems import folder_of as folder_of_any
+from tools.tasks.problems import folder_of
 
 PROBLEM = '''import torch
 import torch.nn as nn
@@ -150,7 +149,7 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
 
 
 def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path, beside: tuple[Local, Blobs]) -> None:
-    task, _ = folder_of_any(gpu_mode, tmp_path / "task", "")
+    task, _ = folder_of(gpu_mode, tmp_path / "task", "")
     (task / "kernel.cpp").write_text(SCALED)
     cpp, loaded = Cpp(), load_folder(task, *beside)
     (tmp_path / "submission.py").write_text(FORMATS["gpumode"](made(loaded, SCALED, cpp, cpp.flags(loaded.task)))["submission.py"])
@@ -234,7 +233,7 @@ def test_a_patch_changes_the_users_file_and_nothing_else_of_it(problem: Accepted
     [
         ("sol", {}, "the suite runs on a GPU"),
         ("gpumode", {}, "no problem of GPU MODE"),
-        ("torch-ext", {"flags": ()}, "nothing to build"),
+        ("torch-ext", {"suffix": ".py"}, "nothing to build"),
         ("patch", {"own": None}, "--file"),
     ],
 )

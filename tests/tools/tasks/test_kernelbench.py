@@ -11,7 +11,7 @@ import torch
 
 from graph.__main__ import main
 from tools.errors import SettingsError
-from tools.tasks.kernelbench import folder_of
+from tools.tasks.problems import folder_of
 
 PROBLEM = """import torch
 import torch.nn as nn

@@ -96,6 +96,26 @@ def test_a_launcher_of_pointers_is_called_and_its_threads_are_no_size(tmp_path: 
     assert "const int block_size = 256;  // FILL:" in kernel and "launch(out, in, n, block_size);" in kernel
 
 
+@pytest.mark.parametrize(
+    ("parameter", "declared", "launched"),
+    [
+        (", cudaStream_t s", "", "s"),
+        ("", "const cudaStream_t s = at::cuda::getCurrentCUDAStream();", "s"),
+        ("", "", "c10::cuda::getCurrentCUDAStream()"),
+    ],
+    ids=["a parameter", "torch's, named", "torch's, in the launch"],
+)
+def test_every_stream_of_a_launcher_becomes_the_default_one(tmp_path: Path, parameter: str, declared: str, launched: str) -> None:
+    body = f"{declared} dim3 grid(rows * 2); k<<<grid, 256, 0, {launched}>>>(y, x, n);"
+    of_the_kernel = "float* y, const float* x, int n"
+    source = f"__global__ void k({of_the_kernel}) {{}}\nvoid run({of_the_kernel}{parameter}) {{ int rows = n / 256; {body} }}\n"
+    done, kernel, _ = made(tmp_path, "run.cu", source)
+    solve = kernel[kernel.index("void solve") :]
+    assert solve.startswith("void solve(float* y, const float* x, int n) {") and "int rows = n / 256;" in solve
+    assert "CUDAStream" not in solve and ("cudaStream_t s = nullptr;" in solve) == (launched == "s")
+    assert not any(line.startswith("kernel.cu") for line in done.to_fill)
+
+
 def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
     done, kernel, _ = made(tmp_path, "bare.cu", KERNEL.replace("template <typename T>\n", "").replace("T*", "float*"))
     assert done.launchers == () and "scale<<<1, 256>>>(x, out, by, n);" in kernel

@@ -49,7 +49,7 @@ def parts(folder: Path, *launches: dict[str, object], task: Task = TASK) -> tupl
         ),
         ([launch(8, 95.0), launch(16, 5.0)], [(8, "all", 1)], [(8, 1)]),
         ([launch(8, 10.0)] * 6 + [launch(8, 100.0)] * 2, [(8, "slow", 2), (8, "fast", 6)], [(8, 8)]),
-        ([launch(8, 1.0)] * 6 + [launch(8, 100.0)] * 2, [(8, "slow", 2)], [(8, 2)]),
+        ([launch(8, 1.0)] * 6 + [launch(8, 100.0)] * 2, [(8, "slow", 2)], [(8, 8)]),
         ([launch(8, 10.0)] * 5 + [launch(8, 100.0)] * 2, [(8, "all", 7)], [(8, 7)]),
         ([launch(8, 10.0), launch(8, 9.0, kernel="other_kernel")], [(8, "all", 1)], [(8, 1)]),
     ],

@@ -93,8 +93,7 @@ class Library:
         """After the first call its pool of threads is there; from now on the process may not change."""
         self.calm.settle()
         self.session.calm = self.calm
-        if self.kernel.launches:
-            self.order_s = min(self.session.order(self.name, [], []).wall for _ in range(9))
+        self.order_s = min(self.session.order(self.name, [], []).wall for _ in range(9))
 
     def verify(self) -> None:
         self.session.verify()
@@ -167,9 +166,8 @@ class Torch:
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
         self.ring, inputs = ring, ring.inputs
         self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd])
-        if self.place.launched:
-            self.order_s = 0.0
-            self.order_s = min(self.go([]) for _ in range(9))
+        self.order_s = 0.0
+        self.order_s = min(self.go([]) for _ in range(9))
 
     def ready(self) -> None:
         pass
@@ -196,7 +194,7 @@ class Torch:
         pass
 
     def longest(self) -> int:
-        return LONGEST_TRAIN
+        return LONGEST_TRAIN if self.place.launched else min(PIECES * self.ring.addresses, LONGEST_TRAIN)
 
     def renew(self, ring: Ring, widen: list | None, calls: int, at: int) -> None:
         """It keeps its process."""
