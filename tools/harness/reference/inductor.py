@@ -26,6 +26,7 @@ OFFSETS = 9
 
 
 PLAIN = {"fx_graph_cache": False}
+QUEUED_CYCLES = 2_000_000
 SEARCH = {**PLAIN, "max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
 """Inductor's settings that are tried, the second on a GPU alone; the faster code is taken."""
 FALLBACK = {"test_configs.max_mm_configs": 4}
@@ -244,6 +245,8 @@ def timed(call) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     found = []
     for _ in range(20):
+        # While the device waits the launches are queued, so that gaps between them do not decide.
+        torch.cuda._sleep(QUEUED_CYCLES)
         start.record()
         call()
         end.record()
