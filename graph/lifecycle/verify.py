@@ -75,6 +75,8 @@ class Claim:
     speedup: Interval
     clock: Clock | None
     """By which `speedup` was confirmed; None: it is of protocol 2, the gain that chose the candidate."""
+    device: str = ""
+    """Name of the device that it was timed on."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Look:
     verdict: Verdict
     others: float
     """The largest share of the machine's CPU time that others took during a batch of pairs."""
+    device: str = ""
 
     def found(self, clock: Clock | None) -> Interval | None:
         """What compares with a claim by `clock`; None: nothing was timed."""
@@ -221,7 +224,13 @@ def read(copy: Repository, commit: Commit) -> Claim:
     known = records.find(key("task"))
     if known is None:
         raise Refuted("the record of the task is missing")
-    return Claim(task, settings, Loaded.model_validate(known.payload), candidate, incumbent, verdict, said, claim.clock if new else None)
+    loaded, timed_on = Loaded.model_validate(known.payload), next((_named(r.device) for r in cited if r.device), "")
+    return Claim(task, settings, loaded, candidate, incumbent, verdict, said, claim.clock if new else None, timed_on)
+
+
+def _named(label: str) -> str:
+    """A device's name from the label that its records bear, such as `cpu:0 AMD EPYC`: which of several alike it was does not matter."""
+    return label.partition(" ")[2]
 
 
 def _same_rule(copy: Repository, protocol: str, recorded: str) -> None:
@@ -319,7 +328,8 @@ def _look(claim: Claim, executor: Executor, records: Records) -> Look:
     )
     weighed = gate.with_confirmations(weighed, confirmed, policy)
     weighed = gate.with_sanitizers(weighed, lambda: judge.sanitize(claim.candidate), policy)
-    return Look(trial, gate.decide(weighed, policy), evidence.others([records.get(identity) for identity in trial.records]))
+    others = evidence.others([records.get(identity) for identity in trial.records])
+    return Look(trial, gate.decide(weighed, policy), others, _named(device.label))
 
 
 def _too_slow(claim: Claim, look: Look) -> bool:
@@ -347,6 +357,9 @@ def compare(commit: Commit, claim: Claim, looks: Sequence[Look]) -> Verification
         if others > BUSY:
             busy = f"{figures}, but others took up to {others:.0%} of the CPU time meanwhile; verify again on an idle machine"
             return _result(commit, "inconclusive", busy, claimed, found)
+        if claim.device and look.device not in ("", claim.device):
+            elsewhere = f"{figures}, but it was claimed on {claim.device}, which {look.device} cannot refute; verify it there"
+            return _result(commit, "inconclusive", elsewhere, claimed, found)
         why = reason if look.verdict.outcome == "reject_perf" else "not half of the claim is there"
         return _result(commit, "disagree", f"{figures} (the last of {len(looks)} looks): {why}", claimed, found)
     if look.verdict.outcome.startswith("reject"):

@@ -325,3 +325,11 @@ def test_a_busy_machine_refutes_nothing(claim: tuple[Commit, Claim], trial: Pass
     assert found.outcome == "inconclusive" and f"{2 * BUSY:.0%} of the CPU time" in found.reason
     wrong = Verdict(outcome="reject_correctness", reasons=("Wrong.",), candidate="c", incumbent="i")
     assert compare(*claim, [*looks, Look(trial, wrong, others=2 * BUSY)]).outcome == "disagree"
+
+
+def test_another_kind_of_device_refutes_no_figure(claim: tuple[Commit, Claim]) -> None:
+    commit, claimed = claim
+    judged = Verdict(outcome="reject_perf", reasons=("Why.",), candidate="c", incumbent="i")
+    for device, outcome in (("AMD EPYC", "disagree"), ("Intel Xeon", "inconclusive")):
+        found = compare(commit, replace(claimed, device="AMD EPYC"), [Look(passed(1.2, 1.8), judged, others=0.0, device=device)])
+        assert found.outcome == outcome and ("claimed on AMD EPYC" in found.reason) == (outcome == "inconclusive")
