@@ -37,7 +37,9 @@ def run(folder: Path) -> tuple[Claim | None, Interval]:
     command = [sys.executable, "-m", "graph", "run", str(path), "--quiet", "--json"]
     done = subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     records = Records(folder / json.loads(done.stdout.splitlines()[-1])["workspace"])
-    claims = [record.payload["claim"] for record in records if record.kind == "verdict" and record.payload["outcome"] == "accept"]
+    # v0 is accepted, too, and claims nothing.
+    accepted = [record.payload for record in records if record.kind == "verdict" and record.payload["outcome"] == "accept"]
+    claims = [verdict["claim"] for verdict in accepted if verdict["claim"]]
     (final,) = (record for record in records if record.kind == "final")
     return Claim.model_validate(claims[0]) if claims else None, Interval.model_validate(final.payload["overall"]["baseline"])
 
