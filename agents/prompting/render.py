@@ -124,7 +124,7 @@ def budget() -> Budget:
 
 def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int | None, aim: int | None) -> str:
     if section == "language":
-        return _render(f"languages/{brief.task.language}.md", {}) if brief.task and _known(brief.task.language) else ""
+        return _language(brief.task.language) if brief.task else ""
     template = f"{role}/{section}.md" if section in OWN else f"sections/{section}.md"
     fill = SECTIONS.get(section)
     content = fill(brief, most) if fill else Content()
@@ -138,8 +138,10 @@ def _section(section: str, role: RoleName, brief: Brief, answer: str, most: int 
     return _render(template, {**values, "data": f"{data}\n{fitted.note}" if fitted.note else data})
 
 
-def _known(language: str) -> bool:
-    return (PROMPTS / "languages" / f"{Path(language).name}.md").is_file()
+def _language(name: str) -> str:
+    """What prompts say of a language; never read as a template, for code holds doubled braces. Empty where nothing is said."""
+    file = PROMPTS / "languages" / f"{Path(name).name}.md"
+    return file.read_text(encoding="utf-8").strip("\n") if file.is_file() else ""
 
 
 def _render(template: str, values: Mapping[str, object]) -> str:

@@ -80,6 +80,14 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert "Below 1 torch is faster" in said and "The bar" not in rendered(one)
 
 
+@pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS / "languages").glob("*.md")))
+def test_a_planner_reads_the_page_of_its_language_as_it_stands(language: str) -> None:
+    asked = LAST["cpp", "planner"]
+    assert asked.brief.task is not None
+    given = asked.brief.model_copy(update={"task": asked.brief.task.model_copy(update={"language": language})})
+    assert (PROMPTS / "languages" / f"{language}.md").read_text().strip("\n") in rendered(asked, given)
+
+
 def test_a_planner_reads_how_its_predictions_fared_where_that_is_known() -> None:
     asked = LAST["cpp", "planner"]
     told = rendered(asked, asked.brief.model_copy(update={"forecasts": "m: 3 of 10 predictions of time held"}))
