@@ -280,6 +280,9 @@ def numeric(probe: ProbeResult, arguments: Sequence[Argument], policy: NumericPo
         floor[dtype] = min(probe.rtol or 0.0, cap[dtype])
         capped = f", {CUT} {cap[dtype]:g}, which `tolerance: as_stated` in the config lifts" if floor[dtype] != probe.rtol else ""
         notes.append(f"The reference's rtol {probe.rtol:g} becomes the relative error that always passes in {dtype}{capped}.")
+    passing = [kind for kind, error in probe.coarse.items() if "float32" in written and error <= floor["float32"]]
+    if passing and policy.precision == "ieee":
+        notes.append(f"That rtol is coarse: inputs rounded to {passing[0]} pass it, and so may a kernel that computes in {passing[0]}.")
     if probe.atol:
         notes.append(f"The reference's atol {probe.atol:g}: elements within atol + rtol · |reference| are taken as right, up to the cap.")
     return policy.model_copy(update={"floor": floor, "cap": cap, "rtol": probe.rtol, "atol": probe.atol or None}), tuple(notes)

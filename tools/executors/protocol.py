@@ -105,6 +105,8 @@ class ProbeResult(Artifact):
     what comes behind the first hundred."""
     rtol: float | None = None
     atol: float | None = None
+    coarse: dict[str, float] = Field(default_factory=dict)
+    """Where an rtol is stated: type -> largest error of the float32 outputs when the inputs alone are rounded to that type."""
     inferred: tuple[str, ...] = ()
 
 

@@ -137,6 +137,12 @@ def test_rtol_becomes_the_floor_and_never_passes_the_cap() -> None:
     assert "atol" not in stated.model_dump_json()
 
 
+@pytest.mark.parametrize(("error", "told"), [(9e-5, 1), (2e-4, 0)])
+def test_an_rtol_that_a_coarser_type_passes_is_called_coarse(error: float, told: int) -> None:
+    seen = probed(workload(8, 4), rtol=1e-4).model_copy(update={"coarse": {"tf32": error}})
+    assert len([said for said in infer(seen).task.inferred if "coarse: inputs rounded to tf32" in said]) == told
+
+
 def test_a_double_output_of_what_reads_no_double_may_be_computed_in_float() -> None:
     def doubled(dtype: DType) -> Task:
         arguments = tensor("x", 8, 4, dtype=dtype), tensor("out", 8, 4, role="output", dtype="float64"), scalar("M"), scalar("N")

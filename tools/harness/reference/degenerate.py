@@ -4,9 +4,32 @@ from collections.abc import Callable
 
 import torch
 
-from harness.reference.comparison import Expected, expect
+from harness.reference.comparison import Expected, copied, expect
 from harness.reference.contract import Arg, Contract, ContractError
 from harness.reference.determinism import same
+
+COARSE = {"bfloat16": 8, "tf32": 11}
+"""Type -> bits of its numbers, which have the exponents of float32."""
+
+
+def coarse_errors(contract: Contract, args: list[Arg], expected: list[Expected]) -> dict[str, float]:
+    """Of each coarser type the largest error of the float32 outputs, computed exactly of inputs that were rounded to it."""
+    found = {}
+    for name, bits in COARSE.items():
+        rounded = copied(args)
+        for a in rounded:
+            if a.is_tensor and a.role == "input" and a.value.dtype is torch.float32:
+                whole = a.value.view(torch.int32)
+                a.value = ((whole + (1 << (23 - bits))) & -(1 << (24 - bits))).view(torch.float32)
+        try:
+            now = {one.name: one.values for one in expect(contract, rounded)[0]}
+        except ContractError:
+            return {}
+        like = [one for one in expected if one.dtype == "float32" and now[one.name].shape == one.values.shape]
+        errors = [one.error(now[one.name])["error"] for one in like]
+        if errors and None not in errors:
+            found[name] = max(errors)
+    return found
 
 
 def look_for_degenerate(

@@ -7,7 +7,7 @@ import torch
 
 from harness.reference.comparison import Expected, copied, expect, results
 from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
-from harness.reference.degenerate import look_for_degenerate
+from harness.reference.degenerate import coarse_errors, look_for_degenerate
 from harness.reference.determinism import look_for_chance, same
 from harness.reference.flops import Counter
 from harness.reference.needed import needed_bytes
@@ -46,8 +46,9 @@ def probe(request: dict) -> dict:
             inferred += said_of_buffers(contract, request, args)
             roles = infer_roles(contract, args, inferred)
         set_roles(args, roles)
-        flops, compared, operations = run_once(contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred)
+        flops, compared, operations, coarse = run_once(contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred)
         answer.setdefault("operations", operations)
+        answer.setdefault("coarse", coarse)
         size = needed_bytes(contract, args, NEEDED_S) if declared is None else said_of_bytes(name, declared, args, inferred)
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}
         answer["workloads"].append(described(name, dims, args, compared) | figures)
@@ -132,7 +133,7 @@ def set_roles(args: list[Arg], roles: dict[str, str]) -> None:
 
 def run_once(
     contract: Contract, args: list[Arg], dims: dict, request: dict, *, first: bool, roles: dict[str, str], inferred: list[str]
-) -> tuple[float | None, dict[str, int], list[str]]:
+) -> tuple[float | None, dict[str, int], list[str], dict[str, float]]:
     """Run the reference as often as is needed to count its operations and the elements that it defines of each output, and to name them.
 
     The first dims stand for all where the reference makes its own inputs; there read-write outputs are looked for as well.
@@ -157,15 +158,16 @@ def run_once(
         look_for_chance(contract, args, own, returned, inferred)
         look_for_read_outputs(contract, args, own)
     if not first and contract.has_make_inputs:
-        return counter.total or None, {}, []
+        return counter.total or None, {}, [], {}
     expected, note = expect(contract, args)
     if first and note:
         inferred.append(f"The oracle computes in the task's own precision, not float64: {note}.")
     if first:
         look_for_degenerate(contract, args, expected, partial(another, contract, dims, request, roles), inferred)
+    coarse = coarse_errors(contract, args, expected) if first and contract.get("rtol") is not None else {}
     for found in expected:
         check_count(contract, found, next(a.value.numel() for a in args if a.name == found.name), dims)
-    return counter.total or None, {found.name: found.compared for found in expected}, counter.names
+    return counter.total or None, {found.name: found.compared for found in expected}, counter.names, coarse
 
 
 def another(contract: Contract, dims: dict, request: dict, roles: dict[str, str]) -> list[Arg]:

@@ -399,3 +399,14 @@ def test_a_task_that_says_little_about_a_kernel_is_called_degenerate(asker: Aske
     seen = asker.probe(head + inputs + tail)
     said = [sentence for sentence in seen.inferred if sentence.startswith("Degenerate: ")]
     assert seen.error is None and len(said) == (told is not None) and (told or "") in "".join(said)
+
+
+def test_a_stated_rtol_that_coarser_inputs_pass_is_told_with_their_error(asker: Asker) -> None:
+    source = (
+        "import torch\noutputs = ('out',)\nworkloads = [{'N': 512}]\n"
+        "def make_inputs(dims, seed):\n    x = torch.randn(dims['N'], generator=torch.Generator().manual_seed(seed))\n"
+        "    return {'x': x, 'out': torch.empty_like(x)}\n\ndef reference(x, **rest):\n    return x + 1\n"
+    )
+    assert not asker.probe(source).coarse, "nobody stated how exact it must be"
+    seen = asker.probe("rtol = 0.01\n" + source).coarse
+    assert 2**-12 < seen["tf32"] < 2**-11 and 2**-9 < seen["bfloat16"] < 2**-8
