@@ -1,10 +1,12 @@
-"""What judging costs and can tell on the GPU here: `python benchmarks/judge_gpu.py [--same 40] [--planted 10]`, from the repository's root.
+"""What judging costs and can tell on the GPU here: `python benchmarks/judge_gpu.py [--same 40] [--planted 10] [--task FOLDER]`, from the
+repository's root.
 
 Prints a table: seconds of a warm judged candidate, how often a kernel is accepted against a copy of itself, and how often a planted gain
 of 2 % is. Accepted means by `gate.decide` at the end of the whole path, as in a run: screen, build, correctness with derived sizes and
 distributions, up to four batches of 12 pairs at 95 % against the larger of the least gain and the noise floor of an A/A calibration,
 and the confirmation in processes of their own. The least gain is set to 1 % here, since a gain of 2 % cannot exceed the default of 2 %.
-No roof is measured, so that the physics floor is not applied, and no model reviews.
+No roof is measured, so that the physics floor is not applied, and no model reviews. With `--task` only the copies are judged, of that
+folder's kernel, and each is confirmed whatever its trial says.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from tools.judge.judge import Judge  # noqa: E402
 from tools.languages.base import LANGUAGES, Language  # noqa: E402
 from tools.registry import load  # noqa: E402
 from tools.store.records import Records  # noqa: E402
+from tools.tasks.loader import language_of, load_folder  # noqa: E402
 
 POLICY = Policy(min_effect=0.01, hidden_workloads=0)
 WIDE: Dims = {"M": 4096, "N": 4096}
@@ -59,11 +62,11 @@ def task(dims: Dims) -> Task:
     )
 
 
-def open_judge(dims: Dims, executor: Executor, records: Records, policy: Policy = POLICY) -> Judge:
-    language = load(LANGUAGES, "triton", Language, key="language")()  # type: ignore[type-abstract]
+def open_judge(judged: Task, executor: Executor, records: Records, policy: Policy = POLICY) -> Judge:
+    language = load(LANGUAGES, judged.language, Language, key="language")()  # type: ignore[type-abstract]
     device = pick(executor.devices(), "cuda")
     return Judge(
-        task(dims),
+        judged,
         language,
         executor,
         records,
@@ -75,16 +78,16 @@ def open_judge(dims: Dims, executor: Executor, records: Records, policy: Policy 
     )
 
 
-def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: float) -> Verdict:
+def verdict(judge: Judge, incumbent: Candidate, candidate: Candidate, noise: float, *, always: bool = False) -> Verdict:
     """What the gate says of one candidate, by all that a run would do to it but roofs and review."""
     trial = judge.judge(candidate, incumbent, incumbent, siblings=1, iteration=0, noise_floor=noise)
-    gained = isinstance(trial, Passed) and trial.speedup.low > 1.0 + max(POLICY.min_effect, noise)
+    gained = isinstance(trial, Passed) and (always or trial.speedup.low > 1.0 + max(POLICY.min_effect, noise))
     weighed = gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
         task_at_start=judge.task.identity(),
         task_now=judge.task.identity(),
-        workloads=("w",),
+        workloads=tuple(workload.name for workload in judge.task.workloads),
         cases=evidence.cases(trial, judge.records),
         noise_floor=noise,
         looks=sum(judge.records.get(identity).kind == "timing" for identity in trial.records) or 1,
@@ -140,17 +143,38 @@ def compare(judge: Judge, name: str, rounds: int, which: int, times: int, noise:
         print(f"             {reason}", flush=True)
 
 
+def copies(folder: Path, times: int, executor: Executor, records: Records) -> None:
+    """`times` copies of a task folder's kernel against it, each judged and confirmed."""
+    judged = load_folder(folder, executor, records.blobs).task
+    judge, name = open_judge(judged, executor, records), f"kernel{language_of(folder).suffix}"
+    mark = "#" if name.endswith(".py") else "//"
+    incumbent = Candidate(language=judged.language, files={name: judged.baseline or ""})
+    noise, seen, begun = evidence.noise_floor(judge.calibrate(incumbent), POLICY.objective), Counter[str](), time.perf_counter()
+    for at in range(times):
+        copy = Candidate(language=judged.language, files={name: f"{judged.baseline}\n{mark} copy {at}\n"})
+        said = verdict(judge, incumbent, copy, noise, always=True)
+        seen[said.outcome] += 1
+        estimate = f" {said.speedup.estimate:.4f} [{said.speedup.low:.4f}, {said.speedup.high:.4f}]" if said.speedup else ""
+        print(f"copy {at + 1}: {said.outcome}{estimate}", flush=True)
+    each = (time.perf_counter() - begun) / max(times, 1)
+    print(f"{folder}, noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}: {dict(seen)} of {times}; {each:.2f} s each", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--same", type=int, default=40, help="candidates that are copies of the incumbent")
     parser.add_argument("--planted", type=int, default=10, help="candidates with a planted gain of 2 %%")
+    parser.add_argument("--task", type=Path, help="a task folder, copies of whose kernel are judged in place of all else")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="judge-gpu-") as folder:
         records = Records(Path(folder) / "store")
         with Local(records.blobs, Path(folder) / "scratch") as executor:
+            if wanted.task:
+                copies(wanted.task, wanted.same, executor, records)
+                return
             # How many batches a kernel takes against its equal is chance; the cost is told of one.
-            costs(open_judge(LARGE, executor, records, POLICY.model_copy(update={"batches": 1})))
-            judge = open_judge(WIDE, executor, records)
+            costs(open_judge(task(LARGE), executor, records, POLICY.model_copy(update={"batches": 1})))
+            judge = open_judge(task(WIDE), executor, records)
             rounds, fewer = planted(judge)
             noise = evidence.noise_floor(judge.calibrate(softmax(rounds)), POLICY.objective)
             print(f"noise floor {noise:.2%}, least gain {POLICY.min_effect:.0%}", flush=True)

@@ -144,10 +144,11 @@ def records(brief: Brief, most: int | None) -> Content | None:
 
 
 def counters(brief: Brief, most: int | None) -> Content | None:
-    """What was counted, by record; times stand elsewhere."""
+    """What was counted and is not 0, by record; times stand elsewhere."""
     held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.counters
-    rows = {name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items())) for name, metrics in held.items()}
-    return Content(tuple(Item(name, (f"record {line(name, 40)}: {line(said, 4000)}",)) for name, said in rows.items())) if rows else None
+    rows = {name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items()) if q.value) for name, metrics in held.items()}
+    levels = {name: tuple(f"record {line(name, 40)}: {line(said, most)}" for most in (4000, 1500)) for name, said in rows.items() if said}
+    return Content(tuple(Item(name, told) for name, told in levels.items())) if levels else None
 
 
 def _value(quantity: Quantity) -> str:
@@ -206,7 +207,7 @@ def _skill(page: Page) -> Item:
     parts = {name: _text(section(page.body, name)) for name in ("Causes", "Fixes", "Anti-patterns")}
     full = "\n".join(f"{name}:\n{text}" for name, text in parts.items() if text) or _text(page.body)
     fixes = f"Fixes:\n{parts['Fixes']}" if parts["Fixes"] else cut(full, 400)
-    return Item(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}", head))
+    return Item(page.head.id, (f"{head}\n{full}", f"{head}\n{fixes}"))
 
 
 def methods(brief: Brief, most: int | None) -> Content | None:

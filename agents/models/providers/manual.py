@@ -82,8 +82,8 @@ class Manual(Model):
         raise _pending(request, f"{refused} says why the answer, kept as {moved.name}, was refused: write another to {answer}", answer)
 
     def _stem(self, request: Request) -> str:
-        """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is the request's, so that it is asked once."""
-        asked = f"{request.role}-{digest(request.model_dump_json(exclude={'number'}))[:8]}"
+        """`<n>-<role>-<hash>`: n counts the prompts in the folder, the hash is of what the prompt says, so that it is asked once."""
+        asked = f"{request.role}-{digest(request.model_dump_json(include={'role', 'answer', 'prompt', 'turns'}))[:8]}"
         there = next(self.directory.glob(f"*-{asked}.prompt.md"), None)
         if there is not None:
             return there.name.removesuffix(".prompt.md")

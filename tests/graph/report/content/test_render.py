@@ -7,9 +7,10 @@ import pytest
 from graph.artifacts import FinalBenchmark, Scored
 from graph.nodes.finish import objective_of
 from graph.report import final
-from graph.report.content.render import gain, ratio, render
-from tools.artifacts import UNBOUNDED, Interval, Task, Workload
+from graph.report.content.render import drawn, gain, ratio, render
+from tools.artifacts import UNBOUNDED, Clock, Interval, Task, Workload
 from tools.executors.protocol import Case, CaseResult
+from tools.gate.ranking import FrameworkTimes
 from tools.gate.statistics import Objective
 from tools.judge.evidence import Correctness
 
@@ -19,6 +20,14 @@ def test_a_factor_is_printed_with_its_interval_unless_nobody_knows_an_end() -> N
     for low, high in ((1 / UNBOUNDED, UNBOUNDED), (1.9, UNBOUNDED), (1 / UNBOUNDED, 2.13)):
         assert ratio(Interval(estimate=2.0, low=low, high=high)) == "2× [N/A]"
         assert ratio(Interval(estimate=0.5, low=1 / high, high=1 / low)) == "0.5× [N/A]"
+
+
+@pytest.mark.parametrize(
+    ("clock", "finally_s", "told"), [("device-only", 121e-6, 1), ("device-only", 105e-6, 0), ("wall", 121e-6, 0), ("device-only", None, 0)]
+)
+def test_a_final_benchmark_that_is_far_from_what_is_reckoned_on_is_spoken_of(clock: Clock, finally_s: float | None, told: int) -> None:
+    times = FrameworkTimes(record="r", clock=clock, kernel_s=100e-6, seconds={}, against={})
+    assert drawn(times, finally_s).count("saw 121 us for it: each contest draws its inputs anew") == told
 
 
 def test_the_final_benchmark_names_its_clock_where_calls_only_launch() -> None:
