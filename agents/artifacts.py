@@ -84,6 +84,8 @@ class Analysis(Artifact):
     text: str
     """Prose without figures of the kernel: `[rule:ID]` stands for a finding and `[record:ID METRIC]` for a value; both are put in place
     from the records."""
+    section: str = ""
+    """A section of the profiler's report that would decide; with it in sight the question is asked once more. Empty: none."""
 
 
 class Query(Artifact):
@@ -153,6 +155,8 @@ class Seen(Artifact):
     """Record -> metric -> value: what an analysis may refer to."""
     machine_code: tuple[str, ...] = ()
     """Of the hot loops, the longest first."""
+    section: tuple[str, ...] = ()
+    """What the section of the profiler's report that the analyst asked for says of each kernel."""
     operator: tuple[Passage, ...] = ()
     """The page on what the reference computes, whole."""
 
@@ -171,6 +175,8 @@ class AnalystBrief(Artifact):
     """What is published of the device: the only figures of hardware that the answer may state, each with its citation."""
     architecture: str = ""
     """Of the device, as pages and signatures name it; empty: not known."""
+    sections: tuple[str, ...] = ()
+    """Of the profiler's report, one of which may be asked for."""
     task: Task | None = None
     """None: the kernel's source says it all."""
     skills: tuple[Page, ...] = ()

@@ -138,7 +138,10 @@ def records(brief: Brief, most: int | None) -> Content | None:
     if not isinstance(brief, PlannerBrief | AnalystBrief) or not brief.records:
         return None
     named = Item("records", (f"records: {', '.join(map(plain, brief.records))}",))
-    said = brief.analysis if isinstance(brief, PlannerBrief) else ""
+    if isinstance(brief, AnalystBrief):
+        listed = Item("sections", (f"sections of the profiler's report: {line(', '.join(brief.sections), 400)}",))
+        return Content((named, listed) if brief.sections else (named,))
+    said = brief.analysis
     analysis = [Item("analysis", tuple(f"the profiler-analyst: {line(said, most)}" for most in (1200, 400)), rank=1)] if said else []
     return Content((named, *analysis))
 
@@ -148,7 +151,10 @@ def counters(brief: Brief, most: int | None) -> Content | None:
     held = {} if isinstance(brief, GatekeeperBrief) else brief.seen.counters
     rows = {name: ", ".join(f"{m} {_value(q)}" for m, q in sorted(metrics.items()) if q.value) for name, metrics in held.items()}
     levels = {name: tuple(f"record {line(name, 40)}: {line(said, most)}" for most in (4000, 1500)) for name, said in rows.items() if said}
-    return Content(tuple(Item(name, told) for name, told in levels.items())) if levels else None
+    asked = () if isinstance(brief, GatekeeperBrief) else brief.seen.section
+    items = [Item(name, told) for name, told in levels.items()]
+    items += [Item(f"section {at}", (line(said, 1500),)) for at, said in enumerate(asked)]
+    return Content(tuple(items)) if items else None
 
 
 def _value(quantity: Quantity) -> str:

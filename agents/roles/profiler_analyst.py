@@ -31,4 +31,6 @@ def faults(answer: Analysis, brief: AnalystBrief) -> tuple[str, ...]:
     """What is returned to the model, one sentence each."""
     fired = {finding.rule for finding in brief.findings}
     unknown = [f"ranking: {rule!r} did not fire; rank only what did" for rule in dict.fromkeys(answer.ranking) if rule not in fired]
+    if answer.section and answer.section not in brief.sections:
+        unknown.append(f"section: {answer.section!r} cannot be asked for, only {', '.join(brief.sections) or 'nothing more'}")
     return (*sourced.faults(answer, sourced.known(brief)), *references.faults(answer.text, brief), *unknown)

@@ -25,6 +25,7 @@ from tools.artifacts import Candidate, DType, Profile, Quantity, Record
 from tools.environment import Environment
 from tools.errors import BudgetError, HarnessError, SettingsError
 from tools.judge import evidence
+from tools.profilers import ncu
 from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Headroom, Roof, Spec, Target, UnknownSpec
 from tools.store.records import key
@@ -231,6 +232,11 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
         task=services.task,
         skills=services.guide.skills(services.task.language, [finding.rule for finding in findings]),
     )
+    report = _report(services, records)
+    analysis = _analysed(services, brief.model_copy(update={"sections": tuple(report)}))
+    if analysis.section in report:
+        seen = seen.model_copy(update={"section": tuple(f"{analysis.section}, {kernel}" for kernel in report[analysis.section])})
+        analysis = _analysed(services, brief.model_copy(update={"seen": seen}))
     inspection = Inspection(
         candidate=candidate.id,
         profiles=profiles,
@@ -244,7 +250,7 @@ def _inspect(candidate: Candidate, services: Services, specs: tuple[Spec, ...], 
         target=target,
         published=_target(services, _rooflines(services, calibration, alone), alone) if published else None,
         doubt=doubt,
-        analysis=_analysed(services, brief),
+        analysis=analysis,
         seen=seen,
     )
     return inspection, (calibration.id, *records)
@@ -303,6 +309,12 @@ def _times(services: Services, rows: tuple[WorkloadRoofline, ...], specs: tuple[
         row.workload: {"incumbent": row.seconds, "measured roof": roof(row, measured), "published roof": roof(row, published)}
         for row in rows
     }
+
+
+def _report(services: Services, profiles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The sections of ncu's report, where there is one."""
+    found = [blobs["details.csv"] for one in profiles if "details.csv" in (blobs := services.records.get(one).blobs)]
+    return ncu.sections(services.records.blobs.text(found[0])) if found else {}
 
 
 def _machine_code(services: Services, profiles: tuple[str, ...]) -> tuple[str, ...]:

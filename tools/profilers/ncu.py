@@ -6,6 +6,7 @@ rules need no number of any one device. The times that ncu sees are discarded (D
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
@@ -185,6 +186,17 @@ def refused() -> str | None:
 def launches(raw: str, details: str = "") -> tuple[Launch, ...]:
     """The kernels of a report, from ncu's `--csv --page raw` and, for its advice, `--page details`. Pure."""
     return reports.merged((*reports.parse(raw), *reports.parse(details)))
+
+
+def sections(details: str) -> dict[str, tuple[str, ...]]:
+    """Section of a report -> what it says of each kernel, from ncu's `--csv --page details`. Pure."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in csv.DictReader(line for line in details.splitlines() if not line.startswith("==")):
+        if row.get("Metric Name"):
+            kernels = found.setdefault(row["Section Name"], {})
+            kernels.setdefault(row["Kernel Name"], []).append(f"{row['Metric Name']} {row['Metric Value']} {row['Metric Unit']}".strip())
+    found.pop("Command line profiler metrics", None)
+    return {name: tuple(f"{kernel}: {'; '.join(rows)}" for kernel, rows in kernels.items()) for name, kernels in found.items()}
 
 
 def longest(found: Sequence[Launch]) -> Launch:

@@ -10,6 +10,7 @@ from agents.artifacts import Analysis, AnalystBrief, Seen
 from agents.checks import references
 from agents.models.base import Request
 from agents.models.playbook.model import Playbook
+from agents.prompting.render import blocks
 from agents.roles import profiler_analyst
 from agents.roles.agent import REPAIRS
 from graph.report.content.placeholders import referred
@@ -88,6 +89,16 @@ def test_only_what_fired_is_ranked_and_nothing_that_fired_is_lost(tmp_path: Path
     asked, model = agent("profiler_analyst", tmp_path, [Analysis(ranking=("accept_this_kernel",), text="See above.")] * 2)
     assert profiler_analyst.analyse(asked, BRIEF).ranking == ("single_threaded",)
     assert model.asked[1].refused == ("ranking: 'accept_this_kernel' did not fire; rank only what did",)
+
+
+def test_a_section_is_asked_for_by_a_name_that_the_report_has() -> None:
+    listed = BRIEF.model_copy(update={"sections": ("Occupancy", "Source Counters")})
+    prompt = "".join(block.text for block in blocks("profiler_analyst", listed, "Analysis"))
+    assert "sections of the profiler's report: Occupancy, Source Counters" in prompt
+    good, bad = (Analysis(ranking=("single_threaded",), text=GOOD, section=name) for name in ("Occupancy", "Everything"))
+    assert not profiler_analyst.faults(good, listed)
+    assert profiler_analyst.faults(bad, listed) == ("section: 'Everything' cannot be asked for, only Occupancy, Source Counters",)
+    assert profiler_analyst.faults(good, BRIEF) == ("section: 'Occupancy' cannot be asked for, only nothing more",), "once it was shown"
 
 
 def test_the_playbook_restates_nothing() -> None:

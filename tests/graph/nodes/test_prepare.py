@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.artifacts import Analysis, AnalystBrief
 from graph.artifacts import Inspection
 from graph.budget.metering import Capped
 from graph.lifecycle import run as runs
@@ -25,6 +26,21 @@ from tools.judge.judge import Judge
 from tools.roofline import lower_bounds, roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import key
+
+
+def test_a_section_that_the_analyst_asks_for_is_shown_to_all_and_asked_for_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[AnalystBrief] = []
+
+    def analysed(services: Services, brief: AnalystBrief) -> Analysis:
+        asked.append(brief)
+        return Analysis(ranking=(), text="", section="Occupancy")
+
+    monkeypatch.setattr(prepare, "_analysed", analysed)
+    monkeypatch.setattr(prepare, "_report", lambda *_: {"Occupancy": ("kernel: Achieved Occupancy 40 %",)})
+    with runs.opened(copied) as services:
+        found, _ = prepare._inspect(services.candidate(stored_state(services.workspace)["baseline"]), services, (), "")
+    assert [brief.sections for brief in asked] == [("Occupancy",), ()]
+    assert found.seen.section == asked[1].seen.section == ("Occupancy, kernel: Achieved Occupancy 40 %",)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,12 @@ def test_metrics_keep_their_names_and_times_are_discarded() -> None:
     assert len(shares) == len(ncu.STALLS) and sum(shares) == pytest.approx(1.0, abs=0.02)
     # Three passes over the rows: 8192 x 4096 floats are loaded three times.
     assert metrics["ncu.global_bytes.ld"].value == 3 * 8192 * 4096 * 4
+
+
+def test_a_section_of_the_report_can_be_read_by_its_name() -> None:
+    found = ncu.sections(next(iter(sorted(REPORTS.glob("*.details.csv")))).read_text())
+    (said,) = found["Occupancy"]
+    assert re.search(r": .*Achieved Occupancy [\d.]+ %", said) and not ncu.sections("")
 
 
 def test_of_several_kernels_the_longest_counts() -> None:
