@@ -21,6 +21,8 @@ SHORT_S = 50e-6
 """A call below it is mostly launch and clock: such problems are listed apart."""
 DEGENERATE = "Degenerate: "
 """How the probe begins what it says of a task that tells little about a kernel."""
+MOSTLY = 0.9
+"""Share of device time from which on a result is the library's and is listed apart."""
 BEST = "best of torch"
 """The fastest of the frameworks that were timed."""
 RIVALS = ("baseline", *FRAMEWORKS, BEST)
@@ -64,6 +66,8 @@ class Result(Artifact):
     """Framework -> why it was not timed."""
     of_roof: dict[Literal["cited", "measured"], float] = {}
     """Origin of the roof -> its time / the best kernel's, as profiled."""
+    library_share: float | None = None
+    """Of the best kernel's device time what passed in operators of torch; None: the task lets it call none, or it was not seen."""
     sol_score: float | None = None
     """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where that was timed."""
     refused: dict[str, int] = {}
@@ -82,6 +86,11 @@ class Result(Artifact):
     def short(self) -> bool:
         """Whether the figures are mostly launch and clock."""
         return self.shortest_s is not None and self.shortest_s < SHORT_S
+
+    @property
+    def mostly_library(self) -> bool:
+        """Whether little of it is a kernel."""
+        return self.library_share is not None and self.library_share >= MOSTLY
 
     def sentence(self) -> str:
         """In one line."""
@@ -114,6 +123,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     alone = confirmation.behind_spin(contest) if final.device_s else None
     placed = ranking.rank(alone, workspace.settings().judge.objective, anchor="baseline", best=final.best).overall if alone else {}
     known = begun.model_dump(include={"problem", "workspace", "refused", *spent})
+    share = confirmation.library_share((contest,), final.best)
     speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
     device_only = _with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None})
     return Result(
@@ -126,9 +136,10 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         device_only=device_only,
         unavailable=final.unavailable,
         of_roof=of_roof,
+        library_share=share,
         sol_score=sol_score(of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST)),
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
-        doubts=tuple(_doubts(final, summary, task)),
+        doubts=tuple(_doubts(final, summary, task, share)),
     )
 
 
@@ -171,10 +182,12 @@ def _refusals(records: Records) -> Iterator[str]:
                 yield verdict.outcome
 
 
-def _doubts(final: FinalBenchmark, summary: Summary, task: Task) -> Iterator[str]:
+def _doubts(final: FinalBenchmark, summary: Summary, task: Task, share: float | None) -> Iterator[str]:
     yield from (said.removeprefix(DEGENERATE) for said in task.inferred if said.startswith(DEGENERATE))
     if final.disturbed:
         yield "others kept the machine busy during the final benchmark"
     if summary.budget_reached:
         yield f"a cap ended the run ({summary.budget_reached.rstrip('.')})"
+    if share is not None:
+        yield f"{share:.0%} of its device time passed in the task's library, outside of its own kernels"
     yield from (f"{name} was host-bound in {rounds} of its rounds" for name, rounds in final.host_bound.items())

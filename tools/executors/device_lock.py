@@ -15,8 +15,8 @@ from tools.executors.base import Device
 from tools.executors.nvidia import Driver, Occupant
 from tools.harness.device.nvml import descends
 
-LINGER_S, POLL_S = 3.0, 0.02
-"""A process that has ended is listed on its GPU for less than this."""
+LINGER_S, POLL_S = 8.0, 0.02
+"""A process that has ended, or was killed with gigabytes on its GPU, is listed there for less than this."""
 QUIET_S = 1.5
 """Work of ours that has ended shows in a GPU's share of time in use for less than this."""
 IDLE_SHARE = 10
@@ -38,9 +38,9 @@ class ForeignProcesses:
     def beside(self, device: Device) -> list[str]:
         """Processes on a GPU that are not ours.
 
-        Those that were there before anything of ours are others', wherever they live. Of the rest only such count as /proc shows, or as
-        stay while the driver lists processes of ours under the numbers that we know: in a container ours may go by other numbers, and one
-        that has just ended is listed a little longer.
+        Those that were there before anything of ours are others', wherever they live. The rest are waited for a little: a job that was
+        killed leaves processes that end later than it. Of those that stay only such count as /proc shows, or as are listed while the
+        driver lists processes of ours under the numbers that we know: in a container ours may go by other numbers.
         """
         if device.kind != "cuda":
             return []
@@ -48,13 +48,13 @@ class ForeignProcesses:
         first = self._first[device.details["uuid"]]
         found = self._strangers(device)
         end = time.monotonic() + LINGER_S
-        while doubtful := [p for p in found if p.pid not in first and not Path(f"/proc/{p.pid}").exists()]:
-            if time.monotonic() > end or not self._telling:
+        while (new := [p for p in found if p.pid not in first]) and time.monotonic() < end:
+            if not self._telling and not any(_shown(p) for p in new):
                 break
             time.sleep(POLL_S)
             found = self._strangers(device)
         if not self._telling:
-            found = [process for process in found if process not in doubtful]
+            found = [p for p in found if p.pid in first or _shown(p)]
         return [f"process {process.pid} ({process.name})" for process in found]
 
     def note(self, device: Device, *, stays: bool = False) -> None:
@@ -96,6 +96,10 @@ class ForeignProcesses:
                 f"{device.name} (cuda:{device.index}) is in use by {by}; wait until it has ended, or choose another GPU "
                 "with the setting `gpu` or with CUDA_VISIBLE_DEVICES"
             )
+
+
+def _shown(process: Occupant) -> bool:
+    return Path(f"/proc/{process.pid}").exists()
 
 
 @contextlib.contextmanager

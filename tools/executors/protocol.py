@@ -103,6 +103,8 @@ class ProbeResult(Artifact):
     operations: tuple[str, ...] = ()
     """What the reference calls on the first workload, in ATen's words without overloads; views and copies are left out, and
     what comes behind the first hundred."""
+    products: tuple[str, ...] = ()
+    """Of these the products, convolutions and attention, with those that may stand for them: `aten.mm`."""
     rtol: float | None = None
     atol: float | None = None
     coarse: dict[str, float] = Field(default_factory=dict)

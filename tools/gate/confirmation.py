@@ -203,9 +203,9 @@ def unseen(contests: Sequence[Record]) -> str | None:
     return next((name.removeprefix(UNSEEN) for name in said if name.startswith(UNSEEN)), None)
 
 
-def library_share(contests: Sequence[Record]) -> float | None:
+def library_share(contests: Sequence[Record], name: str = "candidate") -> float | None:
     """The library's part of the candidate's device time, as the last contest saw it; None where it called none."""
-    return Contest.model_validate(contests[-1].payload).result.library_share.get("candidate")
+    return Contest.model_validate(contests[-1].payload).result.library_share.get(name)
 
 
 def device_s(record: Record) -> dict[str, float]:

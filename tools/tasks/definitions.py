@@ -18,7 +18,7 @@ from tools.cli.suggestions import offered
 from tools.cli.validation import sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import language_here, read_source
+from tools.tasks.loader import declaration, language_here, read_source
 
 STATED = 1e-2
 """atol and rtol of both suites where a workload states none."""
@@ -198,7 +198,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         axes="\n".join([*(f'    {n} = dims["{n}"]' for n in (*variable, *fixed)), *computed]) or "    pass",
         variable=variable,
     )
-    declared = f"name: {said.name}\nlanguage: {_language(said)}\n"
+    declared = declaration(said.name, _language(said))
     left = f", {len(given) - len(usable)} left out that read safetensors" if len(usable) < len(given) else ""
     return {"reference.py": text, "task.yaml": declared}, f"{said.name}: {len(dims)} workloads{left}"
 

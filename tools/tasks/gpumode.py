@@ -19,7 +19,7 @@ from tools.cli.suggestions import offered
 from tools.cli.validation import no_yaml, read_yaml, sentences
 from tools.contracts.dims import parse_workloads
 from tools.errors import SettingsError
-from tools.tasks.loader import language_here, read_source
+from tools.tasks.loader import declaration, language_here, read_source
 
 STATED = (1e-5, 1e-8)
 """rtol and atol of the suite's own comparison where its call states none."""
@@ -184,7 +184,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         tolerance=_tolerance(texts["reference"]),
         smallest=points[0] if sizes else points[-1],
     )
-    declared = f"name: {home.name}\nlanguage: {language_here()}\n"
+    declared = declaration(home.name, language_here())
     return {"reference.py": text, "task.yaml": declared}, f"{home.name}: {len(workloads)} workloads"
 
 

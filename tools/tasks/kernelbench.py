@@ -16,7 +16,7 @@ from pathlib import Path
 from tools.cli.suggestions import offered
 from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
-from tools.tasks.loader import REFERENCE, language_here, read_source
+from tools.tasks.loader import REFERENCE, declaration, language_here, read_source
 
 _ARITHMETIC: dict[type, Callable[..., int | float]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 MEANT = ("Model", "get_inputs", "get_init_inputs")
@@ -113,7 +113,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     told = [f"{name} {own!r} -> {numbers[name]!r}" for name, (at, own) in constants.items() if id(at) in changed]
     sized = {name: number for name, number in numbers.items() if isinstance(number, int) and number >= 1}
     text = "\n".join(lines) + CONTRACT.format(dims=json.dumps(sized or {"problem": 1}))
-    files = {REFERENCE: text, "task.yaml": f"name: {problem.stem}\nlanguage: {language_here()}\n"}
+    files = {REFERENCE: text, "task.yaml": declaration(problem.stem, language_here())}
     return files, f"{problem.name}: changed {', '.join(told)}" if told else f"{problem.name}: at its own sizes"
 
 

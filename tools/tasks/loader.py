@@ -70,8 +70,9 @@ class Declared(Artifact):
     precision: Literal["ieee", "tf32", "bf16"] = "ieee"
     build_flags: tuple[str, ...] = ()
     """Replace the language's optimisation flags, for baseline and candidates alike."""
-    library: tuple[Annotated[str, Field(pattern=r"^aten\.[a-z]\w*$")], ...] = ()
-    """Operators of torch that host code in Python may call, `[aten.mm]`."""
+    library: tuple[Annotated[str, Field(pattern=r"^(aten\.[a-z_]\w*|reference)$")], ...] = ()
+    """Operators of torch that host code in Python may call, `[aten.mm]`; `reference`: the reference's own products, convolutions and
+    attention, where the language can."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Workload -> its share in the objective, instead of the reference's own."""
     margins: dict[str, float] = Field(default_factory=dict)
@@ -262,17 +263,18 @@ def infer(
         seed_style=not seen.has_make_inputs,
         pointer_elements=0 if seen.has_make_inputs else elements,
         inferred=(*seen.inferred, *about_arguments, *about_ranges, *about_numbers),
-        library=declared.library or None,
+        library=_callable(declared, language, seen.products) or None,
     )
     return Loaded(task=task, workloads=workloads, operator=operator(seen.operations))
 
 
-def _callable(declared: Declared, language: Language) -> tuple[str, ...]:
-    """The operators of `library`; SettingsError where kernels cannot call any."""
-    if declared.library and not language.beside_torch:
+def _callable(declared: Declared, language: Language, own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The operators of `library`, where `own` are the reference's; SettingsError where kernels cannot call any."""
+    named = tuple(name for name in declared.library if name != "reference")
+    if named and not language.beside_torch:
         able = ", ".join(name for name in LANGUAGES if load(LANGUAGES, name, Language, key="language").beside_torch)  # type: ignore[type-abstract]
         raise SettingsError(f"task.yaml: library: kernels in {language.name} call nothing of torch; leave it out (allowed with {able})")
-    return declared.library
+    return tuple(dict.fromkeys((*named, *own))) if language.beside_torch and "reference" in declared.library else named
 
 
 def _weighted(declared: Declared, seen: ProbeResult) -> tuple[SeenWorkload, ...]:
@@ -308,6 +310,11 @@ def _makes_inputs(reference: str) -> bool:
 def language_here() -> str:
     """What a suite's problem is written in: Triton where a driver of NVIDIA's is loaded, else C++."""
     return "triton" if DRIVER.exists() else "cpp"
+
+
+def declaration(name: str, language: str) -> str:
+    """task.yaml of a suite's problem."""
+    return f"name: {name}\nlanguage: {language}\nlibrary: [reference]\n"
 
 
 def language_of(path: Path) -> Language:

@@ -75,6 +75,18 @@ def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: 
         assert executor.run(TIMED).exit_code == 0
 
 
+def test_what_a_killed_job_left_on_the_gpu_is_waited_for(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = subprocess.run(["sh", "-c", "sleep 1.5 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    with local(libraries, tmp_path, gpu=0) as executor:
+        executor.run(TIMED)
+        monkeypatch.setenv("STUB_PROCESSES", left)
+        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.1)
+        with pytest.raises(DeviceBusyError, match=f"process {left}"):
+            executor.run(TIMED)
+        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 8.0)
+        assert executor.run(TIMED).exit_code == 0
+
+
 def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("STUB_PROCESSES", str(child.pid))

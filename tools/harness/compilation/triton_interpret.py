@@ -156,7 +156,8 @@ def case(contract, dims: dict, request: dict, folder: Path) -> dict:
 
 def answer(folder: Path) -> None:
     """In a child of the server: everything of one job."""
-    from harness.reference.contract import Contract, set_precision
+    from harness.device.precision import set_precision
+    from harness.reference.contract import Contract
 
     request = json.loads((folder / "interpret.json").read_text())
     set_precision(request["numeric"]["precision"])

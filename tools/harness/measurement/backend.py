@@ -146,7 +146,8 @@ class Device(Host):
     def kernel(self, libraries: dict[str, str]):
         paths = {name: self.supervisor.library(path) for name, path in libraries.items()}
         fork_server = self.supervisor.device_fork_server(self.facts["capability"])
-        return gpu_kernel.DeviceKernel(fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"])
+        precision = self.request["task"]["numeric"]["precision"]
+        return gpu_kernel.DeviceKernel(fork_server, self.supervisor.caches(), paths, self.request["call_limit_s"], precision)
 
     def flush(self, rows: list) -> None:
         """The slots that are poisoned before a go and the ring are larger than the cache."""

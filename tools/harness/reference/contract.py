@@ -23,12 +23,6 @@ MEND = "; mend it there and run again"
 """Ends a sentence about the reference where it is at fault: not at sizes that are not the user's own."""
 
 
-def set_precision(precision: str) -> None:
-    """float32 products at the task's precision: IEEE, or TF32 or bfloat16 where the hardware has them; nothing else in torch decides."""
-    torch.set_float32_matmul_precision({"ieee": "highest", "tf32": "high", "bf16": "medium"}[precision])
-    torch.backends.cudnn.allow_tf32 = precision != "ieee"
-
-
 class ContractError(Exception):
     """One sentence for the user, and the traceback where there is one."""
 

@@ -25,6 +25,15 @@ FREE = MADE | {
 MOST = 100
 
 
+def products(names) -> tuple[str, ...]:
+    """What may stand for those of the operations that are products, convolutions or attention, `aten.mm`: the same with and without an
+    addend, and attention by any of torch's ways."""
+    known = {packet.__name__: count for packet, count in flop_registry.items() if isinstance(packet, torch._ops.OpOverloadPacket)}
+    own = {name.removesuffix("_for_cpu") for name in names} & known.keys()
+    found = {o for o in known for name in own if name.endswith(o) or ("attention" in name and known[o] is known[name])}
+    return tuple(sorted(f"aten.{name}" for name in found))
+
+
 def _tensors(tree) -> list[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         return [tree]
@@ -44,8 +53,8 @@ class Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        packet = func._overloadpacket
-        name = packet.__name__
+        name = func._overloadpacket.__name__
+        packet = getattr(torch.ops.aten, name.removesuffix("_for_cpu"), func._overloadpacket)
         if name not in MADE and not getattr(func, "is_view", False) and len(self.names) < MOST:
             self.names.append(name)
         if packet in flop_registry:

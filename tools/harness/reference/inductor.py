@@ -6,6 +6,7 @@ import math
 import re
 import time
 import warnings
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import sympy
@@ -26,9 +27,10 @@ OFFSETS = 9
 
 
 PLAIN = {"fx_graph_cache": False}
+APART = {**PLAIN, "inplace_buffers": False}
+"""Where an operator of torch returns a buffer: that is no output of ours, and would be copied to one if it were changed in place."""
 QUEUED_CYCLES = 2_000_000
-SEARCH = {**PLAIN, "max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
-"""Inductor's settings that are tried, the second on a GPU alone; the faster code is taken."""
+BACKENDS = ("max_autotune_gemm_backends", "max_autotune_conv_backends")
 FALLBACK = {"test_configs.max_mm_configs": 4}
 """Of a product's templates for the sizes that nobody times: it takes a second or two to compile each."""
 
@@ -96,10 +98,11 @@ def bound(source) -> str:
     return text if found is None else found[1] if found[2] is None else f"{found[1]}.{'' if found[2] == 'size' else '-'}{found[3]}"
 
 
-def inductor(contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float) -> dict:
+def inductor(contract: Contract, build, visible: list[dict], others: list[list[dict]], seconds: float, library: tuple = ()) -> dict:
     """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the first sizes that the
-    reference takes stand for those that it may yet be asked for. No search begins after `seconds`."""
-    end = time.monotonic() + seconds
+    reference takes stand for those that it may yet be asked for. No search begins after `seconds`. `library`: operators of torch that the
+    code may call."""
+    wanted = Wanted(time.monotonic() + seconds, tuple(library))
     samples = [Sample(dims, build(dims)) for dims in visible]
     samples += [found for found in (taken(contract, build, choices) for choices in others) if found]
     scalars = [sample.scalars for sample in samples]
@@ -107,12 +110,12 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
         name: [formula(scalars, [s.shapes[name][at] for s in samples], f"{name}.shape[{at}]") for at in range(len(shape))]
         for name, shape in samples[0].shapes.items()
     }
-    variants = [generated(contract, build(dims), None, formulas, end) for dims in visible[:MOST_STATIC]]
+    variants = [generated(contract, build(dims), None, formulas, wanted) for dims in visible[:MOST_STATIC]]
     if any(other != scalars[0] for other in scalars):
         varying = {name: [at for at, size in enumerate(sizes) if size.free_symbols] for name, sizes in formulas.items()}
         for sample in sorted(samples, key=lambda s: -s.elements):
             if not any(v["sizes"] is not None and covers(v, sample.scalars) for v in variants):
-                variants.append(generated(contract, build(sample.dims), varying, formulas, end))
+                variants.append(generated(contract, build(sample.dims), varying, formulas, wanted))
     several = [fixed(variant["sizes"], scalars) for variant in variants if variant["sizes"] is not None]
     for name in sorted(set.intersection(*several) if several else ()):
         raise ContractError(f"torch.compile makes other code for each value of {name}; hold it fixed by dims_range")
@@ -173,14 +176,37 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
     raise ContractError(f"reference.py: the size {name} follows from none of its scalars; give it as an argument of its own")
 
 
-def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, end: float) -> dict:
+@dataclass
+class Wanted:
+    """Until when a search may begin, and which operators of torch the code may call."""
+
+    end: float
+    library: tuple[str, ...]
+
+    def search(self) -> dict:
+        backends = "ATEN,TRITON" if self.library else "TRITON"
+        return {"max_autotune": True, "coordinate_descent_tuning": True, **dict.fromkeys(BACKENDS, backends)}
+
+    def alien(self, code: str) -> bool:
+        """Whether it calls anything else."""
+        return any(f"aten.{name}" not in self.library for _, name in operators(code))
+
+
+def operators(code: str) -> list[tuple[str, str]]:
+    """Torch's operators in the wrapper, each behind "= " where it returns a buffer."""
+    return re.findall(r"(= )?(?:extern_kernels|torch\.ops\.aten)\.(\w+)[.\w]*\(", code.partition("def call")[2])
+
+
+def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, formulas: dict, wanted: Wanted) -> dict:
     """A Generated (tools/executors/protocol.py) for the sizes of `args`; with `varying`, which names what varies, for others as well."""
     values = {a.name: a.value for a in args if not a.is_tensor}
-    recorders = [compiled(contract, args, varying, PLAIN)]
+    recorders, settings = [compiled(contract, args, varying, PLAIN)], PLAIN
+    if wanted.library and any(returns for returns, _ in operators(recorders[0].code[-1])):
+        recorders, settings = [compiled(contract, args, varying, APART)], APART
     if contract.device != "cpu":
-        recorders += searched(contract, args, varying, end - time.monotonic())
-    # A library's call is not lifted, so that code without one goes before.
-    recorder = min(recorders, key=lambda r: ("extern_kernels." in r.code[-1].partition("def call")[2], r.seconds))
+        recorders += searched(contract, args, varying, wanted, settings)
+    # What is not lifted comes last.
+    recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
     conditions = [printed(c) for c in sizes] if sizes is not None else [near(name, value) for name, value in values.items()]
     launches = {name: launch for name, launch in recorder.launches.items() if name in recorder.code[-1]}
@@ -196,9 +222,10 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
     }
 
 
-def searched(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, left: float) -> list[Recorder]:
-    """What a search of at most `left` seconds comes to; nothing where there is no time, or where it ended without code."""
-    settings = {**SEARCH, "precompilation_timeout_seconds": math.ceil(left), **(FALLBACK if varying is not None else {})}
+def searched(contract: Contract, args: list[Arg], varying: dict[str, list[int]] | None, wanted: Wanted, plain: dict) -> list[Recorder]:
+    """What a search comes to beside `plain` settings; nothing where there is no time, or where it ended without code."""
+    left = wanted.end - time.monotonic()
+    settings = {**plain, **wanted.search(), "precompilation_timeout_seconds": math.ceil(left), **(FALLBACK if varying is not None else {})}
     try:
         # Not every torch knows all of them.
         return [compiled(contract, args, varying, {k: v for k, v in settings.items() if hasattr(config, k)})] if left > 0 else []

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
+from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
 MUCH = 0.05
@@ -83,7 +84,7 @@ class Oracle:
         self.task = task
         self.roles = {a["name"]: a["role"] for a in task["arguments"]}
         self.parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
-        self.contract.set_precision(task["numeric"]["precision"])
+        set_precision(task["numeric"]["precision"])
         return self.memory.facts() if self.device != "cpu" else {}
 
     def make(self, message: dict, fds) -> dict:
@@ -104,7 +105,8 @@ class Oracle:
         from harness.reference import inductor
 
         visible = [w["dims"] for w in self.task["workloads"]]
-        return inductor.inductor(self.loaded[1], lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"])
+        own, library = self.loaded[1], self.task.get("library") or ()
+        return inductor.inductor(own, lambda dims: self._arguments(dims, 1), visible, message["others"], message["seconds"], library)
 
     def _arguments(self, dims: dict, seed: int) -> list:
         args = self.loaded[1].build(dims, seed, self.parameters, self.task["pointer_elements"])

@@ -9,7 +9,7 @@ from harness.reference.comparison import Expected, copied, expect, results
 from harness.reference.contract import MEND, Arg, Contract, ContractError, size_of, spoken
 from harness.reference.degenerate import coarse_errors, look_for_degenerate
 from harness.reference.determinism import look_for_chance, same
-from harness.reference.flops import Counter
+from harness.reference.flops import Counter, products
 from harness.reference.needed import needed_bytes
 from harness.reference.outputs import infer_roles, look_for_read_outputs
 from harness.reference.workloads import built, check_dims, dims_range, wanted
@@ -48,6 +48,7 @@ def probe(request: dict) -> dict:
         set_roles(args, roles)
         flops, compared, operations, coarse = run_once(contract, args, dims, request, first=at == 0, roles=roles, inferred=inferred)
         answer.setdefault("operations", operations)
+        answer.setdefault("products", products(operations))
         answer.setdefault("coarse", coarse)
         size = needed_bytes(contract, args, NEEDED_S) if declared is None else said_of_bytes(name, declared, args, inferred)
         figures = {"weight": weight, "margin": margin, "flops": flops, "unique_bytes": size}

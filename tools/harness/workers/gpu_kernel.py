@@ -121,7 +121,7 @@ class DeviceKernel(cpu_kernel.Kernel):
 
     launches = True
 
-    def __init__(self, fork_server: DeviceForkServer, caches: Caches, libraries: dict[str, str], limit_s: float):
+    def __init__(self, fork_server: DeviceForkServer, caches: Caches, libraries: dict[str, str], limit_s: float, precision: str):
         self.fork_server, self.caches, self.libraries, self.limit_s = fork_server, caches, libraries, limit_s
         self.sources = {name: Path(path).read_bytes() for name, path in libraries.items()}
         for name, path in libraries.items():
@@ -130,7 +130,7 @@ class DeviceKernel(cpu_kernel.Kernel):
         self.spin = True
         self.launched = False
         readable = [*libraries.values(), sys.prefix, sys.base_prefix]
-        self._start(caches.folder, {"readable": readable, "cache": str(self.cache)}, START_S)
+        self._start(caches.folder, {"readable": readable, "cache": str(self.cache), "precision": precision}, START_S)
 
     def source(self, name: str) -> str:
         return self.sources[name].decode(errors="replace")

@@ -17,6 +17,7 @@ import time
 import traceback
 from pathlib import Path
 
+from harness.device import precision
 from harness.isolation import integrity, ipc, native, sandbox
 from harness.memory import cuda_driver
 
@@ -361,5 +362,7 @@ def serve(control: socket.socket, parent: int) -> None:
     os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = hello["cache"]
     os.environ |= {"CUTE_DSL_CACHE_DIR": hello["cache"], "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
     report = sandbox.shut_in_on_gpu(libc, hello, parent)
+    # What a candidate calls of torch must not be narrower than what it is compared with; cuDNN's own default is TF32.
+    precision.set_precision(hello["precision"])
     channel.send({"sandbox": report | {"network": network}})
     ipc.serve_verbs(channel, {verb: getattr(host, verb) for verb in VERBS})

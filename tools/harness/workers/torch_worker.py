@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
+from harness.device.precision import set_precision
 from harness.isolation import ipc, sandbox
 
 MODES = {"compile": None, "max_autotune": "max-autotune-no-cudagraphs"}
@@ -51,7 +52,7 @@ class Host:
         return {}
 
     def _compile_at(self, task: dict, sizes: list[dict]) -> None:
-        self.contract.set_precision(task["numeric"]["precision"])
+        set_precision(task["numeric"]["precision"])
         self.reference = self.contract.Contract(task["reference"])
         roles = {a["name"]: a["role"] for a in task["arguments"]}
         parameters = [{"name": a["name"], "dtype": a["dtype"], "pointer": a["role"] != "scalar"} for a in task["arguments"]]
@@ -63,7 +64,7 @@ class Host:
         self.calls = []
 
     def begin(self, message: dict, fds) -> dict:
-        self.contract.set_precision(message["precision"])
+        set_precision(message["precision"])
         self.device, self.arena = message["device"], None
         if self.device != "cpu":
             from harness.memory import cuda_driver

@@ -34,7 +34,7 @@ DROPPED = re.compile(r"[^\n]*(?:integer_div_error|TORCH_CHECK|#include)[^\n]*\n"
 MEMBER = re.compile(r"  (?:template <[^(]*?> )?(?:static |friend |constexpr )*[\w<>:]+ (\w+)\(.*\}$")
 
 
-def lifted(arguments: Sequence[Argument], found: InductorResult) -> str:
+def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
     """The source. SettingsError, in one sentence, for what cannot be lifted."""
     kernels: dict[str, str] = {}
     branches = []

@@ -19,7 +19,7 @@ def lifted(task: Task, generated: InductorResult | None) -> str:
     if generated.refused:
         raise SettingsError(f"reference.py cannot be lifted: {generated.refused.removeprefix('reference.py: ').rstrip('.')}; {HELP}")
     try:
-        return LIFTS[task.language](task.arguments, generated)
+        return LIFTS[task.language](task.arguments, generated, task.library or ())
     except SettingsError as error:
         if any(variant.unsearched for variant in generated.variants):
             raise SettingsError(f"{error}; torch.compile's search ended at half of judge.job_limit_s: raise it to go on") from error

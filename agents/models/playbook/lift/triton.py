@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from agents.models.playbook.lift.binding import Binding
-from agents.models.playbook.lift.wrapper import Alias, Buffer, Launch, Number, View, read
+from agents.models.playbook.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import Generated, InductorResult, TritonLaunch
@@ -30,13 +30,13 @@ RENAMED = (
 )
 
 
-def lifted(arguments: Sequence[Argument], found: InductorResult) -> str:
-    """The module's text. SettingsError, in one sentence, for what cannot be lifted."""
+def lifted(arguments: Sequence[Argument], found: InductorResult, library: Sequence[str]) -> str:
+    """The module's text, which calls torch's operators of `library` at most. SettingsError, in one sentence, for what cannot be lifted."""
     functions: dict[str, str] = {}
     bodies, branches = [], []
     names = ", ".join(a.name for a in arguments)
     for number, variant in enumerate(found.variants):
-        body = _variant(arguments, found, variant, functions)
+        body = _variant(arguments, found, variant, functions, library)
         bodies.append(f"def variant_{number}({names}):\n{body}")
         condition = " and ".join(f"({c})" for c in variant.conditions)
         call = f"return variant_{number}({names})\n"
@@ -46,8 +46,12 @@ def lifted(arguments: Sequence[Argument], found: InductorResult) -> str:
     return f"{HEAD}{libraries}\n\n{code}"
 
 
-def _variant(arguments: Sequence[Argument], found: InductorResult, variant: Generated, functions: dict[str, str]) -> str:
-    wrapper = read(variant.code)
+def _variant(
+    arguments: Sequence[Argument], found: InductorResult, variant: Generated, functions: dict[str, str], library: Sequence[str]
+) -> str:
+    wrapper = read(variant.code, library)
+    # A kernel takes a view for its address; an operator of torch wants its shape.
+    shaped = bool(wrapper.calls)
     bound = Binding(arguments, found, variant, wrapper)
     for name, text in variant.helpers.items():
         functions.setdefault(name, _function(text))
@@ -59,9 +63,14 @@ def _variant(arguments: Sequence[Argument], found: InductorResult, variant: Gene
             case Number(name, value):
                 lines.append(f"{name} = {bound.number(value)}")
             case Alias(name, view):
-                lines.append(f"{name} = {_viewed(view)}")
-            case Buffer(name) if name in bound.outputs:
-                lines.append(f"{name} = {bound.outputs[name]}")
+                lines.append(f"{name} = {_viewed(view, shaped)}")
+            case Buffer(name, shape, strides) if name in bound.outputs:
+                whole = f".as_strided({_tuple(shape)}, {_tuple(strides)})" if shaped else ""
+                lines.append(f"{name} = {bound.outputs[name]}{whole}")
+            case Item(name, base, at):
+                lines.append(f"{name} = {base}[{at}]")
+            case Call():
+                lines.append(_called(step))
             case Buffer(name, shape, strides, dtype):
                 lines.append(
                     f"{name} = torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, dtype=torch.{dtype}, device={device}.device)"
@@ -124,7 +133,17 @@ def _readable(text: str) -> str:
     return re.sub(r"^-\(\((.+)\) // -\((\w+)\)\)$", r"triton.cdiv(\1, \2)", text)
 
 
-def _viewed(view: View) -> str:
+def _called(call: Call) -> str:
+    args = [(word, _viewed(a, True) if isinstance(a, View) else ast.unparse(a)) for word, a in call.args]
+    given = ", ".join(f"{word}={text}" if word else text for word, text in args)
+    overload = "" if call.overload == "default" else f".{call.overload}"
+    return f"{f'{call.name} = ' if call.name else ''}torch.ops.{call.operator}{overload}({given})"
+
+
+def _viewed(view: View, shaped: bool = False) -> str:
+    if shaped and view.offset is not None:
+        start = "" if view.plain else f", {view.base}.storage_offset() + {ast.unparse(view.offset)}"
+        return f"{view.base}.as_strided({_tuple(view.shape)}, {_tuple(view.strides)}{start})"
     if view.plain or view.offset is None:
         return view.base
     return f"{view.base}.as_strided((1,), (1,), {view.base}.storage_offset() + {ast.unparse(view.offset)})"

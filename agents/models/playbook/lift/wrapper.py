@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from tools.errors import SettingsError
@@ -32,6 +32,7 @@ class View:
     base: str
     shape: tuple[ast.expr, ...] = ()
     offset: ast.expr | None = None
+    strides: tuple[ast.expr, ...] = ()
 
     @property
     def plain(self) -> bool:
@@ -65,23 +66,52 @@ class Launch:
     args: tuple[View | ast.expr, ...]
 
 
+@dataclass(frozen=True)
+class Call:
+    """Of an operator of torch, `aten.mm`, under the name of its overload; `args` are as in the text but for buffers."""
+
+    name: str
+    operator: str
+    overload: str
+    args: tuple[tuple[str, View | ast.expr], ...]
+    """Keyword, "" for one by position."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One of several results of a call."""
+
+    name: str
+    base: str
+    at: int
+
+
 @dataclass
 class Wrapper:
     """`inputs`: names, in order. `kernels`: name -> text."""
 
     inputs: tuple[str, ...] = ()
     kernels: dict[str, str] = field(default_factory=dict)
-    steps: list[Buffer | Alias | Number | Launch] = field(default_factory=list)
+    steps: list[Buffer | Alias | Number | Launch | Call | Item] = field(default_factory=list)
     returned: tuple[View, ...] = ()
 
+    @property
+    def calls(self) -> list[Call]:
+        """Those of torch."""
+        return [step for step in self.steps if isinstance(step, Call)]
 
-def read(code: str) -> Wrapper:
-    """SettingsError, in one sentence, for what the wrapper leaves to a library."""
+
+def read(code: str, library: Collection[str] | None = None) -> Wrapper:
+    """SettingsError, in one sentence, for what the wrapper leaves to operators of torch but those of `library`; None: there can be none."""
     module = ast.parse(code)
     made = Wrapper(kernels=dict(_kernels(module)))
     call = next(node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "call")
     for statement in _flat(call.body):
         _read_one(statement, made)
+    if foreign := next((call.operator for call in made.calls if call.operator not in (library or ())), None):
+        raise unread(foreign, "" if library is None else f"; allow it with `library: [{foreign}]` in task.yaml")
+    if made.calls and not any(isinstance(step, Launch) for step in made.steps):
+        raise SettingsError(f"torch.compile leaves all to {made.calls[0].operator}, which is library, not a kernel; give a kernel")
     return made
 
 
@@ -120,6 +150,8 @@ def _read_one(node: ast.stmt, made: Wrapper) -> None:
         case ast.Assign(value=ast.Name() as other) if not re.fullmatch(r"s\d+|ks\d+|u\d+|zuf\d+|zf\d+", _target(node)):
             if not other.id.startswith("raw_stream"):
                 made.steps.append(Alias(_target(node), View(other.id)))
+        case ast.Assign(value=ast.Subscript(ast.Name(base), ast.Constant(int(at)))) if base in {call.name for call in made.calls}:
+            made.steps.append(Item(_target(node), base, at))
         case ast.Assign(value=value):
             made.steps.append(Number(_target(node), value))
         case ast.Expr(value=ast.Call() as call):
@@ -141,6 +173,11 @@ def _read_call(name: str, call: ast.Call, made: Wrapper) -> None:
     elif function in made.kernels or function.removesuffix(".run") in made.kernels:
         args = tuple(_view(a) if _is_view(a) else a for a in call.args)
         made.steps.append(Launch(function.removesuffix(".run"), args))
+    elif found := re.fullmatch(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.(\w+))?", function):
+        words = [*[""] * len(call.args), *(k.arg or "" for k in call.keywords)]
+        values = [_view(a) if _is_view(a) else a for a in (*call.args, *(k.value for k in call.keywords))]
+        overload = found[2] or ("out" if "out" in words else "default")
+        made.steps.append(Call(name, f"aten.{found[1]}", overload, tuple(zip(words, values, strict=True))))
     else:
         raise unread(function)
 
@@ -159,12 +196,13 @@ def _view(node: ast.expr) -> View:
     if isinstance(node, ast.Call) and _is_view(node) and isinstance(node.args[0], (ast.Name, ast.Call)):
         inner = _view(node.args[0])
         if inner.plain:
-            return View(inner.base, _items(node.args[1]), node.args[3])
+            return View(inner.base, _items(node.args[1]), node.args[3], _items(node.args[2]))
     raise unread(ast.unparse(node))
 
 
-def unread(what: str) -> SettingsError:
+def unread(what: str, help: str = "") -> SettingsError:
     """The sentence for what no kernel of Inductor's computes."""
     found = re.search(r"(?:extern_kernels\.|aten\.|torch\.ops\.\w+\.|torch\.)_?(\w+?)(?:_out)?(?:\.\w+)*(?:\(|$)", what)
     name = f"torch's {found[1]}" if found else f"`{what[:80]}`"
-    return SettingsError(f"torch.compile leaves {name} to a library, which is not lifted; give a kernel, or a language model as the coder")
+    instead = "give a kernel, or a language model as the coder"
+    return SettingsError(f"torch.compile leaves {name} to a library, which is not lifted{help}; {instead}")

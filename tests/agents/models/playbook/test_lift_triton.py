@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from triton_calling import errors
+
 from agents.models.playbook.lift.triton import lifted
 from tools.artifacts import Argument
+from tools.errors import SettingsError
 from tools.executors.protocol import InductorResult
 from tools.screen.screen import screen
 
@@ -24,14 +30,14 @@ def recorded(request: pytest.FixtureRequest) -> tuple[tuple[Argument, ...], Indu
 
 def test_what_is_lifted_needs_nothing_of_inductor_and_passes_the_screen(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
     arguments, found = recorded
-    text = lifted(arguments, found)
+    text = lifted(arguments, found, ())
     assert screen(text, "triton", (), [a.name for a in arguments if a.role != "scalar"]) == ()
     assert "inductor" not in text.partition('"""\n')[2] and "triton_helpers" not in text
 
 
 def test_each_kernel_is_launched_with_the_settings_that_ran(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
     arguments, found = recorded
-    tree = ast.parse(lifted(arguments, found))
+    tree = ast.parse(lifted(arguments, found, ()))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert [a.arg for a in functions["run_kernel"].args.args] == [a.name for a in arguments]
     for number, variant in enumerate(found.variants):
@@ -45,7 +51,72 @@ def test_each_kernel_is_launched_with_the_settings_that_ran(recorded: tuple[tupl
 
 def test_other_sizes_have_code_of_their_own(recorded: tuple[tuple[Argument, ...], InductorResult]) -> None:
     arguments, found = recorded
-    (entry,) = (n for n in ast.parse(lifted(arguments, found)).body if isinstance(n, ast.FunctionDef) and n.name == "run_kernel")
+    (entry,) = (n for n in ast.parse(lifted(arguments, found, ())).body if isinstance(n, ast.FunctionDef) and n.name == "run_kernel")
     first = entry.body[0]
     assert isinstance(first, ast.If) and ast.unparse(first.test) == " and ".join(found.variants[0].conditions)
     assert "variant_1(" in ast.unparse(entry.body[-1])
+
+
+MIXED = """
+async_compile = AsyncCompile()
+triton_poi_fused_add_0 = async_compile.triton('triton_poi_fused_add_0', '''
+@triton.jit
+def triton_poi_fused_add_0(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tl.store(out_ptr0 + at, tl.load(in_ptr0 + at, at < xnumel) + tl.load(in_ptr1 + at, at < xnumel), at < xnumel)
+''', device_str='cuda')
+
+
+def call(self, args):
+    x_1, w_1, k_1 = args
+    args.clear()
+    buf0 = empty_strided_cuda((5, 4), (4, 1), torch.float32)
+    extern_kernels.mm(reinterpret_tensor(x_1, (5, 6), (6, 1), 0), reinterpret_tensor(w_1, (6, 4), (1, 6), 0), out=buf0)
+    buf1 = extern_kernels.convolution(reinterpret_tensor(x_1, (1, 1, 5, 6), (30, 30, 6, 1), 0), k_1, stride=(1, 1), padding=(0, 0), \
+dilation=(1, 1), transposed=False, output_padding=(0, 0), groups=1, bias=None)
+    assert_size_stride(buf1, (1, 1, 5, 4), (20, 20, 4, 1), 'torch.ops.aten.convolution.default')
+    buf2 = torch.ops.aten.sort.default(reinterpret_tensor(buf1, (5, 4), (4, 1), 0), 1)
+    buf3 = buf2[0]
+    buf4 = empty_strided_cuda((5, 4), (4, 1), torch.float32)
+    triton_poi_fused_add_0.run(buf0, buf3, buf4, 20, stream=raw_stream0)
+    return (buf4, )
+"""
+ARGUMENTS = tuple(Argument(name=n, dtype="float32", role="output" if n == "out" else "input") for n in ("x", "w", "k", "out"))
+
+
+def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convolution", "aten.sort")) -> str:
+    """A wrapper of a kernel and of operators that write into a buffer, return one, and return several."""
+    config = {"XBLOCK": 32, "num_warps": 1, "num_stages": 1}
+    launch = {"config": config, "grid": ("-((xnumel) // -(XBLOCK))", "1", "1")}
+    shapes = {"x": ("5", "6"), "w": ("4", "6"), "k": ("1", "1", "1", "3"), "out": ("5", "4")}
+    variant = {"code": code, "inputs": ("x", "w", "k"), "conditions": (), "scalars": {}, "launches": {"triton_poi_fused_add_0": launch}}
+    return lifted(ARGUMENTS, InductorResult.model_validate({"shapes": shapes, "variants": (variant,)}), library)
+
+
+def test_what_inductor_leaves_to_the_tasks_library_is_called_with_the_shapes_it_had(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    text = mixed()
+    assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
+    specification = {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}
+    expected = "x @ w.T + torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
+    assert errors([[text, specification, expected]], tmp_path)[0] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("code", "library", "words"),
+    [
+        (
+            MIXED,
+            ("aten.mm", "aten.convolution"),
+            "leaves torch's sort to a library, which is not lifted; allow it with `library: [aten.sort]`",
+        ),
+        (
+            MIXED.replace("triton_poi_fused_add_0.run", "torch.cuda.none"),
+            ("aten.mm", "aten.convolution", "aten.sort"),
+            "is library, not a kernel",
+        ),
+    ],
+)
+def test_what_the_library_may_not_do_and_what_is_nothing_else_are_no_kernels(code: str, library: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        mixed(code, library)
