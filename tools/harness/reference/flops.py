@@ -29,7 +29,9 @@ def products(names) -> tuple[str, ...]:
     """What may stand for those of the operations that are products, convolutions or attention, `aten.mm`: the same with and without an
     addend, and attention by any of torch's ways."""
     known = {packet.__name__: count for packet, count in flop_registry.items() if isinstance(packet, torch._ops.OpOverloadPacket)}
-    own = {name.removesuffix("_for_cpu") for name in names} & known.keys()
+    # Attention that a CPU computes by its parts has its own softmax.
+    told = {"_safe_softmax": "_scaled_dot_product_flash_attention"}
+    own = {told.get(name, name.removesuffix("_for_cpu")) for name in names} & known.keys()
     found = {o for o in known for name in own if name.endswith(o) or ("attention" in name and known[o] is known[name])}
     return tuple(sorted(f"aten.{name}" for name in found))
 
