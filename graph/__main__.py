@@ -85,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
     )
     score.add_argument("suite", type=Path, help="YAML that lists problems: task folders, configs, KernelBench files, or patterns of them")
     score.add_argument("--out", type=Path, help="where workspaces and score.md lie, default: workspaces/ and the suite's name")
+    score.add_argument("--as-published", action="store_true", help="check on the suite's own sizes and draws alone, as its authors do")
     show = verbs.add_parser("show", help="where a run stands")
     report = verbs.add_parser("report", help="render report.md and report.html again from the records")
     audit = verbs.add_parser("audit", help="whether every closed version is whole and in order, and nothing else lies in the workspace")
@@ -254,9 +255,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
         _say(made.model_dump_json() if arguments.json else made.text(), alone=True)
         return 0
     if arguments.verb == "score":
-        from graph.score.runs import score
+        from graph.score.runs import AS_PUBLISHED, score
 
-        scored = score(arguments.suite, arguments.out or Path("workspaces", arguments.suite.stem), _say)
+        published = "-as-published" * arguments.as_published
+        out = arguments.out or Path("workspaces", arguments.suite.stem + published)
+        scored = score(arguments.suite, out, _say, AS_PUBLISHED if published else {})
         _say(scored.model_dump_json() if arguments.json else scored.sentence())
         return scored.code
     if arguments.verb == "check":

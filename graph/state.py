@@ -45,6 +45,8 @@ class State(TypedDict, total=False):
     """Record id."""
     drafts: list[str]
     """Candidate ids of this round of writing."""
+    composing: bool
+    """One more kernel may be judged beside the drafts, composed of them."""
     repair: int
     """Rounds of writing spent on this plan."""
     rewrite: bool
@@ -79,6 +81,11 @@ class Branch(TypedDict):
     noise_floor: float
 
 
+def siblings(state: State) -> int:
+    """How many candidates of the iteration are looked at, over which its confidence holds."""
+    return max(1, len(state.get("drafts", []))) + state.get("composing", False)
+
+
 def branch_of(state: State, candidate: str) -> Branch:
     """To judge a candidate of the iteration under way against its incumbent."""
     return Branch(
@@ -86,6 +93,6 @@ def branch_of(state: State, candidate: str) -> Branch:
         candidate=candidate,
         incumbent=state["incumbent"],
         baseline=state["baseline"],
-        siblings=max(1, len(state.get("drafts", []))),
+        siblings=siblings(state),
         noise_floor=state["noise_floor"],
     )

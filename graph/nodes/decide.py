@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from agents.artifacts import Plan
 from agents.roles import coder
 from graph.artifacts import Attribution, AttributionStatus, Judged, MethodOutcome
@@ -16,10 +18,13 @@ from graph.workspace import events
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
 from tools.errors import BudgetError, InfrastructureError, StorageError
+from tools.gate import ranking
 from tools.gate.policy import MIN_EFFECT, possible_regression, regression, with_margins
 from tools.judge import evidence
+from tools.languages.dispatcher import dispatched
 from tools.store.records import key
 
+COMPOSED = "not separable: each has sizes of its own in a kernel composed of several"
 JUDGE_ATTEMPTS = 2
 """A machine failure is tried once more before the candidate ends unmeasured; proposed again, it ends this process of the run."""
 
@@ -107,6 +112,9 @@ def select(state: State, services: Services) -> State:
         again = any(isinstance(j.trial, Failed) for j in judged) and state["repair"] <= services.settings.search.repair_rounds
         fresh = bool(state.get("drafts")) and not services.ended
         return State(champion=None, rewrite=again and fresh, summary="no candidate passed")
+    if composed := _composed(state, passed, services):
+        calmer["trials"] = merge(calmer.get("trials", {}), composed["trials"])
+        state["trials"] = merge(state["trials"], composed["trials"])
     proven = _proven(state, services)
     if not proven:
         best = max(passed, key=lambda trial: trial.speedup.estimate)
@@ -120,6 +128,36 @@ def select(state: State, services: Services) -> State:
             f"; {fastest.candidate} at {ratio(fastest.speedup)} seems to slow {_slowed(fastest, services)} by more than its margin"
         )
     return State(**calmer, champion=best.candidate, rewrite=False)
+
+
+def _composed(state: State, passed: Sequence[Passed], services: Services) -> State:
+    """The trial of one kernel that calls each candidate at the sizes where it was the fastest, the incumbent at all others (F10); nothing
+    where no size is faster than in the best single one, or where the language cannot.
+    """
+    if not state.get("composing"):
+        return State()
+    gains = {t.candidate: {m.workload: m.speedup for m in t.measurements} for t in passed}
+    weights = {m.workload: m.weight for m in passed[0].measurements}
+
+    def took(speedups: Mapping[str, float]) -> float:
+        times = {m.workload: m.incumbent_s / speedups.get(m.workload, 1.0) for m in passed[0].measurements}
+        return ranking.objective_s(times, weights, services.settings.judge.objective)
+
+    surely = {w: {c: found[w].estimate for c, found in gains.items() if found[w].low > 1} for w in weights}
+    fastest = {w: max(found, key=lambda c: found[c]) for w, found in surely.items() if found}
+    single = [gains[t.candidate] for t in passed if _slowed(t, services) is None]
+    least = min([took({}), *(took({w: found[w].estimate for w in weights}) for found in single)])
+    if took({w: surely[w][c] for w, c in fastest.items()}) * (1 + services.settings.judge.min_effect) >= least:
+        return State()
+    incumbent, chosen = services.candidate(state["incumbent"]), {w: services.candidate(c, state["iteration"]) for w, c in fastest.items()}
+    source = dispatched(services.task, incumbent.source, {w: candidate.source for w, candidate in chosen.items()})
+    if source is None:
+        return State()
+    methods = tuple(dict.fromkeys(method for candidate in chosen.values() for method in candidate.methods))
+    files = {**incumbent.files, f"kernel{services.language.suffix}": source}
+    made = Candidate(language=incumbent.language, files=files, parent=incumbent.id, methods=methods)
+    services.keep_drafted(made, state["iteration"])
+    return State(trials=judge(branch_of(state, made.id), services)["trials"])
 
 
 def _calmer(state: State, services: Services) -> State:
@@ -173,7 +211,8 @@ def attribute(state: State, services: Services) -> State:
     outcomes = []
     # What the champion is worth as a whole is known, and must not be lost with what its parts are worth.
     try:
-        simplified, spent = _simplified(champion, made, state, services), ""
+        composed = champion.id not in state.get("drafts", [champion.id])
+        simplified, spent = ({}, COMPOSED) if composed else (_simplified(champion, made, state, services), "")
     except BudgetError as error:
         simplified, spent = {}, str(error)
         services.out_of_budget(spent)

@@ -16,7 +16,7 @@ from graph.report.content import version_files as artifacts
 from graph.report.content.summary import version_of, versions
 from graph.services import Services
 from graph.specs import datasheet
-from graph.state import State
+from graph.state import State, siblings
 from graph.workspace import completeness, drift
 from knowledge_base.artifacts import Attempt, Forecast, FreeMethod, mark
 from knowledge_base.experience.free_methods import PREFIX
@@ -128,7 +128,7 @@ def _gather(state: State, services: Services) -> gate.Evidence:
     weighed = gate.Evidence(
         incumbent=incumbent.id,
         trial=trial,
-        siblings=max(1, len(state.get("drafts", []))),
+        siblings=siblings(state),
         task_at_start=services.task.identity(),
         task_now=tasks.thaw(services.workspace.task_folder).identity(),
         workloads=tuple(w.name for w in services.task.workloads),

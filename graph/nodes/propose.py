@@ -152,6 +152,7 @@ def write(state: State, services: Services) -> State:
     again = state.get("repair", 0)
     return State(
         drafts=drafts,
+        composing=services.language.suffix == ".py" and len(services.task.workloads) > 1,
         repair=again + 1,
         champion=None,
         attribution=None,

@@ -120,8 +120,9 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     kept = records.get(state["report"])
     final, contest = FinalBenchmark.model_validate(kept.payload), records.get(kept.parents[0])
     task = thaw(workspace.task_folder)
+    policy = workspace.settings().judge
     alone = confirmation.behind_spin(contest) if final.device_s else None
-    placed = ranking.rank(alone, workspace.settings().judge.objective, anchor="baseline", best=final.best).overall if alone else {}
+    placed = ranking.rank(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}
     known = begun.model_dump(include={"problem", "workspace", "refused", *spent})
     share = confirmation.library_share((contest,), final.best)
     speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
@@ -139,7 +140,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         library_share=share,
         sol_score=sol_score(of_roof.get("cited", of_roof.get("measured")), (device_only or speedups).get(BEST)),
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
-        doubts=tuple(_doubts(final, summary, task, share)),
+        doubts=tuple(_doubts(final, summary, task, share, policy.inputs == "as_published")),
     )
 
 
@@ -182,8 +183,10 @@ def _refusals(records: Records) -> Iterator[str]:
                 yield verdict.outcome
 
 
-def _doubts(final: FinalBenchmark, summary: Summary, task: Task, share: float | None) -> Iterator[str]:
+def _doubts(final: FinalBenchmark, summary: Summary, task: Task, share: float | None, published: bool) -> Iterator[str]:
     yield from (said.removeprefix(DEGENERATE) for said in task.inferred if said.startswith(DEGENERATE))
+    if published:
+        yield "checked on its suite's own inputs alone (judge.inputs: as_published)"
     if final.disturbed:
         yield "others kept the machine busy during the final benchmark"
     if summary.budget_reached:

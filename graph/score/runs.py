@@ -10,16 +10,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pydantic import ValidationError
 
 from graph.score import table
 from graph.score.result import Ending, Result, result
-from graph.score.suite import Problem, asked, read
+from graph.score.suite import Problem, asked, merged, read
 from graph.settings import Settings
 from graph.workspace.folder import STAMP, is_workspace
 from tools.errors import SettingsError, WorkspaceError
@@ -137,12 +140,18 @@ def _tied() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def score(suite: Path, out: Path, say: Say) -> table.Score:
+AS_PUBLISHED: Mapping[str, Any] = {"judge": {"inputs": "as_published"}}
+"""Keys of a config with which a kernel is checked on what its suite draws alone."""
+
+
+def score(suite: Path, out: Path, say: Say, over: Mapping[str, Any] = MappingProxyType({})) -> table.Score:
     """Run what is not finished of a suite, and write score.md, score.json and score.html into `out` after each problem.
+
+    `over`: keys of a config for all problems, over the suite's own.
 
     SettingsError for a suite that cannot be read, or where `out` holds runs of other settings.
     """
-    problems = read(suite)
+    problems = [replace(problem, settings=merged(problem.settings, over)) for problem in read(suite)]
     out = out.resolve()
     with _alone(out):
         entries = [Entry(problem, out, suite) for problem in problems]

@@ -39,6 +39,8 @@ class Policy(Artifact):
     """Rounds of the final benchmark; more as above."""
     hidden_workloads: int = Field(default=2, ge=0)
     """Drawn from the run's secret, where the task has dims_range."""
+    inputs: Literal["hardened", "as_published"] = "hardened"
+    """What a candidate is checked on: derived sizes and scaled, shifted or sparse values, too, or as its task draws them alone."""
     objective: Objective = "total_time"
     """total_time (weighted sum) or geomean (suites)."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)

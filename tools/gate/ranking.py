@@ -64,11 +64,12 @@ def rank(record: Record, objective: Objective, *, anchor: str, best: str, confid
         # A workload's share of the objective is that of the time which is shown, so that the overall ratio is the quotient of the sums.
         shares = [_scaled(sample, times[sample.workload]) for sample in samples.get(name, ())]
         against = speedup_interval(shares, objective, confidence) if shares else None
-        overall[name] = Placing(seconds=_objective_s(times, contest.weights, objective), against_best=against)
+        overall[name] = Placing(seconds=objective_s(times, contest.weights, objective), against_best=against)
     return Ranking(anchor=anchor, best=best, workloads=workloads, overall=overall)
 
 
-def _objective_s(times: Mapping[str, float], weights: Mapping[str, float], objective: Objective) -> float:
+def objective_s(times: Mapping[str, float], weights: Mapping[str, float], objective: Objective) -> float:
+    """Seconds of all workloads together: their weighted sum, or their weighted geometric mean."""
     if objective == "geomean":
         return math.exp(sum(weights[w] * math.log(t) for w, t in times.items()) / sum(weights[w] for w in times))
     return sum(weights[w] * t for w, t in times.items())

@@ -72,7 +72,8 @@ class Judge:
     emit: Emit
 
     def __post_init__(self) -> None:
-        self.hidden = workloads.hidden_workloads(self.task, self.secret, self.policy.hidden_workloads)
+        hidden = self.policy.hidden_workloads if self.policy.inputs == "hardened" else 0
+        self.hidden = workloads.hidden_workloads(self.task, self.secret, hidden)
         self.builds = Builds(self.task, self.language, self.executor, self.records, self.environment)
         self.unanswered: dict[str, str] = {}
         """Candidates that the machine failed to measure for good in this process, and how."""
@@ -182,7 +183,8 @@ class Judge:
                 return workloads.draw(self.secret, "correctness", candidate.id, purpose, attempt, case)
 
             rounds = 1 if self._rehearsed else workloads.ROUNDS
-            chosen = workloads.cases(self.task, self.hidden, seed, against_baseline=baseline is not None, rounds=rounds)
+            hardened = baseline is not None and self.policy.inputs == "hardened"
+            chosen = workloads.cases(self.task, self.hidden, seed, against_baseline=hardened, rounds=rounds)
             return CorrectnessRequest(
                 task=self.task,
                 libraries=dict(libraries),  # type: ignore[arg-type]
@@ -261,6 +263,7 @@ class Judge:
         arguments = [a.model_dump(mode="json", include={"name", "dtype"}) for a in self.task.arguments]
         limit = self.policy.job_limit_s
         launch = {"dims": workload.dims, "seed": 0, "arguments": arguments, "limit_s": min(SANITIZER_S, limit / 2)}
+        launch["precision"] = self.task.numeric.precision
         files = {"reference.py": blobs.put(self.task.reference), "launch.json": blobs.put(json.dumps(launch))}
         job = Job(
             files={**harness_files(blobs), **files, self.language.library: self.builds.library(candidate) or ""},

@@ -127,6 +127,7 @@ class Ncu(Profiler):
         """Count one call at `workload`. A tool that fails leaves a profile without metrics that says so, and the run goes on."""
         ncu = program() or self.name
         asked = {"dims": workload.dims, "seed": SEED, "ncu": ncu, "metrics": [name for name in METRICS if not name.startswith(BY_SECTION)]}
+        asked["precision"] = task.numeric.precision
         asked["arguments"] = [a.model_dump(mode="json", include={"name", "dtype"}) for a in task.arguments]
         job = Job(
             files={

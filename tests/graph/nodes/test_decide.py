@@ -126,6 +126,49 @@ def test_a_gain_that_costs_a_workload_its_margin_comes_behind_one_that_does_not(
     assert decide.select({"noise_floor": 0.01}, services())["champion"] == champion  # type: ignore[typeddict-item]
 
 
+@pytest.mark.parametrize(
+    ("composing", "small", "large", "champion"),
+    [
+        # Each is faster at one size and slower at the other.
+        (True, (1.5, 0.8), (0.7, 1.4), "composed"),
+        # One is the faster everywhere; nothing is to be had by calling both.
+        (True, (1.5, 1.2), (1.6, 1.4), "one"),
+        (False, (1.5, 0.8), (0.7, 1.4), "two"),
+    ],
+)
+def test_candidates_that_win_at_other_sizes_are_judged_as_one_kernel(
+    judged: list[Passed],
+    monkeypatch: pytest.MonkeyPatch,
+    composing: bool,
+    small: tuple[float, float],
+    large: tuple[float, float],
+    champion: str,
+) -> None:
+    def near(value: float) -> Interval:
+        return interval(value, value - 0.01, value + 0.01)
+
+    judged += [trial("one", near(large[0]), near(small[0])), trial("two", near(large[1]), near(small[1]))]
+    made: list[str] = []
+    known = {n: Candidate(language="triton", files={"kernel.py": f"# {n}"}, methods=(f"m-{n}",)) for n in ("old", "one", "two")}
+
+    def judge(branch: Any, services: Any) -> dict[str, Any]:
+        assert branch["siblings"] == 3
+        judged.append(trial(branch["candidate"], near(1.4), near(1.5)))
+        return {"trials": {}}
+
+    asking = services(
+        language=SimpleNamespace(suffix=".py"),
+        candidate=lambda name, iteration=0: known[name],
+        keep_drafted=lambda candidate, iteration: made.append(" ".join([candidate.source, *candidate.methods])),
+    )
+    monkeypatch.setattr(decide, "judge", judge)
+    monkeypatch.setattr(decide, "dispatched", lambda task, usual, special: f"{usual} {special}")
+    state = {"iteration": 1, "incumbent": "old", "baseline": "old", "noise_floor": 0.01, "drafts": ["one", "two"], "composing": composing}
+    update = decide.select(state, asking)  # type: ignore[arg-type]
+    assert made == (["# old {'small': '# one', 'large': '# two'} m-one m-two"] if champion == "composed" else [])
+    assert update["champion"] == (judged[-1].candidate if champion == "composed" else champion)
+
+
 @pytest.mark.parametrize(("again", "champion"), [(0.05, "late"), (0.9, None)])
 def test_a_noise_floor_that_hides_a_gain_is_measured_again(monkeypatch: pytest.MonkeyPatch, again: float, champion: str | None) -> None:
     hidden, seen = interval(1.4, 1.1, 1.8), interval(1.4, 1.3, 1.5)

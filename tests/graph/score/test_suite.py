@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from graph.score import suite
+from graph.score.runs import AS_PUBLISHED
 from tests.graph.conftest import TASK
 from tools.errors import SettingsError
 
@@ -50,6 +52,14 @@ def test_a_problem_runs_with_its_own_config_then_the_suites_keys_then_its_groups
     assert (first.search.iterations, first.search.candidates, first.budget.wall_s, first.budget.usd) == (3, 1, 60, 5)
     assert (second.search.candidates, second.budget.wall_s) == (1, 9)
     assert (first.name, first.workspaces, first.task) == ("quick", str(folder / "out"), str(folder / "one" / "softmax"))
+
+
+def test_as_published_goes_over_all_settings_and_is_another_question(folder: Path) -> None:
+    path = written(folder, problems=["quick.yaml"], settings={"judge": {"hidden_workloads": 2, "pairs": 9}})
+    (problem,) = suite.read(path)
+    published = replace(problem, settings=suite.merged(problem.settings, AS_PUBLISHED)).configured(folder, path)
+    assert (published.judge.inputs, published.judge.pairs) == ("as_published", 9)
+    assert suite.asked(published) != suite.asked(problem.configured(folder, path))
 
 
 def test_what_is_measured_is_asked_anew_when_settings_or_a_file_of_the_task_changed(folder: Path) -> None:

@@ -70,10 +70,20 @@ def test_the_exit_code_says_whether_something_is_left_to_do(codes: list[int | No
 def test_the_pages_show_losses_short_calls_and_failures_apart_and_escape_what_others_wrote(tmp_path: Path) -> None:
     lost = finished("loser", eager=0.5, **{BEST: 0.5})
     short = finished("short", eager=3.0).model_copy(update={"shortest_s": 9e-6, "doubts": ("<b>busy</b>",)})
-    table.write("suite", [lost, short, FAILED, Result(problem="waits", status="unfinished")], tmp_path)
+    cublas = finished("cublas", eager=1.0).model_copy(update={"library_share": 0.95})
+    table.write("suite", [lost, short, cublas, FAILED, Result(problem="waits", status="unfinished")], tmp_path)
     page, html = (tmp_path / "score.md").read_text(), (tmp_path / "score.html").read_text()
     problems, apart = page.index("## Problems"), page.index("## Calls below 50 us")
-    assert problems < page.index("| loser | v1") < apart < page.index("| short | v1") < page.index("- wrong: v0 is wrong")
+    library = page.index("## Mostly a library of torch")
+    assert (
+        problems
+        < page.index("| loser | v1")
+        < library
+        < page.index("| cublas | v1")
+        < apart
+        < page.index("| short | v1")
+        < page.index("- wrong: v0 is wrong")
+    )
     assert "0.5× [0.45, 0.55] (a loss)" in page and "- waits:" in page and "&lt;b&gt;busy" in html and "<b>busy" not in html
     again = (tmp_path / "score.json").read_bytes()
-    assert table.Score.model_validate_json(again).results[2] == FAILED
+    assert table.Score.model_validate_json(again).results[3] == FAILED

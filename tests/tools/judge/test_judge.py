@@ -160,6 +160,13 @@ def test_hidden_sizes_stand_in_no_record(judge: Judge):
     assert other.hidden != judge.hidden
 
 
+def test_as_published_checks_on_what_the_task_draws_and_hardened_on_more(judge: Judge, place: tuple[Path, Counting]):
+    published = open_judge(place, secret=b"p" * 32, inputs="as_published")
+    drawn, more = (j.correctness(kernel(FASTER), kernel(NAIVE), "judge").payload["cases"] for j in (published, judge))
+    assert [(c["case"]["workload"], c["case"]["distribution"]) for c in drawn] == [(w.name, "as_given") for w in judge.task.workloads]
+    assert {"scaled", "shifted"} <= {c["case"]["distribution"] for c in more}
+
+
 def test_calibration_loads_two_copies_and_gives_a_floor(judge: Judge):
     record = judge.calibrate(kernel(NAIVE))
     assert record.kind == "calibration" and evidence.noise_floor(record, "total_time") > 0.0

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import harness  # noqa: F401
 
 sys.path.pop(0)
+from harness.device import precision
 from harness.isolation import native, sandbox
 
 SECTIONS = (
@@ -55,6 +56,7 @@ def prepared(program):
     import triton  # noqa: F401  (what it reads is allowed by where it lies)
 
     asked = json.loads(Path("launch.json").read_text())
+    precision.set_precision(asked["precision"])
     made = load("reference").make_inputs(asked["dims"], asked["seed"])
     tensors = {name: value.to("cuda") if isinstance(value, torch.Tensor) else value for name, value in made.items()}
     inputs = dict(tensors)

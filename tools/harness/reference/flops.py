@@ -32,7 +32,9 @@ def products(names) -> tuple[str, ...]:
     # Attention that a CPU computes by its parts has its own softmax.
     told = {"_safe_softmax": "_scaled_dot_product_flash_attention"}
     own = {told.get(name, name.removesuffix("_for_cpu")) for name in names} & known.keys()
-    found = {o for o in known for name in own if name.endswith(o) or ("attention" in name and known[o] is known[name])}
+    pairs = [{"mm", "addmm"}, {"bmm", "baddbmm"}]
+    found = own | {o for pair in pairs if pair & own for o in pair}
+    found |= {o for o in known for name in own if "attention" in name and known[o] is known[name]}
     return tuple(sorted(f"aten.{name}" for name in found))
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 import sympy
@@ -50,6 +50,11 @@ class Recorder:
         self.symbols: dict[sympy.Symbol, str] = {}
         self.launches: dict[str, dict] = {}
         self.seconds = 0.0
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels of its own are in the code."""
+        return self.device == "cpu" or any(name in self.code[-1] for name in self.launches)
 
     def backend(self, module, examples):
         self.inputs = [bound(node.meta["grapharg"].source) for node in module.graph.nodes if node.op == "placeholder"]
@@ -205,8 +210,11 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
         recorders, settings = [compiled(contract, args, varying, APART)], APART
     if contract.device != "cpu":
         recorders += searched(contract, args, varying, wanted, settings)
+        if wanted.library and not any(recorder.has_kernels for recorder in recorders):
+            # All is left to the library: a template of Triton's may do it as well, if more slowly.
+            recorders += searched(contract, args, varying, replace(wanted, library=()), PLAIN)
     # What is not lifted comes last.
-    recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), r.seconds))
+    recorder = min(recorders, key=lambda r: (wanted.alien(r.code[-1]), not r.has_kernels, r.seconds))
     sizes = guards(recorder, formulas, values) if varying is not None else None
     conditions = [printed(c) for c in sizes] if sizes is not None else [near(name, value) for name, value in values.items()]
     launches = {name: launch for name, launch in recorder.launches.items() if name in recorder.code[-1]}
