@@ -166,7 +166,7 @@ def _checks(evidence: Evidence, policy: Policy) -> Iterator[Check]:
         outcome = "reject_policy" if trial.stage == "screen" else "reject_correctness"
         yield outcome, f"Candidate {trial.candidate} failed at {trial.stage}: {trial.reason.rstrip('.')}{_cited(trial.records)}."
     else:
-        yield _correct(evidence, trial)
+        yield _correct(evidence, trial, policy)
         yield from _possible(evidence, trial)
         yield _faster(evidence, trial, policy)
         yield _confirmed(evidence, policy)
@@ -194,7 +194,7 @@ def _policy(evidence: Evidence) -> Iterator[Check]:
     yield None, "Screen and review found nothing to refuse."
 
 
-def _correct(evidence: Evidence, trial: Passed) -> Check:
+def _correct(evidence: Evidence, trial: Passed, policy: Policy) -> Check:
     """Every visible workload passed as given, and nothing that counts failed."""
     cited = _cited(trial.records)
     failed = [c for c in evidence.cases if c.status == "failed" or (c.case.required and c.status != "passed")]
@@ -209,7 +209,8 @@ def _correct(evidence: Evidence, trial: Passed) -> Check:
     said = [f"{dropped - refused} dropped, which the frozen baseline does not pass either"] if dropped > refused else []
     said += [f"{refused} dropped at sizes that the reference refuses"] if refused else []
     spared = f" ({', '.join(said)})" if said else ""
-    return None, f"All {len(evidence.cases) - dropped} cases are right{spared}{cited}."
+    alone = ", the task's own draws alone," if policy.inputs == "as_published" else ""
+    return None, f"All {len(evidence.cases) - dropped} cases{alone} are right{spared}{cited}."
 
 
 def _possible(evidence: Evidence, trial: Passed) -> Iterator[Check]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from tools.errors import DeviceBusyError, InfrastructureError, SettingsError
 from tools.executors.base import Device, Job, Needs, pick
 from tools.executors.cpu import describe_cpu
 from tools.executors.local import Local
-from tools.executors.nvidia import Driver, visible
+from tools.executors.nvidia import Driver, Occupant, visible
 from tools.harness.device.nvml import descends
 from tools.store.records import Blobs
 
@@ -75,16 +77,21 @@ def test_a_foreign_process_is_named_and_refused(libraries: Libraries, tmp_path: 
         assert executor.run(TIMED).exit_code == 0
 
 
-def test_what_a_killed_job_left_on_the_gpu_is_waited_for(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = subprocess.run(["sh", "-c", "sleep 1.5 >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+@pytest.mark.parametrize("stays", [False, True])
+def test_what_a_killed_job_left_on_the_gpu_is_waited_for(
+    libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    asked = itertools.count()
+
+    def occupants(driver: Driver, device: Device) -> tuple[Occupant, ...]:
+        return (Occupant(pid=1, name="left"),) if stays or next(asked) < 5 else ()
+
     with local(libraries, tmp_path, gpu=0) as executor:
         executor.run(TIMED)
-        monkeypatch.setenv("STUB_PROCESSES", left)
-        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.1)
-        with pytest.raises(DeviceBusyError, match=f"process {left}"):
-            executor.run(TIMED)
-        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 8.0)
-        assert executor.run(TIMED).exit_code == 0
+        monkeypatch.setattr(Driver, "occupants", occupants)
+        monkeypatch.setattr("tools.executors.device_lock.LINGER_S", 0.3 if stays else 8.0)
+        with pytest.raises(DeviceBusyError, match=r"process 1 \(left\)") if stays else contextlib.nullcontext():
+            assert executor.run(TIMED).exit_code == 0
 
 
 def test_our_own_processes_are_no_strangers(libraries: Libraries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

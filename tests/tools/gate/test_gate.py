@@ -77,6 +77,8 @@ def test_accept_says_why_with_numbers_and_records():
     for piece in ("2.000x [1.970, 2.030]", "1.030x", "3.0%", "t1", "f1", "1 dropped", "1 of 2 workloads", "simd"):
         assert piece in text
     assert all(reason.endswith(".") and "\n" not in reason for reason in answer.reasons)
+    published = decide(GOOD, POLICY.model_copy(update={"inputs": "as_published"}))
+    assert "the task's own draws alone" in "\n".join(published.reasons) and "own draws" not in text
     assert "Candidate x was refused." in verdict(refused="Candidate x was refused.").reasons
     absent = verdict(mechanisms={"simd": True, "parallel": False})
     assert (absent.outcome, absent.explained) == ("accept", False) and "unexplained: parallel" in absent.reasons[-1]

@@ -1,1 +1,1 @@
-"""The device itself: who is on it, what its clocks do, its roofs, and ncu."""
+"""The device itself: who is on it, what its clocks do, how torch multiplies there, its roofs, and ncu."""
