@@ -77,7 +77,7 @@ POWER = (
 )
 PARTS = (
     rf"{NUMBER}{GAP}(?:(?:physical|logical|active|idle|available|hardware|CPU)\s+)?{PART}(?!['’]\s*worth)|"
-    rf"\b{PART}(?:\s+count)?\s*[:=(]\s*{ABOUT}{NUMBER}(?!\w|\.\d)"
+    rf"\b{PART}(?:\s+count)?\s*[:=(]\s*{ABOUT}{NUMBER}(?!\w|\.\d|\s+(?:blocks|threads|warps|programs|tiles)\b)"
 )
 LIMIT = (
     rf"(?i)\d{{3,}}{GAP}threads? {EACH}|{NUMBER}{GAP}registers? {EACH}|{NUMBER}K?{GAP}32-bit registers|"

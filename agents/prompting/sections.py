@@ -289,7 +289,7 @@ def _passage(found: Passage) -> Item:
     head = f"# {line(' > '.join(found.heading), 200)} ({found.citation})"
     # Its own heading is told already.
     text = _text(re.sub(r"\A#+ .*\n+", "", found.text))
-    return Item(str(found.citation), (f"{head}\n{cut(text, 1500)}", f"{head}\n{line(text, 240)}", head))
+    return Item(str(found.citation), (f"{head}\n{cut(text, 1500)}", f"{head}\n{line(text, 240)}"))
 
 
 # ---------------------------------------------------------------- for this iteration

@@ -29,6 +29,8 @@ class Accepted(Artifact):
     """Text of the kernel."""
     suffix: str
     device: str
+    architecture: str = ""
+    """Of the GPU that it was judged on, as the driver reports it."""
     flags: tuple[str, ...]
     """Of its build; empty for Triton."""
     beyond: bool

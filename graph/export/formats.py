@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from graph.export import bindings, suites
 from graph.export.accepted import Accepted, Files
+from graph.export.patch import patch
 from tools.errors import SettingsError
 
 PYTHON = '''
@@ -211,28 +208,6 @@ def hub(kernel: Accepted) -> Files:
         f"{package}/__init__.py": kernel.module(launch) + _function(kernel),
         **files,
     }
-
-
-def patch(kernel: Accepted) -> Files:
-    """A unified diff on the user's own file, with what the run changed of the kernel merged into it."""
-    if kernel.task.baseline is None or kernel.own is None:
-        raise SettingsError(
-            "--format patch: no file of yours is there that the run began with; name it with --file, or use --format python"
-        )
-    with TemporaryDirectory(prefix="kernelwright-") as folder:
-        for name, text in (("own", kernel.own), ("before", kernel.task.baseline), ("after", kernel.source)):
-            (Path(folder) / name).write_text(text, encoding="utf-8")
-        merge = ["git", "merge-file", "-p", "own", "before", "after"]
-        done = subprocess.run(merge, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SettingsError(
-            f"--format patch: {kernel.own_name} is too far from the kernel that was judged; merge kernel{kernel.suffix} by hand"
-        )
-    lines = difflib.unified_diff(
-        kernel.own.splitlines(keepends=True), done.stdout.splitlines(keepends=True), f"a/{kernel.own_name}", f"b/{kernel.own_name}"
-    )
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return {f"{kernel.name}.patch": "".join(ended)}
 
 
 FORMATS: dict[str, Callable[[Accepted], Files]] = {

@@ -97,16 +97,15 @@ def check(settings: Settings) -> Checked:
         open_index(settings, wiki.guide(), task.language)
         absent = lacking(executor.devices(), language.device)
         compiler = _compiler(language, absent)
-        found = look(settings, loaded, executor, records.blobs, absent) if absent and not compiler.startswith(_NO_COMPILER) else None
+        written = task.baseline is not None and not compiler.startswith(_NO_COMPILER)
+        found = look(settings, loaded, executor, records.blobs, absent) if absent and written else None
         name = settings.sources(language.suffix).kernel
-        if task.baseline is None:
+        if task.baseline is None and not absent:
             # Free and always the same, so that a refusal need not wait for the run.
             with suppress(SettingsError) if writer.reads == "prompt" else nullcontext():
                 made = initial_kernel.lift(task, executor, records.blobs, settings.judge.job_limit_s)
-                lifted = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
-                if not absent:
-                    compiled(lifted, language, executor, records.blobs, name=name)
-                task = lifted
+                task = initial_kernel.with_kernel(loaded, made, initial_kernel.LIFTED).task
+                compiled(task, language, executor, records.blobs, name=name)
         elif not absent:
             compiled(task, language, executor, records.blobs, name=name)
         told = hints(handlers, task.baseline or "", task.language)

@@ -10,6 +10,7 @@ from graph.lifecycle.versions import memory_of
 from graph.report.content.summary import incumbent, remembered, versions
 from graph.services import open_language
 from graph.workspace import folder as workspaces
+from tools.environment import Environment
 from tools.errors import SettingsError, WorkspaceError
 from tools.judge.evidence import Correctness
 from tools.store.records import key, write_atomically
@@ -70,9 +71,17 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         source=workspace.repository.show(commit.id, f"kernel{language.suffix}").decode(),
         suffix=language.suffix,
         device=language.device,
+        architecture=_architecture(workspace, language.device),
         flags=language.flags(loaded.task),
         beyond=bool(others) and {*others} == {"passed"},
         own=read_source(file) if file is not None else None,
         own_name=file.name if file is not None else "",
         title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), made by Kernelwright{gain}.",
     )
+
+
+def _architecture(workspace: workspaces.Workspace, kind: str) -> str:
+    """Of the device that the run used, by its record of the machine."""
+    record = workspace.records.find(key("environment"))
+    devices = Environment.model_validate(record.payload).devices if record is not None else ()
+    return next((device.architecture for device in devices if device.kind == kind), "")

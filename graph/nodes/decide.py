@@ -17,7 +17,7 @@ from graph.state import Branch, State, branch_of, merge
 from graph.workspace import events
 from tools.analysis import signatures
 from tools.artifacts import Candidate, Failed, Interval, Passed, Trial, Unmeasured
-from tools.errors import BudgetError, InfrastructureError, StorageError
+from tools.errors import BudgetError, DeviceBusyError, InfrastructureError, StorageError
 from tools.gate import ranking
 from tools.gate.policy import MIN_EFFECT, possible_regression, regression, with_margins
 from tools.judge import evidence
@@ -73,8 +73,8 @@ def _measured(candidate: Candidate, branch: Branch, services: Services) -> Trial
                 iteration=branch["iteration"],
                 noise_floor=branch["noise_floor"],
             )
-        except StorageError:
-            raise  # damaged evidence is no matter of one candidate
+        except (StorageError, DeviceBusyError):
+            raise  # damaged evidence, and a device in others' hands, are no matter of one candidate
         except InfrastructureError as error:
             if attempt == JUDGE_ATTEMPTS:
                 unanswered[candidate.id] = str(error)

@@ -415,4 +415,4 @@ def _facts(services: Services, rows: tuple[WorkloadRoofline, ...], ceiling: tupl
     device = services.device
     shares = [w.weight * row.seconds for w, row in zip(services.task.workloads, rows, strict=True)]
     row = rows[max(range(len(rows)), key=shares.__getitem__)]
-    return dict(roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling))
+    return dict(roofline.facts(row.headroom, device, row.unique_bytes, row.seconds, ceiling, roofline.precision(services.task)))

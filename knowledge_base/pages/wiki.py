@@ -27,6 +27,9 @@ from tools.roofline.hardware import Citation
 BUNDLED = Path(__file__).parents[1] / "wiki"
 HOME = "KERNELWRIGHT_HOME"
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+SPOKEN = {"cutlass": "cuda"}
+"""Language -> the one that it is written in, whose pages hold for it, too."""
+TARGET = re.compile(r"sm_\d+|gfx\w+")
 TYPE = re.compile(r"type:\s*['\"]?(\w+)['\"]?\s*(?:#.*)?")
 LARGEST = 4_000_000
 """Bytes; a larger file is an index or a dump, and no page."""
@@ -113,7 +116,8 @@ class Wiki:
 
     def about(self, kind: PageType, language: str) -> list[Page]:
         """Pages of a type about a kernel language, or about all."""
-        return [page for page in self.pages if page.head.type == kind and language in (page.head.languages or (language,))]
+        spoken = {language, SPOKEN.get(language, language)}
+        return [page for page in self.pages if page.head.type == kind and spoken.intersection(page.head.languages or (language,))]
 
     def methods(
         self, language: str, rules: Iterable[str], metrics: Mapping[str, Quantity], operator: str = "", architecture: str = ""
@@ -121,13 +125,14 @@ class Wiki:
         """Method pages of `language` of which a rule fired or a trigger holds over `metrics`.
 
         First those that leave their signature on `architecture`, of these those that the page on `operator` names, then those that answer
-        most rules; without an operator, the highest priority first.
+        most rules; without an operator, the highest priority first. A page that applies to other architectures alone is left out.
         """
         fired, named = set(rules), self._linked(page.body for page in (self.operator(operator),) if page)
         found = [
             page
             for page in self.about("method", language)
-            if fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers)
+            if (fired.intersection(page.head.rules) or any(fires(trigger, metrics) for trigger in page.head.triggers))
+            and (not architecture or architecture in ([t for t in page.head.applies_to if TARGET.fullmatch(t)] or [architecture]))
         ]
 
         def rank(page: Page) -> tuple[bool, bool, int, int, str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from knowledge_base.artifacts import Attempt, FrontMatter, Page, Passage
 from knowledge_base.experience.log import Experience, parse
 from knowledge_base.pages import terminology
-from knowledge_base.pages.wiki import Wiki, lines_of, passages_of, refusal, yaml_loader
+from knowledge_base.pages.wiki import SPOKEN, Wiki, lines_of, passages_of, refusal, yaml_loader
 from tools.artifacts import digest
 from tools.cli.formatting import limiter
 from tools.roofline.hardware import Citation
@@ -76,7 +76,7 @@ def fits(entry: Entry, kind: str | None, language: str | None, targets: frozense
     """Whether an entry passes the filters that are given; what names no language or architecture is about all of them."""
     if kind is not None and entry.passage.kind != kind:
         return False
-    if language is not None and entry.languages and language not in entry.languages:
+    if language is not None and entry.languages and not entry.languages & {language, SPOKEN.get(language, language)}:
         return False
     if targets is None:
         return True

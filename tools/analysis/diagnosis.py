@@ -11,6 +11,7 @@ from tools.executors.base import Device
 from tools.executors.protocol import SeenWorkload
 from tools.roofline import roofline
 from tools.roofline.hardware import Headroom, Roof
+from tools.roofline.roofline import Precision
 
 SHOWN = 12
 """Remarks in the text; `--json` has them all."""
@@ -38,6 +39,8 @@ class Roofline(Artifact):
     task: str
     device: str
     roofs: tuple[Roof, ...]
+    precision: Precision = "float32"
+    """In which the task lets its arithmetic be done."""
     workloads: tuple[Placed, ...]
     remark: str = ""
     """What could not be said, and why."""
@@ -84,14 +87,14 @@ def place(task: Task, seen: Sequence[SeenWorkload], times: Mapping[str, float], 
     )
     if any(w.flops is None for w in seen):
         remark += " The reference's operations could not be counted, so that only its bytes are held against a roof."
-    return Roofline(task=task.name, device=device.name, roofs=roofs, workloads=tuple(rows), remark=remark.strip())
+    return Roofline(task=task.name, device=device.name, roofs=roofs, precision=kind, workloads=tuple(rows), remark=remark.strip())
 
 
 def diagnose(placed: Roofline, profiles: Sequence[tuple[Profile, str]], missing: Mapping[str, str], device: Device) -> Diagnosis:
     """What times and profiles (each with its record's id, or none) say together."""
     timed = [(w, w.headroom, w.seconds) for w in placed.workloads if w.headroom is not None and w.seconds is not None]
     largest, gap, taken = max(timed, key=lambda row: row[0].weight * row[2])
-    facts: dict[str, Quantity] = dict(roofline.facts(gap, device, largest.unique_bytes, taken, placed.roofs))
+    facts: dict[str, Quantity] = dict(roofline.facts(gap, device, largest.unique_bytes, taken, placed.roofs, placed.precision))
     findings = rules.evaluate(profiles, facts)
     whole = roofline.whole([(w.weight, s, h) for w, h, s in timed])
     bottleneck = rules.bottleneck(findings, whole)

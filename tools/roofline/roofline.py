@@ -233,7 +233,9 @@ def target(
     return Target(description=f"{fraction:.0%} of the {origin} roof over {len(roof_times)} workloads", seconds=seconds, roof=roof)
 
 
-def facts(headroom: Headroom, device: Device, unique_bytes: int, seconds: float, roofs: Sequence[Roof]) -> Mapping[str, Quantity]:
+def facts(
+    headroom: Headroom, device: Device, unique_bytes: int, seconds: float, roofs: Sequence[Roof], precision: Precision = "float32"
+) -> Mapping[str, Quantity]:
     """What rules may ask of roofline, device and workload; what is not known is left out, so that no rule fires on it."""
     launch = best(roofs, "launch_latency")
     gaps = {"compute": headroom.compute, "memory": headroom.memory}
@@ -245,6 +247,7 @@ def facts(headroom: Headroom, device: Device, unique_bytes: int, seconds: float,
             headroom.intensity / headroom.ridge if headroom.intensity is not None and headroom.ridge else None,
             "ratio",
         ),
+        "roofline.matrix_units": (float(precision not in ("float32", "float64")), "allowed"),
         "roofline.latency_gap": (headroom.latency, "fraction"),
         "roofline.launch_share": (min(launch.value / seconds, 1.0) if launch else None, "fraction"),
         "device.units": (float(device.units), "cores" if device.kind == "cpu" else "units"),

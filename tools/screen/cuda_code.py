@@ -44,11 +44,13 @@ def _assembly(node: Node) -> Iterator[tuple[int, str, str]]:
         yield line, found[0], "reads a clock, a counter or where it runs, which a kernel may not; remove it"
     elif not literal:
         yield line, "asm", "is assembly whose text is hidden by a macro; write it out"
-    around: Node | None = node
-    while around is not None and around.type not in ("function_definition", "lambda_expression"):
-        around = around.parent
-    head = text(around).partition("{")[0] if around is not None else ""
-    if not _ON_DEVICE.search(head) and re.sub(r"[\"\s]", "", written):
+    # A lambda without a mark of its own is of the function that it stands in.
+    above, heads = node.parent, ""
+    while above is not None:
+        if above.type in ("function_definition", "lambda_expression"):
+            heads += text(above).partition("{")[0]
+        above = above.parent
+    if not _ON_DEVICE.search(heads) and re.sub(r"[\"\s]", "", written):
         yield line, "asm", "is assembly of the host, which cannot be checked; use intrinsics, or put it into device code"
 
 

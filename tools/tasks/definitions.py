@@ -186,7 +186,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     shown = [{"name": name, "dims": {**fixed, **point}} for name, point in zip(named, dims, strict=True)]
     ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {n: (v, v) for n, v in fixed.items()}
     computed = [f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"]
-    text = said.reference.rstrip() + CONTRACT.format(
+    text = _runnable(said.reference, file) + CONTRACT.format(
         outputs=[*said.outputs],
         workloads=shown,
         ranges=ranges,
@@ -219,7 +219,22 @@ def _workload_lines(file: Path, name: str) -> list[str]:
     return [line for line in read_source(found).splitlines() if line.strip()] if found else []
 
 
+def _runnable(reference: str, file: Path) -> str:
+    """`reference` with its `run`. What FlashInfer itself dumps has one function by another name, and none of its imports."""
+    try:
+        functions = [node.name for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef)]
+    except SyntaxError as error:
+        raise SettingsError(f"{file}: its reference is no Python ({error.msg}, line {error.lineno})") from None
+    if "run" in functions:
+        return reference.rstrip()
+    if not functions:
+        raise SettingsError(f"{file}: its reference defines no function; it must define `run` of the inputs in their order")
+    return f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = {functions[-1]}"
+
+
 def _refuse(said: Definition, file: Path) -> None:
+    if both := [name for name in said.outputs if name in said.inputs]:
+        raise SettingsError(f"{file}: `{both[0]}` is input and output at once, and inputs are read-only here; give the output another name")
     known = get_args(DType)
     for name, one in {**said.inputs, **said.outputs}.items():
         if one.dtype not in known:

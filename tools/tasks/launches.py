@@ -118,6 +118,14 @@ class CudaFile:
         hosts = [f for f in self.functions if not f.kernel]
         return {f.name: f for f in hosts if f.launches} or {f.name: f for f in hosts if f.plain and not self.kernels}
 
+    def calls(self, function: Function) -> tuple[Node, ...]:
+        """Calls in its body, launches among them, in order."""
+        return tuple(n for n in walk(function.node) if n.type == "call_expression")
+
+    def declared(self, function: Function) -> Iterator[tuple[str, Value]]:
+        """Variables of its body by name."""
+        return _declared(function.node)
+
     def chosen(self, entry: str | None) -> Function:
         """The launcher `entry`, or the kernel of that name; without a name `solve`, a launcher, `main`, or a kernel."""
         known = {**self.kernels, **self.launchers}

@@ -34,9 +34,9 @@ OPERATORS = (
 FORBIDDEN = re.compile(
     r"#\s*pragma\s+(?:GCC|clang)\s+(?:optimize|target|push_options)|__attribute__\s*\(\(\s*(?:optimize|target)|\[\[gnu::(?:optimize|target)|"
     r"\b(?:f?open|freopen|socket|connect|system|popen|fork|execl?[vp]*e?|dlopen|dlsym|mmap|mprotect|ptrace|syscall|kill|setenv|getenv|"
-    r"pthread_create|clock_gettime|gettimeofday|clock_settime|LD_PRELOAD)\s*\(|\b(?:ifstream|ofstream|fstream|filesystem|chrono)\b|"
-    r"\basm\b|__asm__"
+    r"pthread_create|clock_gettime|gettimeofday|clock_settime|LD_PRELOAD)\s*\(|\b(?:ifstream|ofstream|fstream|filesystem|chrono)\b"
 )
+"""Assembly is left to the screen, which knows that of a device from that of the host."""
 
 
 class Playbook(Model):
@@ -115,7 +115,7 @@ def room(headroom: Headroom, axis: Axis) -> float:
 
 
 def review(brief: GatekeeperBrief) -> Review:
-    """Veto for an added line that no kernel needs: system calls, files, clocks, changed compiler options, assembly."""
+    """Veto for an added line that no kernel needs: system calls, files, clocks, changed compiler options."""
     for line in brief.diff.splitlines():
         added = line.startswith("+") and not line.startswith("+++")
         found = FORBIDDEN.search(line[1:].split("//")[0]) if added else None

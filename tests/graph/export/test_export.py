@@ -215,19 +215,6 @@ def test_a_hub_kernel_names_the_sources_that_are_there(problem: Accepted, triton
     assert "torch-noarch" in tomllib.loads(FORMATS["hf"](triton)["build.toml"])
 
 
-def test_a_patch_changes_the_users_file_and_nothing_else_of_it(problem: Accepted, tmp_path: Path) -> None:
-    own = f"// Mine.\n\nstatic int other() {{ return 1; }}\n\n{KERNEL}"
-    faster = problem.model_copy(
-        update={"source": KERNEL.replace("j < 24; ++j) out", "j < 24; j++) out"), "own": own, "own_name": "mine.cpp"}
-    )
-    (tmp_path / "mine.cpp").write_text(own)
-    (tmp_path / "it.patch").write_text(FORMATS["patch"](faster)["scaled.patch"])
-    subprocess.run(["git", "apply", "it.patch"], cwd=tmp_path, check=True)
-    assert (tmp_path / "mine.cpp").read_text() == own.replace("++j", "j++")
-    with pytest.raises(SettingsError, match="too far from the kernel"):
-        FORMATS["patch"](faster.model_copy(update={"own": own.replace("++j", "j += 1")}))
-
-
 @pytest.mark.parametrize(
     ("form", "changes", "said"),
     [

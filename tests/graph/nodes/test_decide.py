@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from graph.artifacts import Attribution
 from graph.nodes import decide
 from graph.nodes.decide import _weighed
 from tools.artifacts import Candidate, Interval, Measurement, Passed
-from tools.errors import HarnessError, InfrastructureError
+from tools.errors import DeviceBusyError, HarnessError, InfrastructureError
 from tools.gate.policy import Policy
 
 
@@ -223,17 +223,26 @@ def test_the_runner_up_is_tried_where_the_champion_is_refused(
 
 def test_no_question_that_failed_as_infrastructure_is_asked_a_third_time() -> None:
     class Dying:
-        unanswered: ClassVar[dict[str, str]] = {}
-        asked = 0
+        def __init__(self, error: Exception) -> None:
+            self.unanswered: dict[str, str] = {}
+            self.asked, self.error = 0, error
 
         def judge(self, *args: object, **more: object) -> None:
             self.asked += 1
-            raise HarnessError("the oracle died")
+            raise self.error
 
-    judge, candidate = Dying(), Candidate(language="cpp", files={"kernel.cpp": "text"})
-    asking = services(judge=judge, capped_judge=judge, candidate=lambda identity: candidate)
+    def given(error: Exception) -> dict[str, Any]:
+        judge = Dying(error)
+        return {"judge": judge, "capped_judge": judge, "candidate": lambda identity: candidate}
+
+    candidate = Candidate(language="cpp", files={"kernel.cpp": "text"})
+    asking = services(**given(HarnessError("the oracle died")))
+    judge: Any = asking.judge
     branch = {"incumbent": "i", "baseline": "b", "siblings": 1, "iteration": 1, "noise_floor": 0.0}
     assert decide._measured(candidate, branch, asking).kind == "unmeasured"  # type: ignore[arg-type]
     with pytest.raises(InfrastructureError, match="proposed again: the oracle died"):
         decide._measured(candidate, branch, asking)  # type: ignore[arg-type]
     assert judge.asked == 2
+    # A GPU in others' hands is no matter of one candidate: the run stops, and takes it up again.
+    with pytest.raises(DeviceBusyError):
+        decide._measured(candidate, branch, services(**given(DeviceBusyError("in use by process 7"))))  # type: ignore[arg-type]

@@ -57,6 +57,7 @@ def test_methods_match_by_rule_or_trigger_and_come_by_priority(tmp_path: Path):
     page(tmp_path, "high", more=f"priority: 90\n{trigger}languages: [cpp]\n")
     page(tmp_path, "any", more="priority: 50\nrules: [r, s]\n")
     page(tmp_path, "other", more="rules: [r]\nlanguages: [triton]\n")
+    page(tmp_path, "device", more="rules: [r]\npriority: 70\nlanguages: [cuda]\napplies_to: [sm_100]\n")
     page(tmp_path, "advice", type="skill", more="rules: [r]\n")
     wiki = Wiki.open(tmp_path)
 
@@ -65,9 +66,11 @@ def test_methods_match_by_rule_or_trigger_and_come_by_priority(tmp_path: Path):
         ("cpp", ["r"], 2, ["high", "any", "low"]),
         ("cpp", [], 0, []),
         ("triton", ["s"], None, ["any"]),
+        ("cutlass", ["r"], None, ["device", "any"]),
     ):
         measured = {} if gathers is None else {"objdump.gather": Quantity(value=gathers)}
         assert [p.head.id for p in wiki.methods(language, rules, measured)] == found
+    assert [p.head.id for p in wiki.methods("cuda", ["r"], {}, architecture="sm_90")] == ["any"], "a page of another architecture alone"
 
 
 def test_passages_are_cut_at_headings_but_not_inside_code(tmp_path: Path):

@@ -77,3 +77,10 @@ def test_bottleneck():
     assert bottleneck((), FAR) == "memory"
     assert bottleneck(findings, FAR.model_copy(update={"memory": 0.1})) == "memory"
     assert bottleneck(findings[1:2], FAR) == findings[1].axis
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_matrix_units_are_asked_for_only_where_the_precision_allows_them(allowed: int) -> None:
+    idle = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0, "roofline.intensity_over_ridge": 9}
+    found = evaluate([(made(idle | {"roofline.matrix_units": allowed}), "r")], {})
+    assert [finding.rule for finding in found] == ["tensor_cores_idle"] * allowed

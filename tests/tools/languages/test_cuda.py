@@ -48,6 +48,8 @@ template <int N> __global__ void __launch_bounds__(256, 2) f(const half* __restr
   Helper h(n);
   big[0][threadIdx.x % N] = table[threadIdx.x & 3] + warp_sum(__half2float(x[h.at(threadIdx.x)]));
   tile.sync();
+  auto waits = [&](int groups) { asm volatile("cp.async.wait_all;" ::: "memory"); return groups; };
+  waits(0);
   __syncthreads();
   y[threadIdx.x] = __float2half(big[0][0] + raw[0]);
 }

@@ -140,6 +140,16 @@ def test_workloads_of_a_flashinfer_trace_set_are_found_and_inputs_may_be_the_pro
     assert (made["x"] == 7).all() and made["rows"] == 4
 
 
+def test_a_definition_that_flashinfer_dumped_runs_by_its_one_function(tmp_path: Path) -> None:
+    dumped = DEFINITION["reference"].removeprefix("import torch\n\n").replace("def run(", "@torch.no_grad()\ndef _scaled_reference(")
+    file = tmp_path / "scaled_pairs.json"
+    file.write_text(json.dumps({**DEFINITION, "reference": dumped.replace("x.amin(1)", "F.relu(x).amin(1) + math.log(1)")}))
+    folder, _ = folder_of(file, tmp_path / "task", "rows=4 by=0.5")
+    module = run_path(str(folder / "reference.py"))
+    made = module["make_inputs"](module["workloads"][0]["dims"], 3)
+    torch.testing.assert_close(module["reference"](**made)[1], made["x"].relu().amin(1))
+
+
 @pytest.mark.parametrize("suite", ["KernelBench", "SOL-ExecBench", "GPU MODE"])
 def test_where_a_gpu_is_the_problem_of_any_suite_is_for_it(
     suite: str, gpu_mode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,8 +195,10 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path
         ({}, [], "", "no workloads were found"),
         ({}, [line(4)], "row=3", "'row'"),
         ({"axes": 3}, [line(4)], "", "axes"),
+        ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is input and output at once"),
+        ({"reference": "answer = 3"}, [line(4)], "", "defines no function"),
     ],
-    ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file"],
+    ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file", "in-place", "no-function"],
 )
 def test_what_a_definition_asks_that_no_task_can_be_is_refused(
     tmp_path: Path, changes: dict[str, Any], lines: list[dict[str, Any]], sizes: str, said: str

@@ -219,6 +219,7 @@ def test_the_lifted_kernel_is_judged_once_where_edits_find_no_place_or_gain_no_m
         ('+  FILE* f = fopen("/tmp/x", "r");', True),
         ('+  std::ifstream in("answers");', True),
         ('+  system("true");', True),
+        ('+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));', False),
     ],
 )
 def test_gatekeeper_vetoes_with_the_line(line: str, veto: bool) -> None:
