@@ -38,6 +38,10 @@ class Accepted(Artifact):
     own: str | None = None
     """Text of the user's file that the kernel came of; None where there is none."""
     own_name: str = ""
+    own_whole: str = ""
+    """The same with the headers that lie beside it."""
+    own_package: bool = False
+    """It is a module of a package."""
     title: str
     """Which version of which workspace, and what it is claimed to be worth; one sentence."""
 

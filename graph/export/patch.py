@@ -1,5 +1,9 @@
 """The accepted kernel behind the user's own function: a header or module beside the file, and a few lines in it that call the kernel where
-it was judged and leave everything else to what stands there."""
+it was judged and leave everything else to what stands there.
+
+A file is changed only where it can be seen that the kernel stands for what it replaces: the file's function is still the one that the run
+began with, and what it does not hand to the kernel has the value that the run gave it.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,16 @@ from typing import Any
 
 from graph.export.accepted import ALIGNMENT, Accepted, Files
 from graph.export.bindings import C
+from graph.export.place import Place, far
 from tools.artifacts import Argument
 from tools.errors import SettingsError
-from tools.languages.cpp_source import ENTRY, text
-from tools.tasks.launches import CudaFile, Function
+from tools.languages.cpp_source import ENTRY, CppSource, Edit, walk
+from tools.tasks.launches import CudaFile
 
 HEADER = """\
 // {title}
 // Called where it was judged and nowhere else: `judged` holds the conditions. What no argument says (how much memory a pointer has, that
-// buffers do not overlap in part) is as it was for the function that calls it.
+// buffers do not overlap in part) is as it was for the function that calls it. Judged as built with {flags}.
 #pragma once
 #include <cstdint>
 {includes}
@@ -30,7 +35,7 @@ namespace {space} {{
 
 inline bool judged(const void* const (&pointers)[{count}]{scalars}) {{
   for (const void* pointer : pointers)
-    if (reinterpret_cast<std::uintptr_t>(pointer) % {align}) return false;
+    if (!pointer || reinterpret_cast<std::uintptr_t>(pointer) % {align}) return false;
 {distinct}{device}  return {sizes};
 }}
 }}  // namespace {space}
@@ -74,11 +79,6 @@ def _diff(before: str, after: str, old: str, new: str) -> Iterable[str]:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _far(kernel: Accepted, why: str) -> SettingsError:
-    other = "torch-ext" if kernel.compiled else "python"
-    return SettingsError(f"--format patch: {kernel.own_name}: {why}; call the kernel by hand, of --format {other}")
-
-
 # ------------------------------------------------------------ C++ and CUDA
 
 
@@ -87,41 +87,45 @@ def _header(kernel: Accepted, space: str) -> str:
     arguments, contract = kernel.task.arguments, kernel.contract()
     scalars = [a for a in arguments if a.role == "scalar"]
     pointers = [a for a in arguments if a.role != "scalar"]
-    body = re.sub(r'extern\s+"C"\s*\{', "inline namespace entry {", _INCLUDE.sub("", kernel.source))
+    body = _INCLUDE.sub("", _renamed(kernel))
+    body = re.sub(r'extern\s+"C"\s*\{', "inline namespace entry {", body)
     body = re.sub(r'extern\s+"C"\s+', "static ", body)
-    # A function of the user's by the same name would be found by its arguments' types, too.
-    for name in {f.name for f in CudaFile(kernel.source).functions} - {ENTRY}:
-        body = re.sub(rf"(?<![.\w])(?<!->)(?<!::){name}\b(?!\s*::)", f"{name}_judged", body)
     macros = list(dict.fromkeys(_MACRO.findall(kernel.source)))
     others = [(i, j) for i, a in enumerate(pointers) if a.role == "output" for j in range(len(pointers)) if j != i]
     capability = kernel.architecture.removeprefix("sm_")
-    return (
-        HEADER.format(
-            title=kernel.title,
-            includes="".join(f"{one.strip()}\n" for one in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in one),
-            pushed="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),
-            popped="\n".join(f'#pragma pop_macro("{name}")' for name in macros),
-            space=space,
-            body=body.strip(),
-            count=len(pointers),
-            scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
-            align=ALIGNMENT[kernel.device],
-            distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in others),
-            device=DEVICE.format(capability=capability) if kernel.device == "cuda" and capability.isdigit() else "",
-            sizes=_sizes(scalars, contract),
-        ).rstrip()
-        + "\n"
+    made = HEADER.format(
+        title=kernel.title,
+        flags=" ".join(kernel.flags) or "the compiler's own",
+        includes="".join(f"{one.strip()}\n" for one in _INCLUDE.findall(_COMMENT.sub("", kernel.source)) if "pragma" not in one),
+        pushed="\n".join(f'#pragma push_macro("{name}")\n#undef {name}' for name in macros),
+        popped="\n".join(f'#pragma pop_macro("{name}")' for name in macros),
+        space=space,
+        body=body.strip(),
+        count=len(pointers),
+        scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
+        align=ALIGNMENT[kernel.device],
+        distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in others),
+        device=DEVICE.format(capability=capability) if kernel.device == "cuda" and capability.isdigit() else "",
+        sizes=_sizes(scalars, contract),
     )
+    return made.rstrip() + "\n"
+
+
+def _renamed(kernel: Accepted) -> str:
+    """Its source, functions renamed that the user's file has, too: these would be found by the types of their arguments."""
+    source = CppSource(kernel.source, "cuda")
+    theirs = {f.name for f in CudaFile(kernel.own_whole).functions}
+    both = ({f.name for f in CudaFile(kernel.source).functions} & theirs) - {ENTRY}
+    found = [n for n in walk(source.root) if n.type == "identifier" and source.text(n) in both]
+    return source.apply(Edit(n.end_byte, n.end_byte, "_judged") for n in found)
 
 
 def _sizes(scalars: list[Argument], contract: dict[str, Any]) -> str:
     """The sizes that were timed, or the ranges from which further ones were drawn and found right."""
 
     def equal(a: Argument, value: Any) -> str:
-        shown = (
-            str(value).lower() if a.dtype == "bool" else f"{float(value)!r}{'f' * (a.dtype == 'float32')}" if "float" in a.dtype else value
-        )
-        return f"{a.name} == {shown}"
+        number = f"{float(value)!r}{'f' * (a.dtype == 'float32')}" if "float" in a.dtype else str(value).lower()
+        return f"{a.name} == {number}"
 
     ways = [" && ".join(equal(a, point[a.name]) for a in scalars) or "true" for point in contract["points"]]
     ranges = {a.name: contract["ranges"][a.name] for a in scalars if a.name in contract["ranges"]}
@@ -134,80 +138,28 @@ def _sizes(scalars: list[Argument], contract: dict[str, Any]) -> str:
 
 
 def _guarded(kernel: Accepted, own: str, space: str, header: str) -> str:
-    """`own` with the kernel called in front of the body that does its work now, or of the launch that does."""
-    file, begun = CudaFile(own), CudaFile(kernel.task.baseline or "")
-    solve = next(f for f in begun.functions if f.name == ENTRY)
-    called = [n for n in begun.calls(solve) if text(n.child_by_field_name("function") or n) in file.launchers]
-    entry = next((f for f in file.functions if f.name == ENTRY), None) or next(
-        (file.launchers[text(n.child_by_field_name("function") or n)] for n in called), None
-    )
-    if entry is not None and entry.plain:
-        given = [p.name for p in entry.parameters] if not called or entry.name == ENTRY else _arguments(called[0])
-        names = dict(zip(given, (p.name for p in entry.parameters), strict=True))
-        at, end = _body(kernel, entry), None
-        streams = _streams(entry)
-        if any(s not in {p.name for p in entry.parameters} for s in streams):
-            raise _far(kernel, f"{entry.name} launches on a stream that it makes itself")
-    else:
-        at, end, names, streams = _launch(kernel, file, solve)
-    missing = [a.name for a in kernel.task.arguments if a.name not in names]
+    """`own` with the kernel called instead of its one launch, or of the body that does the work."""
+    place = Place(kernel, own)
+    missing = [a.name for a in kernel.task.arguments if a.name not in place.names]
     if missing:
-        raise _far(kernel, f"nothing there says what the kernel gets as {missing[0]!r}")
-    pointers = ", ".join(names[a.name] for a in kernel.task.arguments if a.role != "scalar")
-    scalars = "".join(f", {names[a.name]}" for a in kernel.task.arguments if a.role == "scalar")
-    asked = "".join(f"static_cast<cudaStream_t>({s}) == nullptr && " for s in streams)
-    call = f"{space}::{ENTRY}({', '.join(names[a.name] for a in kernel.task.arguments)});"
-    guard = f"if ({asked}{space}::judged({{{pointers}}}{scalars}))"
-    code = own.encode()
-    if end is None:
-        code = code[:at] + f"\n  {guard} {{\n    {call}\n    return;\n  }}".encode() + code[at:]
+        raise far(kernel, f"nothing there says what the kernel gets as {missing[0]!r}")
+    given = {a.name: place.names[a.name] for a in kernel.task.arguments}
+    pointers = ", ".join(given[a.name] for a in kernel.task.arguments if a.role != "scalar")
+    scalars = "".join(f", {given[a.name]}" for a in kernel.task.arguments if a.role == "scalar")
+    asked = "".join(f"{condition} && " for condition in place.conditions)
+    call, guard = f"{space}::{ENTRY}({', '.join(given.values())});", f"if ({asked}{space}::judged({{{pointers}}}{scalars}))"
+    node, source = place.node, CppSource(own, "cuda")
+    if node.type == "compound_statement":
+        edits = [Edit(node.start_byte + 1, node.start_byte + 1, f"\n  {guard} {{\n    {call}\n    return;\n  }}")]
     else:
-        code = code[:at] + f"{guard} {call}\n  else ".encode() + code[at:]
-    changed = code.decode()
-    behind = max((m.end() for m in re.finditer(r"^[ \t]*#[ \t]*include[^\n]*\n", own, re.MULTILINE) if m.end() <= at), default=0)
-    return f'{changed[:behind]}#include "{header}"\n{changed[behind:]}'
-
-
-def _arguments(call: Any) -> list[str]:
-    return [text(c) for c in call.child_by_field_name("arguments").named_children if c.type != "comment"]
-
-
-def _body(kernel: Accepted, entry: Function) -> int:
-    """The byte behind the brace that opens the body."""
-    body, kind = entry.node.child_by_field_name("body"), entry.node.child_by_field_name("type")
-    if body is None or kind is None or text(kind) != "void":
-        raise _far(kernel, f"{entry.name} returns something")
-    return int(body.start_byte) + 1
-
-
-def _streams(entry: Function) -> list[str]:
-    """The streams of its launches, as they are written."""
-    found = [next(text(c) for c in n.children if c.type == "kernel_call_syntax") for n in entry.launches]
-    parts = [re.split(r",(?![^(<]*[)>])", one.removeprefix("<<<").removesuffix(">>>")) for one in found]
-    return [s for s in dict.fromkeys(p[3].strip() for p in parts if len(p) > 3) if s not in ("0", "nullptr", "NULL")]
-
-
-def _launch(kernel: Accepted, file: CudaFile, solve: Function) -> tuple[int, int, dict[str, str], list[str]]:
-    """The one launch of the user's function: where it stands, and each argument of the kernel as it is written there."""
-    launched = [text(n.child_by_field_name("function") or n) for n in solve.launches]
-    hosts = [
-        f for f in file.functions if not f.kernel and any(text(n.child_by_field_name("function") or n) in launched for n in f.launches)
-    ]
-    if len(launched) != 1 or not hosts or len(hosts[0].launches) != 1:
-        raise _far(kernel, "there is no one launch in it that the kernel could stand for")
-    host, node = hosts[0], hosts[0].launches[0]
-    statement = node.parent
-    if statement is None or statement.type != "expression_statement":
-        raise _far(kernel, f"{host.name} launches within an expression")
-    names = dict(zip(_arguments(solve.launches[0]), _arguments(node), strict=False))
-    known = {p.name for p in host.parameters} | {name for name, _ in file.declared(host)}
-    for a in kernel.task.arguments:
-        size = re.fullmatch(r"(\w+)_(?:size(\d+)|numel)", a.name)
-        if a.name not in names and a.name in known:
-            names[a.name] = a.name
-        elif a.name not in names and size and size[1] in known:
-            names[a.name] = f"{size[1]}.size({size[2]})" if size[2] else f"{size[1]}.numel()"
-    return int(statement.start_byte), int(statement.end_byte), names, _streams(host)
+        pad = source.indent(node)
+        edits = [
+            Edit(node.start_byte, node.start_byte, f"{{\n{pad}  {guard} {call}\n{pad}  else "),
+            Edit(node.end_byte, node.end_byte, f"\n{pad}}}"),
+        ]
+    above = [n.end_byte for n in source.root.children if n.type == "preproc_include" and n.end_byte <= node.start_byte]
+    at = max(above, default=0)
+    return source.apply([Edit(at, at, f'#include "{header}"\n'), *edits])
 
 
 # ------------------------------------------------------------ Python
@@ -215,24 +167,36 @@ def _launch(kernel: Accepted, file: CudaFile, solve: Function) -> tuple[int, int
 
 def _guarded_python(kernel: Accepted, own: str, module: str) -> str:
     """`own` with the kernel called first thing in the function that launches."""
+    before = {n.name: n for n in ast.parse(kernel.task.baseline or "").body if isinstance(n, ast.FunctionDef)}
     functions = {n.name: n for n in ast.parse(own).body if isinstance(n, ast.FunctionDef)}
-    entry = functions.get("run_kernel")
-    names = {a.name: a.name for a in kernel.task.arguments}
+    changed = [name for name, node in functions.items() if name in before and ast.dump(node) != ast.dump(before[name])]
+    if changed:
+        raise far(kernel, f"{changed[0]} has changed since the run began with it")
+    entry, names = functions.get("run_kernel"), {a.name: a.name for a in kernel.task.arguments}
     if entry is None:
-        begun = next(n for n in ast.parse(kernel.task.baseline or "").body if isinstance(n, ast.FunctionDef) and n.name == "run_kernel")
-        calls = [n for n in ast.walk(begun) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in functions]
+        calls = [
+            n for n in ast.walk(before["run_kernel"]) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in functions
+        ]
         if len(calls) != 1:
-            raise _far(kernel, "there is no one function in it that the kernel could stand for")
+            raise far(kernel, "there is no one function in it that the kernel could stand for")
         entry = functions[ast.unparse(calls[0].func)]
-        names = {ast.unparse(given): a.arg for given, a in zip(calls[0].args, entry.args.args, strict=False)}
-    given = ", ".join(f'"{a.name}": {names[a.name]}' for a in kernel.task.arguments if a.name in names)
+        passed = [*zip(calls[0].args, [a.arg for a in entry.args.args], strict=False), *((k.value, k.arg or "") for k in calls[0].keywords)]
+        names = {ast.unparse(given): name for given, name in passed}
+    taken = [a.arg for a in (*entry.args.posonlyargs, *entry.args.args, *entry.args.kwonlyargs)]
+    rest = entry.args.kwarg.arg if entry.args.kwarg else ""
+    lacking = [a.name for a in kernel.task.arguments if a.role != "output" and names.get(a.name) not in taken and not rest]
+    if lacking or {*taken} - {*names.values()} or entry.body[0].lineno == entry.lineno:
+        raise far(kernel, f"{entry.name} does not take what the kernel does: {', '.join([*lacking, *({*taken} - {*names.values()})])}")
+    given = ", ".join(f'"{a}": {n if n in taken else f"{rest}.get({n!r})"}' for a, n in names.items() if n in taken or rest)
     returns = any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(entry))
-    done = "return judged(given)" if returns else "judged(given)\n        return"
     first = entry.body[1] if len(entry.body) > 1 and ast.get_docstring(entry) is not None else entry.body[0]
-    guard = f"    given = {{{given}}}\n    if isinstance(judged.filled(given), dict):\n        {done}\n"
+    margin = " " * first.col_offset
+    done = [f"{margin}    return judged(given)"] if returns else [f"{margin}    judged(given)", f"{margin}    return"]
+    guard = [f"{margin}given = {{{given}}}", f"{margin}if isinstance(judged.filled(given), dict):", *done]
     lines = own.splitlines(keepends=True)
-    lines.insert(first.lineno - 1, guard)
-    before = [n for n in ast.parse(own).body if n.lineno < entry.lineno]
-    imports = [n.end_lineno or 0 for n in before if isinstance(n, ast.Import | ast.ImportFrom)]
-    lines.insert(max(imports, default=0), f"from {module} import _exported as judged\n")
+    lines.insert(first.lineno - 1, "\n".join([*guard, ""]))
+    above = [n for n in ast.parse(own).body if n.lineno < entry.lineno and isinstance(n, ast.Import | ast.ImportFrom)]
+    lines.insert(
+        max((n.end_lineno or 0 for n in above), default=0), f"from {'.' * kernel.own_package}{module} import _exported as judged\n"
+    )
     return "".join(lines)

@@ -16,6 +16,7 @@ from tools.judge.evidence import Correctness
 from tools.store.records import key, write_atomically
 from tools.store.repository import having
 from tools.tasks.loader import Loaded, read_source
+from tools.tasks.scaffold import with_headers
 
 
 def export(path: Path, version: str | None, form: str, out: Path | None, file: Path | None = None) -> str:
@@ -76,6 +77,8 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         beyond=bool(others) and {*others} == {"passed"},
         own=read_source(file) if file is not None else None,
         own_name=file.name if file is not None else "",
+        own_whole=with_headers(read_source(file), file.resolve(), []) if file is not None and language.suffix != ".py" else "",
+        own_package=file is not None and file.with_name("__init__.py").is_file(),
         title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), made by Kernelwright{gain}.",
     )
 

@@ -247,7 +247,7 @@ def facts(
             headroom.intensity / headroom.ridge if headroom.intensity is not None and headroom.ridge else None,
             "ratio",
         ),
-        "roofline.matrix_units": (float(precision not in ("float32", "float64")), "allowed"),
+        "roofline.matrix_units": (float(precision != "float32"), "allowed"),
         "roofline.latency_gap": (headroom.latency, "fraction"),
         "roofline.launch_share": (min(launch.value / seconds, 1.0) if launch else None, "fraction"),
         "device.units": (float(device.units), "cores" if device.kind == "cpu" else "units"),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tools.languages.cpp_signature import expanded
-from tools.languages.cpp_source import CppSource, text, walk
+from tools.languages.cpp_source import CppSource, text, tokens, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_CLOCK = re.compile(r"%\s*(clock|globaltimer|pm\d|smid|nsmid|warpid|envreg)", re.IGNORECASE)
+_CLOCK = re.compile(r"%\s*(clock|globaltimer|pm\d|smid|nsmid|warpid|envreg)|\b(rdtscp?|rdpmc|syscall)\b", re.IGNORECASE)
 _ON_DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _JOINS = re.compile(r"\bcuda(?:StreamWaitEvent|StreamSynchronize|DeviceSynchronize|EventSynchronize)\b")
 _LOOKUP = re.compile(r"\bcudaGetDriverEntryPoint(?:ByVersion)?\s*\(\s*(\"\w*\")?")
@@ -45,12 +45,13 @@ def _assembly(node: Node) -> Iterator[tuple[int, str, str]]:
     elif not literal:
         yield line, "asm", "is assembly whose text is hidden by a macro; write it out"
     # A lambda without a mark of its own is of the function that it stands in.
-    above, heads = node.parent, ""
-    while above is not None:
-        if above.type in ("function_definition", "lambda_expression"):
-            heads += text(above).partition("{")[0]
-        above = above.parent
-    if not _ON_DEVICE.search(heads) and re.sub(r"[\"\s]", "", written):
+    around, head = node.parent, ""
+    while around is not None and not _ON_DEVICE.search(head):
+        body = around.child_by_field_name("body")
+        if around.type in ("function_definition", "lambda_expression") and body is not None:
+            head = " ".join(t for child in around.children if child.end_byte <= body.start_byte for t in tokens(child))
+        around = None if around.type == "function_definition" else around.parent
+    if (not _ON_DEVICE.search(head) or "__host__" in head) and re.sub(r"[\"\s]", "", written):
         yield line, "asm", "is assembly of the host, which cannot be checked; use intrinsics, or put it into device code"
 
 

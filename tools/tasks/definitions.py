@@ -227,9 +227,9 @@ def _runnable(reference: str, file: Path) -> str:
         raise SettingsError(f"{file}: its reference is no Python ({error.msg}, line {error.lineno})") from None
     if "run" in functions:
         return reference.rstrip()
-    if not functions:
-        raise SettingsError(f"{file}: its reference defines no function; it must define `run` of the inputs in their order")
-    return f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = {functions[-1]}"
+    if len(functions) != 1:
+        raise SettingsError(f"{file}: its reference defines {len(functions)} functions and no `run`, which takes the inputs in their order")
+    return f"import math\n\nimport torch\nimport torch.nn.functional as F\n\n\n{reference.strip()}\n\n\nrun = {functions[0]}"
 
 
 def _refuse(said: Definition, file: Path) -> None:

@@ -25,7 +25,7 @@ TENSOR = re.compile(r"\b(?:torch|at|c10)::")
 _SCALAR = re.compile(r"(?:const )?(?:unsigned |signed )?(?:int|long(?: long)?|u?int(?:8|16|32|64)_t|size_t|float|double|bool)")
 _POINTER = re.compile(r"\.(?:const_|mutable_)?(?:data_ptr|data|contiguous|packed_accessor\w*)(?:<[^()]*>)?\(\)")
 _STREAM = re.compile(r"(at|c10)::cuda::getCurrentCUDAStream\([^()]*\)(\.stream\(\))?")
-_SIZE = re.compile(r"\b(\w+)\.(?:size\((\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
+SIZE = re.compile(r"\b(\w+)\.(?:size\((\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
 _REGISTRATION = re.compile(r"^[ \t]*(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*\{", re.MULTILINE)
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>.*\n", re.MULTILINE)
 _DEVICE = re.compile(
@@ -37,7 +37,7 @@ _CREATED = re.compile(r"(?:torch|at)::(zeros|empty|ones|full)(_like)?\((.*)\)$",
 _ALLOCATED = re.compile(r"cudaMalloc\w*\(\s*(?:\([^)]*\)\s*)?&\s*(\w+)\s*,\s*(.+?)\)\s*[;)]", re.DOTALL)
 
 
-_THREADS = re.compile(r"^(?:num_|n_)?(?:block_?(?:size|dim)|threads?)|threads?$", re.IGNORECASE)
+THREADS = re.compile(r"^(?:num_|n_)?(?:block_?(?:size|dim)|threads?)|threads?$", re.IGNORECASE)
 """Names of what a launch is made with, and no size of the data."""
 
 
@@ -151,7 +151,7 @@ class CudaFile:
                 f"{function.name}<<<1, 256>>>({called});",
             ]
         elif function.plain:
-            shim.parameters = {p.name: self._resolved(p) for p in function.parameters if not _THREADS.search(p.name)}
+            shim.parameters = {p.name: self._resolved(p) for p in function.parameters if not THREADS.search(p.name)}
             asked = [p.name for p in function.parameters if p.name not in shim.parameters]
             shim.lines = [f"const int {name} = 256;  // {FILL} threads of a block" for name in asked]
             shim.lines += [f"{function.name}({', '.join(p.name for p in function.parameters)});"]
@@ -274,7 +274,7 @@ class _Slice:
         """What the host code says of a tensor's sizes and first content."""
         created = _CREATED.search(self.locals[name].value) if name in self.locals else None
         asked = {
-            int(k): n for n, v in self.locals.items() for m in [_SIZE.fullmatch(v.value)] if m and m[1] == name for k in [m[2] or m[3]] if k
+            int(k): n for n, v in self.locals.items() for m in [SIZE.fullmatch(v.value)] if m and m[1] == name for k in [m[2] or m[3]] if k
         }
         if asked and sorted(asked) == list(range(len(asked))):
             for size in asked.values():
@@ -303,12 +303,12 @@ class _Slice:
                 self.shim.shapes.setdefault(of, (name,))
             return name
 
-        written = _SIZE.sub(scalar, written)
+        written = SIZE.sub(scalar, written)
         for name in re.findall(r"(?<![.\w])[A-Za-z_]\w*", written):
             value = self.given.get(name) or self.locals.get(name)
             if value is None or name in self.shim.parameters or name in self.needed:
                 continue
-            whole = _SIZE.fullmatch(value.value)
+            whole = SIZE.fullmatch(value.value)
             number = value.value.replace("'", "") if self.function.name == "main" and name in self.passed else ""
             if "cudaStream_t" not in value.type and (name in self.given or whole or re.fullmatch(r"\d+", number)):
                 self.shim.parameters[name] = Value(value.type.removeprefix("const "), name)

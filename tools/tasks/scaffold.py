@@ -74,7 +74,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
     left_out: tuple[str, ...] = ()
     if file.suffix in CPP + CUDA:
         language = "cuda" if file.suffix in CUDA else "cpp"
-        parsed = CudaFile(_with_headers(source, file.resolve(), inlined))
+        parsed = CudaFile(with_headers(source, file.resolve(), inlined))
         function = parsed.chosen(entry)
         shim, kernels, launchers, chosen = parsed.shim(function), tuple(parsed.kernels), tuple(parsed.launchers), function.name
         kernel, left_out = parsed.kept(shim)
@@ -111,7 +111,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
     )
 
 
-def _with_headers(source: str, file: Path, inlined: list[str]) -> str:
+def with_headers(source: str, file: Path, inlined: list[str]) -> str:
     """`source` with the headers that lie beside it in their places, each once."""
 
     def header(found: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ def _with_headers(source: str, file: Path, inlined: list[str]) -> str:
         if found[1] in inlined:
             return ""
         inlined.append(found[1])
-        return _with_headers(read_source(beside), beside, inlined)
+        return with_headers(read_source(beside), beside, inlined)
 
     return _INCLUDE.sub(header, re.sub(r"^[ \t]*#[ \t]*pragma once.*\n", "", source, flags=re.MULTILINE))
 

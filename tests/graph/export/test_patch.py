@@ -49,6 +49,7 @@ int main() {
   solve(x + 1, out, 1024, 2.0f); std::printf("%g %d", out[0], other());
 }
 """
+SEVEN = "import torch\n\ndef run_kernel(x, out, M, N):\n    out.fill_(7.0)\n"
 REFERENCE = """import torch
 outputs = ("out",)
 workloads = [{"dims": {"n": 1024, "by": 2.0}}]
@@ -85,7 +86,7 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewher
 
 @pytest.mark.parametrize("renamed", [False, True], ids=["run_kernel", "own-function"])
 def test_a_patched_python_file_does_so_too(renamed: bool, triton: Accepted, tmp_path: Path) -> None:  # noqa: F811
-    source, own = "import torch\n\ndef run_kernel(x, out, M, N):\n    out.fill_(7.0)\n", triton.task.baseline or ""
+    source, own = SEVEN, triton.task.baseline or ""
     baseline = own
     if renamed:
         own = own.replace("def run_kernel(", "def mine(")
@@ -140,6 +141,7 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         beyond=True,
         own=own,
         own_name="own.cu",
+        own_whole=own,
         title="A test.",
     )
 
@@ -150,13 +152,13 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
         pytest.param(
             LAUNCHER,
             {"n": 4096},
-            "n, int block_size) {\n  if (own_kernelwright::judged({out, in}, n)) {\n    own_kernelwright::solve(out, in, n);\n    return;",
+            "{\n  if (own_kernelwright::judged({out, in}, n)) own_kernelwright::solve(out, in, n);\n  else scale<<<n",
             id="launcher",
         ),
         pytest.param(
             PROGRAM.replace('#include "tile.cuh"', "#define TILE 256\n"),
             {"count": 4096},
-            "if (own_kernelwright::judged({d_x, d_out}, count)) own_kernelwright::solve(d_x, d_out, count);\n  else scale<<<",
+            "if (own_kernelwright::judged({d_x, d_out}, count)) own_kernelwright::solve(d_x, d_out, count);\n    else scale<<<",
             id="program",
         ),
         pytest.param(
@@ -175,19 +177,93 @@ def test_a_launch_of_cuda_is_guarded_in_each_style(own: str, workload: dict[str,
         subprocess.run([compiler, "-std=c++17", "-arch=sm_90a", "-c", "own.cu"], cwd=tmp_path, check=True)
 
 
+RELU = LAUNCHER.replace("int n, int block_size) {", "int n, int block_size, bool relu) {")
+PLAIN = PROGRAM.replace('#include "tile.cuh"', "#define TILE 256\n")
+
+
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "begun", "said"),
     [
-        (LAUNCHER.replace("void launch", "int launch").replace(", 2.f, n); }", ", 2.f, n); return 0; }"), "returns something"),
-        (LAUNCHER + "void again(const float* a, float* b, int n) { launch(b, a, n, 1); }\n", None),
-        (LAUNCHER[: LAUNCHER.index("void launch")], "no one launch"),
+        pytest.param(LAUNCHER[: LAUNCHER.index("void launch")], None, "no one launch", id="bare"),
+        pytest.param(
+            PLAIN.replace("2.0f, count", "by, count")
+            .replace("report(", "by *= 2; report(")
+            .replace("int count", "float by = 1.0f; int count"),
+            None,
+            "changes 'by'",
+            id="loop",
+        ),
+        pytest.param(
+            PLAIN.replace("2.0f, count", "by, count").replace("int count", "float by = atof(argv[1]); int count"),
+            ("// FILL: float by = atof(argv[1]);", "float by = 1;"),
+            "took 'atof",
+            id="filled",
+        ),
+        pytest.param(LAUNCHER.replace("void launch", "template <typename T> void launch"), None, "one launch|is a template", id="template"),
+        pytest.param(LAUNCHER.replace("scale<<<", "n /= 2; scale<<<"), None, "changes 'n' before", id="changed-first"),
+        pytest.param(
+            TORCH.replace("  scale<float>", "  [&] { scale<float>").replace("rows * columns);", "rows * columns); }();"),
+            None,
+            "in a lambda",
+            id="lambda",
+        ),
+        pytest.param(LAUNCHER, ("by * x[i]", "by + x[i]"), "scale has changed", id="stale"),
+        pytest.param(RELU, (", block_size, relu);", ", block_size, n > 3);"), "takes 'relu'", id="switch"),
     ],
-    ids=["returns", "called-by-another", "bare"],
 )
-def test_a_file_in_which_nothing_can_be_guarded_is_refused(own: str, said: str | None, tmp_path: Path) -> None:
-    kernel = accepted(tmp_path, own, {"n": 4096, "by": 2.0})
-    if said is None:
-        assert "judged" in applied(tmp_path, kernel)
-        return
+def test_a_file_in_which_the_kernel_does_not_stand_for_the_launch_is_refused(
+    own: str, begun: tuple[str, str] | None, said: str, tmp_path: Path
+) -> None:
+    kernel = accepted(tmp_path, own, {"n": 4096, "by": 2.0, "count": 4096, "rows": 64, "columns": 64, "relu": False})
+    if begun is not None:
+        baseline = (kernel.task.baseline or "").replace(*begun)
+        assert baseline != kernel.task.baseline
+        kernel = kernel.model_copy(update={"task": kernel.task.model_copy(update={"baseline": baseline})})
     with pytest.raises(SettingsError, match=said):
         FORMATS["patch"](kernel)
+
+
+def test_a_switch_that_the_run_held_is_asked_for_and_the_include_stands_in_no_branch(tmp_path: Path) -> None:
+    own = f"#include <cstdint>\n#ifdef DEBUG\n#include <cstdio>\n#endif\n{RELU}"
+    kernel = accepted(tmp_path, own, {"n": 4096})
+    solve = (kernel.task.baseline or "").replace("bool relu) {\n  const", "bool relu_) {\n  const")
+    held = re.sub(r"(solve\([^)]*), bool relu_?\)", r"\1)", solve).replace("block_size, relu);", "block_size, false);")
+    arguments = tuple(a for a in kernel.task.arguments if a.name != "relu")
+    seen = tuple(w.model_copy(update={"arguments": tuple(a for a in w.arguments if a.name != "relu")}) for w in kernel.seen)
+    task = kernel.task.model_copy(update={"baseline": held, "arguments": arguments})
+    changed = applied(tmp_path, kernel.model_copy(update={"task": task, "seen": seen, "source": held}))
+    assert "if (relu == false && own_kernelwright::judged({out, in}, n))" in changed
+    assert changed.index("own_kernelwright.cuh") < changed.index("#ifdef DEBUG")
+
+
+@pytest.mark.parametrize(
+    ("mine", "call", "said"),
+    [
+        ("def mine(x, out, M, N, scale=1.0):", "mine(x, out, M, N)", "does not take what the kernel does: scale"),
+        ("def mine(x, out, rows, N):", "mine(x, out, rows=M, N=N)", None),
+        ("def mine(x, out, **rest):", "mine(x, out, M=M, N=N)", None),
+    ],
+    ids=["further", "keyword", "rest"],
+)
+def test_python_arguments_are_followed_by_name(mine: str, call: str, said: str | None, triton: Accepted, tmp_path: Path) -> None:  # noqa: F811
+    own = f"import torch\n\n{mine}\n  out.zero_()\n"
+    baseline = f"{own}\n\ndef run_kernel(x, out, M, N):\n    {call}\n"
+    kernel = triton.model_copy(
+        update={"task": triton.task.model_copy(update={"baseline": baseline}), "own": own, "own_name": "mine.py", "source": SEVEN}
+    )
+    if said:
+        with pytest.raises(SettingsError, match=said):
+            FORMATS["patch"](kernel)
+        return
+    applied(tmp_path, kernel)
+    given = "rows=3, N=70" if "rows" in mine else "M=3, N=70"
+    program = f"import torch, mine; x = torch.rand(3, 70); out = torch.zeros_like(x); mine.mine(x, out, {given}); print(float(out[0, 0]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+    )
+    assert done.stdout.strip() == "7.0", done.stderr

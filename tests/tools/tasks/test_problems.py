@@ -196,7 +196,7 @@ def test_a_gpu_mode_problem_becomes_a_task_of_what_its_data_holds(gpu_mode: Path
         ({}, [line(4)], "row=3", "'row'"),
         ({"axes": 3}, [line(4)], "", "axes"),
         ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, [line(4)], "", "`x` is input and output at once"),
-        ({"reference": "answer = 3"}, [line(4)], "", "defines no function"),
+        ({"reference": "answer = 3"}, [line(4)], "", "defines 0 functions and no `run`"),
     ],
     ids=["expression", "dtype", "safetensors", "none", "sizes", "shape-of-the-file", "in-place", "no-function"],
 )
