@@ -119,7 +119,7 @@ ATTACKS = {
     "assembly of the host": (attack(host='asm volatile("nop");'), "assembly of the host"),
     "assembly of the host behind a word": (attack(host='/* __device__ */ asm volatile("nop");'), "assembly of the host"),
     "assembly of a type's function in a device function": (
-        attack("__device__ auto f() { struct S { static void go() { asm volatile(\"nop\"); } }; return S{}; }"),
+        attack('__device__ auto f() { struct S { static void go() { asm volatile("nop"); } }; return S{}; }'),
         "assembly of the host",
     ),
     "assembly of both": (attack('__host__ __device__ void f() { asm volatile("nop"); }'), "assembly of the host"),
