@@ -34,12 +34,17 @@ namespace {space} {{
 {body}
 
 inline bool judged(const void* const (&pointers)[{count}]{scalars}) {{
-  for (const void* pointer : pointers)
+{exact}  for (const void* pointer : pointers)
     if (!pointer || reinterpret_cast<std::uintptr_t>(pointer) % {align}) return false;
 {distinct}{device}  return {sizes};
 }}
 }}  // namespace {space}
 {popped}
+"""
+EXACT = """\
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__USE_FAST_MATH__)
+  return false;  // it was judged with exact arithmetic
+#endif
 """
 DEVICE = """\
   static thread_local int known = -1, capability = 0;
@@ -105,6 +110,7 @@ def _header(kernel: Accepted, space: str) -> str:
         scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
         align=ALIGNMENT[kernel.device],
         distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in others),
+        exact="" if any("fast" in flag for flag in kernel.flags) else EXACT,
         device=DEVICE.format(capability=capability) if kernel.device == "cuda" and capability.isdigit() else "",
         sizes=_sizes(scalars, contract),
     )

@@ -97,6 +97,8 @@ class FrameworkTimes(Artifact):
     """Framework -> why it could not be timed."""
     of: str = ""
     """What the times are of where that is not one call of one workload."""
+    fastest: tuple[float, ...] = ()
+    """Seconds of the fastest framework at each workload in order, by the same clock."""
 
     def after(self, gain: Interval) -> FrameworkTimes:
         """The same beside a kernel that is faster by `gain`."""
@@ -113,6 +115,7 @@ def framework_times(record: Record, objective: Objective, of: str = "") -> Frame
     """What a contest of v0, there called baseline, with the frameworks amounts to; of the device alone where that was seen."""
     alone = confirmation.behind_spin(record)
     placed = rank(alone or record, objective, anchor="baseline", best="baseline").overall
+    each = [[taken for name, taken in one.items() if name != "baseline"] for one in confirmation.seconds(alone or record).values()]
     return FrameworkTimes(
         record=record.id,
         clock="device-only" if alone else "launch-included" if confirmation.device_s(record) else "wall",
@@ -121,4 +124,5 @@ def framework_times(record: Record, objective: Objective, of: str = "") -> Frame
         against={name: placing.against_best for name, placing in placed.items() if placing.against_best is not None},
         unavailable=confirmation.Contest.model_validate(record.payload).result.unavailable,
         of=of,
+        fastest=tuple(min(one) for one in each if one),
     )

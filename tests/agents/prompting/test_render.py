@@ -77,7 +77,9 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     bar = FrameworkTimes(record="r", clock="device-only", kernel_s=50e-6, seconds={"max_autotune": 40e-6}, against=against)
     said = rendered(one, one.brief.model_copy(update={"frameworks": bar}))
     assert "device-only clock: the incumbent 50 us; torch max-autotune 40 us, 0.8 [0.7, 0.9] of the incumbent's.\n" in said
-    assert "Below 1 torch is faster" in said and "The bar" not in rendered(one)
+    assert "Below 1 torch is faster" in said and "The bar" not in rendered(one) and "at each workload" not in said
+    several = rendered(one, one.brief.model_copy(update={"frameworks": bar.model_copy(update={"fastest": (30e-6, 10e-6)})}))
+    assert "The fastest of torch at each workload, in order: 30 us, 10 us.\n" in several
 
 
 @pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS / "languages").glob("*.md")))

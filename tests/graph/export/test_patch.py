@@ -82,6 +82,9 @@ def test_a_patched_file_calls_the_kernel_where_it_was_judged_and_itself_elsewher
     said = subprocess.run(["./it"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     # Timed, drawn, too large, another number, misaligned; and a macro of both keeps its value in either.
     assert said == "3 3 0 0 0 2"
+    subprocess.run(["g++", "-std=c++17", "-ffast-math", "main.cpp", "-o", "it"], cwd=tmp_path, check=True)
+    said = subprocess.run(["./it"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert said == "0 0 0 0 0 2", "what was judged with exact arithmetic is not called without"
 
 
 @pytest.mark.parametrize("renamed", [False, True], ids=["run_kernel", "own-function"])

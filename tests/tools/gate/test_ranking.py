@@ -59,6 +59,7 @@ def test_torch_is_ahead_by_the_clock_of_the_device_and_until_a_gain_is_shown_to_
 
     on_device = timed(device_rounds=rounds, kernel_rounds=alone)
     assert (on_device.clock, on_device.ahead, on_device.against["eager"].estimate) == ("device-only", (), pytest.approx(2.0))
+    assert on_device.fastest == (pytest.approx(2.4e-3),)
     v0 = timed()
     assert (v0.clock, v0.ahead, set(v0.unavailable)) == ("wall", ("eager",), {"compile"})
     hidden = v0.after(Interval(estimate=1.9, low=1.7, high=2.1, confidence=0.975))
