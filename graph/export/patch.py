@@ -68,6 +68,8 @@ def patch(kernel: Accepted) -> Files:
         raise SettingsError(
             "--format patch: no file of yours is there that the run began with; name it with --file, or use --format python"
         )
+    if kernel.source == kernel.task.baseline:
+        raise SettingsError("--format patch: no version was accepted, so that it would call your own kernel again; run longer")
     stem = f"{re.sub(r'[^A-Za-z0-9_]', '_', Path(kernel.own_name).stem)}_kernelwright"
     if kernel.compiled:
         beside, made = f"{stem}{'.cuh' if kernel.device == 'cuda' else '.hpp'}", _header(kernel, stem)
@@ -110,7 +112,7 @@ def _header(kernel: Accepted, space: str) -> str:
         scalars="".join(f", {C[a.dtype]} {a.name}" for a in scalars),
         align=ALIGNMENT[kernel.device],
         distinct="".join(f"  if (pointers[{i}] == pointers[{j}]) return false;\n" for i, j in others),
-        exact="" if any("fast" in flag for flag in kernel.flags) else EXACT,
+        exact="" if any(re.search("Ofast|fast.math", flag) for flag in kernel.flags) else EXACT,
         device=DEVICE.format(capability=capability) if kernel.device == "cuda" and capability.isdigit() else "",
         sizes=_sizes(scalars, contract),
     )

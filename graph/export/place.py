@@ -72,7 +72,7 @@ class Place:
         for function in self.own.functions:
             compared = function.kernel or function.name == host.name or "__device__" in text(function.node).partition("{")[0]
             if compared and function.name in before and before[function.name] != " ".join(_joined(text(function.node)).split()):
-                raise far(self.kernel, f"{function.name} has changed since the run began with it")
+                raise far(self.kernel, f"{function.name} has changed since the run began with it; put it back or run again")
 
     def _statement(self, host: Function) -> Node:
         """The one launch where there is one, else the body, which must do nothing behind its work that a return would leave out."""
@@ -118,7 +118,7 @@ class Place:
             elif size and size[1] in known:
                 self.names[name] = f"{size[1]}.size({size[2]})" if size[2] else f"{size[1]}.numel()"
         written = [(i, o) for i, o in zip(_arguments(launch), _arguments(node), strict=False) if i not in asked]
-        written += list(zip(_grid(launch), _grid(node), strict=False))
+        written += list(zip(_grid(launch)[:3], _grid(node)[:3], strict=False))
         while written:
             inner, outer = written.pop()
             if _plain(inner) != _plain(outer):
@@ -143,14 +143,12 @@ def _arguments(call: Node) -> list[str]:
 def _grid(launch: Node) -> list[str]:
     """Between the angles of a launch: blocks, threads, shared memory, stream."""
     syntax = next(text(c) for c in launch.children if c.type == "kernel_call_syntax")
-    return [part.strip() for part in re.split(r",(?![^(<]*[)>])", syntax.removeprefix("<<<").removesuffix(">>>"))][:3]
+    return [part.strip() for part in re.split(r",(?![^(<]*[)>])", syntax.removeprefix("<<<").removesuffix(">>>"))]
 
 
 def _streams(host: Function) -> list[str]:
     """The streams of its launches, as they are written."""
-    syntax = [next(text(c) for c in n.children if c.type == "kernel_call_syntax") for n in host.launches]
-    parts = [re.split(r",(?![^(<]*[)>])", one.removeprefix("<<<").removesuffix(">>>")) for one in syntax]
-    return [s for s in dict.fromkeys(p[3].strip() for p in parts if len(p) > 3) if s not in ("0", "nullptr", "NULL")]
+    return [s for s in dict.fromkeys(one for n in host.launches for one in _grid(n)[3:]) if s not in ("0", "nullptr", "NULL")]
 
 
 def _plain(written: str) -> str:

@@ -178,8 +178,10 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     if not dims:
         raise SettingsError(f"{file}: no workloads were found beside it; give sizes, e.g. --dims {' '.join(f'{n}=64' for n in variable)}")
     for point in dims:
-        for name in {*variable, *numbers} ^ {*point}:
-            raise SettingsError(f"dims: {name!r} is to be given, and nothing else may; {offered(name, [*variable, *numbers])}")
+        for name in {*point} - {*variable, *numbers}:
+            raise SettingsError(f"dims: {name!r} is nothing that a workload of it gives; {offered(name, [*variable, *numbers])}")
+        for name in {*variable, *numbers} - {*point}:
+            raise SettingsError(f"dims: {name!r} is to be given, too")
     names = [w.uuid[:8] for w in usable]
     named = names if not sizes and len({*names}) == len(names) else [f"w{at}" for at in range(1, len(dims) + 1)]
     fixed = {name: axis.value or 0 for name, axis in said.axes.items() if axis.type == "const"}

@@ -136,7 +136,7 @@ def accepted(folder: Path, own: str, workload: dict[str, Any]) -> Accepted:
     return Accepted(
         task=task,
         seen=(seen,),
-        source=source,
+        source=f"// Faster.\n{source}",
         suffix=".cu",
         device="cuda",
         architecture="sm_90",
@@ -226,6 +226,12 @@ def test_a_file_in_which_the_kernel_does_not_stand_for_the_launch_is_refused(
         FORMATS["patch"](kernel)
 
 
+def test_a_patch_that_would_call_the_users_own_kernel_again_is_refused(tmp_path: Path) -> None:
+    kernel = accepted(tmp_path, LAUNCHER, {"n": 4096})
+    with pytest.raises(SettingsError, match="no version was accepted"):
+        FORMATS["patch"](kernel.model_copy(update={"source": kernel.task.baseline}))
+
+
 def test_a_switch_that_the_run_held_is_asked_for_and_the_include_stands_in_no_branch(tmp_path: Path) -> None:
     own = f"#include <cstdint>\n#ifdef DEBUG\n#include <cstdio>\n#endif\n{RELU}"
     kernel = accepted(tmp_path, own, {"n": 4096})
@@ -234,7 +240,7 @@ def test_a_switch_that_the_run_held_is_asked_for_and_the_include_stands_in_no_br
     arguments = tuple(a for a in kernel.task.arguments if a.name != "relu")
     seen = tuple(w.model_copy(update={"arguments": tuple(a for a in w.arguments if a.name != "relu")}) for w in kernel.seen)
     task = kernel.task.model_copy(update={"baseline": held, "arguments": arguments})
-    changed = applied(tmp_path, kernel.model_copy(update={"task": task, "seen": seen, "source": held}))
+    changed = applied(tmp_path, kernel.model_copy(update={"task": task, "seen": seen, "source": f"// Faster.\n{held}"}))
     assert "if (relu == false && own_kernelwright::judged({out, in}, n))" in changed
     assert changed.index("own_kernelwright.cuh") < changed.index("#ifdef DEBUG")
 
