@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 from graph.export import bindings
 from graph.export.accepted import Accepted, Files
@@ -48,9 +49,11 @@ def _solution(kernel: Accepted, form: str, languages: dict[str, object], compile
         text = f"\n\ndef run({names}):\n    _exported(dict({', '.join(f'{a.name}={a.name}' for a in asked)}))\n"
         sources = {"kernel.py": kernel.module() + text}
         spec = {**languages, "entry_point": "kernel.py::run", "dependencies": []}
+    # A run may have another name than its problem.
+    named = re.search(r"^_definition = '(.*)'$", kernel.task.reference, re.MULTILINE)
     said = {
         "name": f"{kernel.name}_kernelwright",
-        "definition": kernel.task.name,
+        "definition": named[1] if named else kernel.task.name,
         "author": "kernelwright",
         "description": kernel.title,
         "spec": {"target_hardware": ["LOCAL"], "destination_passing_style": True, **spec},

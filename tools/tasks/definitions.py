@@ -31,6 +31,7 @@ outputs = {outputs}
 workloads = {workloads}
 dims_range = {ranges}
 rtol, atol = {rtol}, {atol}
+_definition = {name!r}
 _inputs = {inputs}
 _results = {results}
 _custom = {custom}
@@ -189,6 +190,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
     ranges = {n: (min(int(p[n]) for p in dims), max(int(p[n]) for p in dims)) for n in variable} | {n: (v, v) for n, v in fixed.items()}
     computed = [f"    {n} = {_expression(axis.expression, file)}" for n, axis in said.axes.items() if axis.type == "expr"]
     text = _runnable(said.reference, file) + CONTRACT.format(
+        name=said.name,
         outputs=[*said.outputs],
         workloads=shown,
         ranges=ranges,

@@ -25,6 +25,7 @@ STATED = (1e-5, 1e-8)
 """rtol and atol of the suite's own comparison where its call states none."""
 CONTRACT = '''"""The problem {name} of GPU MODE: its own files, and then what makes a task of them."""
 
+import functools
 import inspect
 import sys
 import types
@@ -35,8 +36,9 @@ from torch.utils import _pytree
 _FILES = {files}
 
 
-def _imported(name):
+def _imported(name, device):
     module = types.ModuleType(f"suite_{{name}}")
+    module._device = device
     sys.modules[module.__name__] = module
     if name != "reference":  # which this file is called already
         sys.modules[name] = module
@@ -44,7 +46,10 @@ def _imported(name):
     return module
 
 
-_suite = [_imported(name) for name in _FILES][-1]
+@functools.cache
+def _at(device):
+    return [_imported(name, device) for name in _FILES][-1]
+
 
 # ---- what follows makes a task of the problem above
 _CHOICES = {choices}
@@ -74,13 +79,14 @@ def _named(leaves, answer):
             for at, one in enumerate(answer)}}
 
 
-def make_inputs(dims, seed):
-    global _spec
+def make_inputs(dims, seed, device="cpu"):
+    global _spec, _suite
+    _suite = _at(device)
     leaves, _spec = _data(dims, seed)
     shaped = _answered([one.clone() if isinstance(one, torch.Tensor) else one for one in leaves], _spec)
     made = {{f"data_{{at}}": one.contiguous() if isinstance(one, torch.Tensor) else one for at, one in enumerate(leaves)}}
     kept = {{n: one for n, one in made.items() if one is not None and not isinstance(one, str)}}
-    kept |= {{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in zip(outputs, shaped) if name not in made}}
+    kept |= {{name: torch.zeros_like(one) for name, one in zip(outputs, shaped) if name not in made}}
     return kept | {{name: value for name, value in dims.items() if name not in _CHOICES}}
 
 
@@ -90,6 +96,7 @@ def reference(**arguments):
     return answer if isinstance(answer, torch.Tensor) else tuple(_pytree.tree_leaves(answer))
 
 
+_suite = _at("cpu")
 _first, _spec = _data({smallest}, 0)
 outputs = list(_named(_first, _answered(_first, _spec)))
 '''
@@ -106,8 +113,8 @@ class Problem(BaseModel):
     multi_gpu: bool = False
 
 
-class OnHost(ast.NodeTransformer):
-    """The suite's code with its data on the CPU, where a task's inputs are made, and every buffer of known content.
+class Placed(ast.NodeTransformer):
+    """The suite's code with its data on `_device`, the CPU or the GPU of the task's inputs, and every buffer of known content.
 
     Context managers set no flags of a GPU's libraries, at which torch.compile gives up.
     """
@@ -119,13 +126,13 @@ class OnHost(ast.NodeTransformer):
         return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        return ast.Constant("cpu") if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda" else node
+        return ast.Name("_device") if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda" else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         match node.func:
             case ast.Attribute(value=inner, attr="cuda"):
-                return inner
+                return ast.Call(ast.Attribute(inner, "to"), [ast.Name("_device")], [])
             case ast.Attribute(attr="empty" | "empty_like" as name):
                 node.func.attr = name.replace("empty", "zeros")
         return node
@@ -154,7 +161,7 @@ def files_of(problem: Path, sizes: str) -> tuple[dict[str, str], str]:
         name.removesuffix(".py"): read_source(path)
         for name, path in sorted(paths.items(), key=lambda one: (one[0] == "reference.py", one[0] != "task.py"))
     }
-    texts = {name: _on_host(text, paths[f"{name}.py"]) for name, text in texts.items()}
+    texts = {name: _placed(text, paths[f"{name}.py"]) for name, text in texts.items()}
     there = {getattr(node, "name", "") for node in ast.parse(texts["reference"]).body}
     if lacking := sorted({"generate_input", "ref_kernel"} - there):
         raise SettingsError(
@@ -197,9 +204,9 @@ def _read(file: Path) -> Problem:
         raise SettingsError(sentences(error, Problem, f"{file}: ")) from None
 
 
-def _on_host(text: str, file: Path) -> str:
+def _placed(text: str, file: Path) -> str:
     try:
-        return ast.unparse(OnHost().visit(ast.parse(text)))
+        return ast.unparse(Placed().visit(ast.parse(text)))
     except SyntaxError as error:
         raise SettingsError(f"{file}: is no Python ({error.msg}, line {error.lineno}); mend it") from None
 

@@ -162,7 +162,7 @@ def test_a_submission_takes_the_suites_data_apart(gpu_mode: Path, tmp_path: Path
 def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory) -> Accepted:
     """The quickstart's kernel for a GPU, at a size for Triton's interpreter."""
     folder, shipped = tmp_path_factory.mktemp("triton"), ROOT / "configs" / "tasks" / "triton-softmax"
-    small = "workloads = [{'dims': {'M': 3, 'N': 70}}]\ndims_range = {'M': (3, 3), 'N': (70, 70)}\n"
+    small = "_definition = 'softmax_n70'\nworkloads = [{'dims': {'M': 3, 'N': 70}}]\ndims_range = {'M': (3, 3), 'N': (70, 70)}\n"
     (folder / "reference.py").write_text(f"{(shipped / 'reference.py').read_text()}\n\n{small}")
     for name in ("kernel.py", "task.yaml"):
         (folder / name).write_bytes((shipped / name).read_bytes())
@@ -171,10 +171,10 @@ def triton(beside: tuple[Local, Blobs], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("form", ["sol", "flashinfer"])
-def test_a_triton_solution_writes_into_the_suites_outputs(triton: Accepted, tmp_path: Path, form: str) -> None:
+def test_a_triton_solution_names_its_definition_and_writes_into_the_suites_outputs(triton: Accepted, tmp_path: Path, form: str) -> None:
     said = json.loads(FORMATS[form](triton)["solution.json"])
     assert (
-        said["definition"] == triton.task.name
+        said["definition"] == "softmax_n70"
         and said["spec"]["entry_point"] == "kernel.py::run"
         and said["spec"]["destination_passing_style"]
     )

@@ -341,3 +341,13 @@ def test_what_a_launch_takes_is_compiled_and_the_rest_is_said(what: str, beside:
     assert ("not followed" in said) is (expected != "compiled 1 spec")
     if "properties" in what:
         assert Triton().interpret(SOFTMAX, source, *beside).status == "passed"
+
+
+def test_inputs_drawn_by_a_value_are_followed(beside: tuple[Local, Blobs]) -> None:
+    softmax = task("triton-softmax", {"M": 64, "N": 64})
+    drawn = (
+        softmax.reference
+        + "\n_made = make_inputs\n\n\ndef make_inputs(*a, **k):\n    assert torch.rand(1).item() >= 0\n    return _made(*a, **k)\n"
+    )
+    code, said, wrong = outcome(KERNEL, softmax.model_copy(update={"reference": drawn}), *beside)
+    assert code == 0 and "compiled 1 spec" in said and "not followed" not in said, said + wrong

@@ -22,7 +22,7 @@ import harness  # noqa: F401
 sys.path.pop(0)
 from harness.compilation import cuda_compile, fake_driver
 from harness.compilation.triton_compile import KERNEL, MADE, SAID, WALL_S, load
-from harness.compilation.triton_launches import BuildError, located
+from harness.compilation.triton_launches import BuildError, located, stand_ins
 from harness.device import cuda_attributes
 from harness.isolation import confinement
 
@@ -65,15 +65,7 @@ class Compiler:
 
 def follow(module, reference, dims: dict, path: Path) -> str:
     """Run `run_kernel` at these dims; what kept it from its end, where that need not be its fault. BuildError where it is."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        made = reference.make_inputs(dict(dims), 1)
-        given = {
-            name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") if isinstance(v, torch.Tensor) else v
-            for name, v in made.items()
-        }
+    with stand_ins(reference, dims) as given:
         try:
             module.run_kernel(**given)
         except (NameError, BuildError) as error:

@@ -107,15 +107,7 @@ class Recorder:
 
     def follow(self, dims: dict) -> None:
         """Run `run_kernel` at these dims. BuildError for what is the kernel's fault at any; what else goes wrong is noted."""
-        import torch
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            made = self.reference.make_inputs(dict(dims), 1)
-            given = {
-                name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") if isinstance(v, torch.Tensor) else v
-                for name, v in made.items()
-            }
+        with stand_ins(self.reference, dims) as given:
             try:
                 self.module.run_kernel(**given)
             except (NameError, BuildError) as error:
@@ -136,6 +128,25 @@ class Recorder:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+@contextlib.contextmanager
+def stand_ins(reference, dims: dict):
+    """Arguments of `run_kernel` at these dims as tensors without storage, and what is made in the block, too."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        try:
+            made = reference.make_inputs(dict(dims), 1)
+        except Exception:
+            # What asks for a value, as `.item()` does, needs real numbers.
+            with unset_fake_temporarily():
+                made = reference.make_inputs(dict(dims), 1)
+        yield {
+            name: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") if isinstance(v, torch.Tensor) else v
+            for name, v in made.items()
+        }
 
 
 def tuned(self, *args, **kwargs):
