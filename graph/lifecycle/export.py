@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graph.export import bindings
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from graph.lifecycle.versions import memory_of
@@ -32,7 +33,8 @@ def export(path: Path, version: str | None, form: str, out: Path | None, file: P
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
-    return f"{folder}: {', '.join(files)}; {kernel.title}"
+    flags = f" It was judged as built with {' '.join(bindings.flags(kernel))}." if kernel.compiled and form == "patch" else ""
+    return f"{folder}: {', '.join(files)}; {kernel.title}{flags}"
 
 
 def accepted(path: Path, version: str | None, file: Path | None = None) -> Accepted:
