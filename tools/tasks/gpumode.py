@@ -125,6 +125,11 @@ class Placed(ast.NodeTransformer):
             node.body = ast.parse("return self" if node.name == "__enter__" else "return False").body
         return node
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        # A part of an f-string can be no name: f"cuda:{rank}" is one as a whole.
+        first = self.visit(node.values[0]) if node.values else node
+        return first if isinstance(first, ast.Name) else node
+
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.Name("_device") if isinstance(node.value, str) and node.value.partition(":")[0] == "cuda" else node
 

@@ -80,7 +80,7 @@ from utils import Exact, match
 def generate_input(size: int, kind: str, seed: int) -> input_t:
     gen = torch.Generator(device="cuda")
     gen.manual_seed(seed)
-    x = torch.randn(size, size, device="cuda:0", generator=gen) + (kind == "shifted")
+    x = torch.randn(size, size, device=f"cuda:{0}", generator=gen) + (kind == "shifted")
     return x, {"by": torch.ones(size).cuda(), "times": 2}, torch.empty(size, size, device="cuda")
 
 
