@@ -20,8 +20,8 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
     """Up to `brief.plan.candidates` distinct candidates; equal sources, copies of the parent and faulty drafts are dropped.
 
     With a `bench` a language model's drafts are tried before they are handed on: by the model itself where it can call tools, and then
-    again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken is handed
-    on only where there is no other, so that the judge says why nothing came of the plan.
+    again here. What does not compile or is wrong goes back to it, `bench.fixes` times at most; a draft that is still broken then is handed
+    on as far as there is room, so that the judge says what became of it.
     """
     wanted = max(brief.plan.candidates, 1)
     handlers = bench.handlers if bench else opened()
@@ -48,8 +48,8 @@ def write(agent: Agent, brief: CoderBrief, parent: str, suffix: str, bench: Work
         if missing <= 0 or not left:
             break
         asked = _mending(brief, failed.values(), missing).model_copy(update={"sound": tuple(right)})
-    last = [one for one, _ in broken.values()]
-    return tuple(sound.values() or last[-wanted:])[:wanted]
+    last = [made[name] for name in failed] if sound or failed else [one for one, _ in broken.values()][-wanted:]
+    return (*sound.values(), *last)[:wanted]
 
 
 def first(agent: Agent, task: Task, suffix: str, failures: tuple[str, ...] = ()) -> Candidate:

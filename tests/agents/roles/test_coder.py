@@ -46,7 +46,7 @@ def test_mending_is_bounded_and_what_stays_broken_is_the_judges_to_say(judging: 
     made = coder.write(asked, brief(1), "p", ".cpp", bench(judging))
     assert len(model.asked) == 3 and [one.source for one in made] == [BROKEN + "// and again\n"]
     asked, model = agent("coder", tmp_path / "b", [drafts(BROKEN, FASTER)])
-    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp", bench(judging, fixes=0))] == [FASTER]
+    assert [one.source for one in coder.write(asked, brief(), "p", ".cpp", bench(judging, fixes=0))] == [FASTER, BROKEN]
 
 
 def test_a_model_with_tools_mends_within_its_loop(judging: Judge, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from agents.models.playbook.lift.binding import Binding
-from agents.models.playbook.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, read
+from agents.models.playbook.lift.wrapper import Alias, Buffer, Call, Item, Launch, Number, View, Zeroed, read
 from tools.artifacts import Argument
 from tools.errors import SettingsError
 from tools.executors.protocol import Generated, InductorResult, TritonLaunch
@@ -22,6 +22,10 @@ COPY = """@triton.jit
 def lifted_copy(source, target, count, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(target + at, tl.load(source + at, at < count), at < count)"""
+ZERO = """@triton.jit
+def lifted_zero(target, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, 0, at < count)"""
 RENAMED = (
     (r"\btriton_helpers\.", ""),
     (r"\btl_math\.", "tl.math."),
@@ -67,6 +71,9 @@ def _variant(
             case Buffer(name, shape, strides) if name in bound.outputs:
                 whole = f".as_strided({_tuple(shape)}, {_tuple(strides)})" if shaped else ""
                 lines.append(f"{name} = {bound.outputs[name]}{whole}")
+            case Zeroed(name):
+                functions.setdefault("lifted_zero", ZERO)
+                lines.append(f"lifted_zero[(triton.cdiv({name}.numel(), 1024),)]({name}, {name}.numel(), BLOCK=1024)")
             case Item(name, base, at):
                 lines.append(f"{name} = {base}[{at}]")
             case Call():

@@ -49,6 +49,13 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Zeroed:
+    """A buffer that is set to zero, as a scan's is whose blocks wait for each other."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Alias:
     name: str
     view: View
@@ -92,7 +99,7 @@ class Wrapper:
 
     inputs: tuple[str, ...] = ()
     kernels: dict[str, str] = field(default_factory=dict)
-    steps: list[Buffer | Alias | Number | Launch | Call | Item] = field(default_factory=list)
+    steps: list[Buffer | Zeroed | Alias | Number | Launch | Call | Item] = field(default_factory=list)
     returned: tuple[View, ...] = ()
 
     @property
@@ -168,6 +175,8 @@ def _read_call(name: str, call: ast.Call, made: Wrapper) -> None:
     if last.startswith("empty_strided_"):
         shape, strides, dtype = call.args[:3]
         made.steps.append(Buffer(name, _items(shape), _items(strides), ast.unparse(dtype).removeprefix("torch.")))
+    elif last == "zero_":
+        made.steps.append(Zeroed(function.rpartition(".")[0]))
     elif last == "reinterpret_tensor":
         made.steps.append(Alias(name, _view(call)))
     elif function in made.kernels or function.removesuffix(".run") in made.kernels:

@@ -102,6 +102,15 @@ def test_what_inductor_leaves_to_the_tasks_library_is_called_with_the_shapes_it_
     assert errors([[text, specification, expected]], tmp_path)[0] < 1e-5
 
 
+def test_a_workspace_that_the_wrapper_zeroes_is_zeroed_before_each_launch(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    zeroed = "workspace_0 = empty_strided_cuda((20, ), (1, ), torch.float32)\n    workspace_0.zero_()\n    "
+    text = mixed(MIXED.replace("triton_poi_fused_add_0.run(buf0, buf3,", zeroed + "triton_poi_fused_add_0.run(buf0, workspace_0,"))
+    assert text.index("lifted_zero[") < text.index("triton_poi_fused_add_0[")
+    assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
+    assert errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, "x @ w.T"]], tmp_path)[0] < 1e-5
+
+
 @pytest.mark.parametrize(
     ("code", "library", "words"),
     [
