@@ -118,6 +118,7 @@ setup(
     name="{name}",
     version="1",
     packages=["{name}"],
+    package_dir={{"": "src"}},
     package_data={{"{name}": ["reference.py"]}},
     ext_modules=[extension],
     cmdclass={{"build_ext": BuildExtension}},
@@ -182,9 +183,10 @@ def torch_extension(kernel: Accepted) -> Files:
         "setup.py": setup,
         "csrc/binding.cpp": bindings.pybind(kernel),
         f"csrc/kernel{kernel.suffix}": kernel.source,
-        f"{name}/__init__.py": kernel.module("from ._C import run as _run") + _function(kernel),
-        f"{name}/reference.py": kernel.task.reference,
-        f"test_{name}.py": _test(kernel, f"test_{name}.py", test, f"{name}/reference.py"),
+        # Not beside the test, where the folder would be taken for the package that was installed.
+        f"src/{name}/__init__.py": kernel.module("from ._C import run as _run") + _function(kernel),
+        f"src/{name}/reference.py": kernel.task.reference,
+        f"test_{name}.py": _test(kernel, f"test_{name}.py", test, f"src/{name}/reference.py"),
     }
 
 

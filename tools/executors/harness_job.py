@@ -72,7 +72,9 @@ def answer(finished: Finished, blobs: Blobs, expected: type[Answer]) -> Answer:
     """
     complaint = blobs.text(finished.files["stderr.txt"]).strip()[-600:] if "stderr.txt" in finished.files else ""
     if finished.timed_out:
-        raise HarnessError(f"the harness did not end within its limit (judge.job_limit_s); {complaint}".rstrip("; "))
+        raise HarnessError(
+            f"the harness did not end within its limit (judge.job_limit_s; of a probe of reference.py, 300 s); {complaint}".rstrip("; ")
+        )
     if "result.json" not in finished.files:
         raise HarnessError(f"the harness left no answer (exit {finished.exit_code}); {complaint}".rstrip("; "))
     try:

@@ -18,7 +18,12 @@ from tools.contracts.dims import parse_dims
 from tools.errors import SettingsError
 from tools.tasks.loader import REFERENCE, declaration, language_here, read_source
 
-_ARITHMETIC: dict[type, Callable[..., int | float]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_ARITHMETIC: dict[type, Callable[..., int | float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.LShift: operator.lshift,
+}
 MEANT = ("Model", "get_inputs", "get_init_inputs")
 CONTRACT = """
 
@@ -61,9 +66,14 @@ def make_inputs(dims, seed):
     made.pop(next(iter(made)))
     state = {{**dict(model.named_parameters()), **dict(model.named_buffers())}}
     made |= {{name: state[key] for key, name in _names.items()}}
-    made = {{name: one.detach().contiguous() if isinstance(one, torch.Tensor) else one for name, one in made.items()}}
+    held = {{name: (one, one._version) for name, one in made.items() if isinstance(one, torch.Tensor)}}
     with torch.no_grad():
-        answer = reference(**made)
+        answer = model(*given)
+    now = made | {{_names[key]: one for key, one in model.named_buffers()}}
+    for name, (one, version) in held.items():
+        if now[name] is not one or one._version != version:
+            raise ValueError(f"forward changes {{name}}, which a kernel only reads; a problem must leave its inputs and state as they are")
+    made = {{name: one.detach().contiguous() if isinstance(one, torch.Tensor) else one for name, one in made.items()}}
     if not isinstance(answer, torch.Tensor):
         raise ValueError("forward returns no single tensor, which is all that a KernelBench problem is judged by here")
     return made | {{"out": torch.zeros(answer.shape, dtype=answer.dtype)}}
@@ -137,21 +147,21 @@ def _constants(source: str) -> dict[str, tuple[ast.expr, int | float]]:
                 case _:
                     continue
             for name, number in zip(named, numbers, strict=False):
-                value = _value(number) if number.lineno == number.end_lineno else None
+                value = number_of(number) if number.lineno == number.end_lineno else None
                 if value is not None:
                     found[name] = number, value
     return found
 
 
-def _value(node: ast.expr) -> int | float | None:
-    """What sums, differences and products of plain numbers come to; None for all else."""
+def number_of(node: ast.expr) -> int | float | None:
+    """What sums, differences, products and shifts of plain numbers come to; None for all else."""
     match node:
         case ast.Constant(value) if type(value) in (int, float):
             return value  # type: ignore[return-value]
         case ast.UnaryOp(ast.USub(), inner):
-            value = _value(inner)
+            value = number_of(inner)
             return None if value is None else -value
         case ast.BinOp(left, sign, right) if type(sign) in _ARITHMETIC:
-            one, other = _value(left), _value(right)
+            one, other = number_of(left), number_of(right)
             return None if one is None or other is None else _ARITHMETIC[type(sign)](one, other)
     return None

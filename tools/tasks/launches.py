@@ -6,6 +6,7 @@ Three styles are known: host functions that take pointers and scalars (they are 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from tools.cli.suggestions import offered
 from tools.errors import SettingsError
 from tools.languages.cpp_source import ENTRY, function_declarator, text, walk
+from tools.tasks.kernelbench import number_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,7 +27,7 @@ TENSOR = re.compile(r"\b(?:torch|at|c10)::")
 _SCALAR = re.compile(r"(?:const )?(?:unsigned |signed )?(?:int|long(?: long)?|u?int(?:8|16|32|64)_t|size_t|float|double|bool)")
 _POINTER = re.compile(r"\.(?:const_|mutable_)?(?:data_ptr|data|contiguous|packed_accessor\w*)(?:<[^()]*>)?\(\)")
 _STREAM = re.compile(r"(at|c10)::cuda::getCurrentCUDAStream\([^()]*\)(\.stream\(\))?")
-SIZE = re.compile(r"\b(\w+)\.(?:size\((\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
+SIZE = re.compile(r"\b(\w+)\.(?:size\((-?\d+)\)|sizes\(\)\[(\d+)\]|(numel)\(\))")
 _REGISTRATION = re.compile(r"^[ \t]*(?:PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\([^)]*\)\s*\{", re.MULTILINE)
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>.*\n", re.MULTILINE)
 _DEVICE = re.compile(
@@ -34,6 +36,7 @@ _DEVICE = re.compile(
 """Headers that stay whether or not something by their name is seen to be used."""
 _HALVES = {r"\b(?:__)?nv_bfloat16": "cuda_bf16.h", r"\b(?:__half|half)2?\b": "cuda_fp16.h"}
 _CREATED = re.compile(r"(?:torch|at)::(zeros|empty|ones|full)(_like)?\((.*)\)$", re.DOTALL)
+_CLEARED = re.compile(r"cudaMemset(?:Async)?\(\s*(\w+)\s*,\s*(\w+)\s*,\s*((?:[^(),]|\([^()]*\))+)")
 _ALLOCATED = re.compile(r"cudaMalloc\w*\(\s*(?:\([^)]*\)\s*)?&\s*(\w+)\s*,\s*(.+?)\)\s*[;)]", re.DOTALL)
 
 
@@ -223,11 +226,21 @@ class _Slice:
         launched: dict[str, list[str]] = {}
         for node in self.function.launches:
             launched.setdefault(*self._launch(node))
+        source = text(self.function.node)
+        # What a kernel adds to was cleared before it.
+        cleared = {
+            f"cudaMemsetAsync({name}, {byte}, {self._sliced(size.strip())});"
+            for buffer, byte, size in _CLEARED.findall(source)
+            if (name := self._origin(buffer)) in self.shim.parameters
+        }
         for value in sorted(self.needed.values(), key=lambda v: v.start):
             self.shim.lines.append(self._declaration(value))
+        self.shim.lines += sorted(cleared)
         for lines in launched.values():
             self.shim.lines += lines
-        source = text(self.function.node)
+        for name in (name for kind, name in self.function.templates if kind == "typename"):
+            # As `_types` takes what a launch leaves to be deduced.
+            self.shim.lines = [re.sub(rf"\b{name}\b", "float", line) for line in self.shim.lines]
         for name, size in _ALLOCATED.findall(source):
             # `size_t bytes = n * sizeof(float)` is one step away.
             count = self.locals[size.strip()].value if size.strip() in self.locals else size
@@ -297,7 +310,7 @@ class _Slice:
 
         def scalar(found: re.Match[str]) -> str:
             of, which = self._origin(found[1]) or found[1], found[2] or found[3]
-            name = f"{of}_size{which}" if which else f"{of}_numel"
+            name = f"{of}_size{which}".replace("-", "_last") if which else f"{of}_numel"
             self.shim.parameters.setdefault(name, Value("int", name))
             if not which:
                 self.shim.shapes.setdefault(of, (name,))
@@ -309,10 +322,10 @@ class _Slice:
             if value is None or name in self.shim.parameters or name in self.needed:
                 continue
             whole = SIZE.fullmatch(value.value)
-            number = value.value.replace("'", "") if self.function.name == "main" and name in self.passed else ""
-            if "cudaStream_t" not in value.type and (name in self.given or whole or re.fullmatch(r"\d+", number)):
+            number = _constant(value.value) if self.function.name == "main" and name in self.passed else None
+            if "cudaStream_t" not in value.type and (name in self.given or whole or number is not None):
                 self.shim.parameters[name] = Value(value.type.removeprefix("const "), name)
-                self.shim.sizes |= {name: int(number)} if number.isdigit() else {}
+                self.shim.sizes |= {name: number} if number is not None else {}
                 if whole and whole[4]:
                     self.shim.shapes.setdefault(self._origin(whole[1]) or whole[1], (name,))
             else:
@@ -375,6 +388,15 @@ def _declared(function: Node) -> Iterator[tuple[str, Value]]:
             name = text(named).lstrip("*& ")
             if name.isidentifier():
                 yield name, Value(kind, name, text(value) if value is not None else "", one.start_byte, f"{kind} {text(one)};")
+
+
+def _constant(written: str) -> int | None:
+    """A whole number as C++ writes it: 1'000, 1 << 20, 64 * 1024u."""
+    try:
+        found = number_of(ast.parse(re.sub(r"'|(?<=\d)[uUlL]+\b", "", written), mode="eval").body)
+    except SyntaxError:
+        return None
+    return found if isinstance(found, int) else None
 
 
 def _types(kernel: Function, called: str) -> dict[str, str]:

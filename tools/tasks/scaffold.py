@@ -23,6 +23,8 @@ task: .
 # budget: {usd: 10}
 """
 _INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$""", re.MULTILINE)
+_CUTLASS = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*["<]cut(?:lass|e)/""", re.MULTILINE)
+_ENDS = re.compile(r"^.*\b(?:exit|abort)\s*\(.*$", re.MULTILINE)
 _DTYPES = {
     "double": "float64",
     "half": "float16",
@@ -73,18 +75,19 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
     inlined: list[str] = []
     left_out: tuple[str, ...] = ()
     if file.suffix in CPP + CUDA:
-        language = "cuda" if file.suffix in CUDA else "cpp"
+        language = "cpp" if file.suffix in CPP else "cutlass" if _CUTLASS.search(source) else "cuda"
         parsed = CudaFile(with_headers(source, file.resolve(), inlined))
         function = parsed.chosen(entry)
         shim, kernels, launchers, chosen = parsed.shim(function), tuple(parsed.kernels), tuple(parsed.launchers), function.name
         kernel, left_out = parsed.kept(shim)
+        kernel = _ENDS.sub(rf"\g<0>  // {FILL} a kernel may not end the process: take that out", kernel)
         kernel += "" if chosen == ENTRY else _solve(shim)
     elif file.suffix == ".py":
         language = language_of(file).name
         kernel, shim, kernels, launchers, chosen = _python(source, entry)
     else:
         raise SettingsError(f"{file}: is in no known language; its name must end in one of {', '.join((*CPP, *CUDA, '.py'))}")
-    name = {"cuda": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
+    name = {"cuda": "kernel.cu", "cutlass": "kernel.cu", "cpp": "kernel.cpp"}.get(language, "kernel.py")
     files = {
         name: kernel,
         "reference.py": _reference(shim, file.name, chosen),
@@ -106,7 +109,7 @@ def scaffold(file: Path, folder: Path, entry: str | None = None) -> Scaffold:
         launchers=launchers,
         chosen=chosen,
         inlined=tuple(inlined),
-        left_out=left_out,
+        left_out=tuple(one for one in left_out if one != chosen or one == "main"),
         to_fill=tuple(marked),
     )
 
@@ -117,7 +120,8 @@ def with_headers(source: str, file: Path, inlined: list[str]) -> str:
     def header(found: re.Match[str]) -> str:
         beside = (file.parent / found[1]).resolve()
         if not beside.is_file():
-            return found[0] + (f"  // {FILL} this header does not lie beside the file" if '"' in found[0] else "")
+            known = '"' not in found[0] or _CUTLASS.search(found[0])
+            return found[0] + ("" if known else f"  // {FILL} this header does not lie beside the file")
         if found[1] in inlined:
             return ""
         inlined.append(found[1])

@@ -57,7 +57,8 @@ class Manual(Model):
         stem = self._stem(request)
         prompt, answer, refused = (self.directory / f"{stem}.{what}.md" for what in ("prompt", "answer", "refused"))
         if not prompt.exists():
-            text = parsing.as_text(request, f"into the file {answer.name} beside this one, then run `python -m graph resume` again")
+            onward = f"then run `python -m graph resume {self.folder or 'WORKSPACE'}`"
+            text = parsing.as_text(request, f"into the file {answer.name} beside this one, {onward}")
             write_atomically(prompt, text.encode())
         try:
             said, written = answer.read_text(encoding="utf-8", errors="replace"), answer.stat().st_mtime

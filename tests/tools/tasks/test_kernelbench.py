@@ -82,6 +82,18 @@ def test_active_dropout_is_refused(problem: Path, tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
+    ("before", "changed"),
+    [("x.relu_()", "x"), ("self.offset += 1", "state_offset"), ("self.offset = self.offset + 1", "state_offset")],
+)
+def test_a_forward_that_changes_what_it_is_given_is_refused(
+    problem: Path, tmp_path: Path, before: str, changed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem.write_text(PROBLEM.replace("        return torch.relu(", f"        {before}\n        return torch.relu("))
+    assert main(["check", "--problem", str(problem), "--out", str(tmp_path / "task"), "--dims", "batch_size=32"]) == 2
+    assert f"forward changes {changed}, which a kernel only reads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("source", "sizes", "said"),
     [
         ("x = 1\n", "", "is no KernelBench problem"),

@@ -116,6 +116,45 @@ def test_every_stream_of_a_launcher_becomes_the_default_one(tmp_path: Path, para
     assert not any(line.startswith("kernel.cu") for line in done.to_fill)
 
 
+ADDS = "__global__ void k(const float* x, float* sum, int n) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "solve"),
+    [
+        (
+            ADDS + "int main() { const int N = 1 << 24; cudaMemset(d_s, 0, sizeof(float)); k<<<N / 256, 256>>>(d_x, d_s, N); }",
+            ["(const float* d_x, float* d_s, int N)", "cudaMemsetAsync(d_s, 0, sizeof(float));", "k<<<N / 256, 256>>>(d_x, d_s, N);"],
+        ),
+        (
+            ADDS + "void f(torch::Tensor x, torch::Tensor s) { int n = x.size(-1); int rows = x.numel() / n;"
+            " k<<<rows, 256>>>(x.data_ptr<float>(), s.data_ptr<float>(), n); }",
+            ["float* s, int n, int x_numel)", "int rows = x_numel / n;", "k<<<rows, 256>>>(x, s, n);"],
+        ),
+        (
+            (
+                "template <typename T, int W> __global__ void k(const T* x, T* s, int n) {}\n"
+                "template <typename T> void f(const T* x, T* s, int n) { k<T, 4><<<n / 4, 4>>>(x, s, n); }"
+            ),
+            ["(const float* x, float* s, int n)", "k<float, 4><<<n / 4, 4>>>(x, s, n);"],
+        ),
+    ],
+    ids=["a constant expression and a cleared buffer", "the last size of a tensor", "a type of the launcher"],
+)
+def test_what_a_launch_rests_on_is_in_solve(tmp_path: Path, source: str, solve: list[str]) -> None:
+    _, kernel, _ = made(tmp_path, "host.cu", source)
+    assert [words for words in solve if words not in kernel[kernel.index("void solve") :]] == []
+
+
+def test_cutlass_is_known_by_its_headers_and_a_line_that_ends_the_process_is_to_be_filled(tmp_path: Path) -> None:
+    checked = '#include "cutlass/gemm/device/gemm.h"\n#define CHECK(e) if (e) exit(1)\n' + ADDS
+    done, _, _ = made(tmp_path, "host.cu", checked + "void f(const float* x, float* s, int n) { k<<<1, 1>>>(x, s, n); CHECK(0); }")
+    assert (tmp_path / "task" / "task.yaml").read_text().endswith("language: cutlass\n")
+    assert [place for place in done.to_fill if place.startswith("kernel.cu")] == [
+        "kernel.cu:2: a kernel may not end the process: take that out"
+    ]
+
+
 def test_a_bare_kernel_leaves_its_launch_to_be_filled(tmp_path: Path) -> None:
     done, kernel, _ = made(tmp_path, "bare.cu", KERNEL.replace("template <typename T>\n", "").replace("T*", "float*"))
     assert done.launchers == () and "scale<<<1, 256>>>(x, out, by, n);" in kernel

@@ -74,9 +74,7 @@ def _variant(
             case Zeroed(name):
                 functions.setdefault("lifted_zero", ZERO)
                 lines.append(f"lifted_zero[(triton.cdiv({name}.numel(), 1024),)]({name}, {name}.numel(), BLOCK=1024)")
-            case Item(name, base, at):
-                lines.append(f"{name} = {base}[{at}]")
-            case Call():
+            case Call() | Item():
                 lines.append(_called(step))
             case Buffer(name, shape, strides, dtype):
                 lines.append(
@@ -140,7 +138,9 @@ def _readable(text: str) -> str:
     return re.sub(r"^-\(\((.+)\) // -\((\w+)\)\)$", r"triton.cdiv(\1, \2)", text)
 
 
-def _called(call: Call) -> str:
+def _called(call: Call | Item) -> str:
+    if isinstance(call, Item):
+        return f"{call.name} = {call.base}[{call.at}]"
     args = [(word, _viewed(a, True) if isinstance(a, View) else ast.unparse(a)) for word, a in call.args]
     given = ", ".join(f"{word}={text}" if word else text for word, text in args)
     overload = "" if call.overload == "default" else f".{call.overload}"
