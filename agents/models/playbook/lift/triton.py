@@ -30,7 +30,7 @@ RENAMED = (
     (r"\btriton_helpers\.", ""),
     (r"\btl_math\.", "tl.math."),
     (r"(?<![\w.])math\.(?=exp|log|abs|sqrt|cos|sin)", "tl.math."),
-    (r"\btl\.core\.", "tl."),
+    (r"\btl\.core\.(?!get_int_dtype)", "tl."),
 )
 
 
@@ -110,7 +110,17 @@ def _renamed(text: str) -> str:
 
 def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
     """The name under which a kernel stands in the module; a text that stands there already is not written again."""
-    body = _renamed(text[text.index("def ", text.index("@triton.jit")) :].strip())
+    # What a scan combines by is a function of its own before the kernel.
+    *combining, last = (part.partition("\n@")[0].strip() for part in text.split("@triton.jit\n")[1:])
+    body = _renamed(last)
+    for function in combining:
+        made = f"@triton.jit\n{_renamed(function)}"
+        called = given = function[len("def ") : function.index("(")]
+        while functions.setdefault(given, made.replace(f"def {called}(", f"def {given}(")) != made.replace(
+            f"def {called}(", f"def {given}("
+        ):
+            given += "_"
+        body = re.sub(rf"\b{called}\b", given, body)
     plain = re.sub(rf"\bdef {name}\(", "def KERNEL(", f"@triton.jit\n{body}", count=1)
     for known, other in functions.items():
         if other.replace(f"def {known}(", "def KERNEL(", 1) == plain:

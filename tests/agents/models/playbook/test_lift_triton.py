@@ -84,6 +84,9 @@ dilation=(1, 1), transposed=False, output_padding=(0, 0), groups=1, bias=None)
 ARGUMENTS = tuple(Argument(name=n, dtype="float32", role="output" if n == "out" else "input") for n in ("x", "w", "k", "out"))
 
 
+EXPECTED = "(x @ w.T).reshape(-1).cumsum(0).reshape(5, 4) + torch.nn.functional.conv2d(x[None, None], k)[0, 0].sort(1)[0]"
+
+
 def mixed(code: str = MIXED, library: tuple[str, ...] = ("aten.mm", "aten.convolution", "aten.sort")) -> str:
     """A wrapper of a kernel and of operators that write into a buffer, return one, and return several."""
     config = {"XBLOCK": 32, "num_warps": 1, "num_stages": 1}
@@ -109,6 +112,24 @@ def test_a_workspace_that_the_wrapper_zeroes_is_zeroed_before_each_launch(tmp_pa
     assert text.index("lifted_zero[") < text.index("triton_poi_fused_add_0[")
     assert screen(text, "triton", (), ("x", "w", "k", "out"), ("aten.mm", "aten.convolution", "aten.sort")) == ()
     assert errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, "x @ w.T"]], tmp_path)[0] < 1e-5
+
+
+def test_the_function_that_a_scan_combines_by_is_lifted_with_each_kernel_that_has_one_of_that_name(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    combine = (
+        "@triton.jit\ndef _triton_helper_fn_add0(arg0_0, arg1_0):\n    tmp0 = arg0_0 {} arg1_0\n    return tmp0\n\n@other(\n    x=1\n)\n"
+    )
+    scan = "tl.associative_scan({}, 0, _triton_helper_fn_add0)"
+    first = MIXED.replace("@triton.jit\n", combine.format("+") + "@triton.jit\n").replace(
+        "tl.load(in_ptr0 + at, at < xnumel)", scan.format("tl.load(in_ptr0 + at, at < xnumel)")
+    )
+    kernel = first[first.index("triton_poi_fused_add_0 = ") : first.index("def call")]
+    other = kernel.replace("add_0", "mul_1").replace("{} arg1_0".format("+"), "* arg1_0")
+    both = first.replace("def call", f"{other}\n\ndef call").replace("    return (buf4, )", "    return (buf4, )")
+    text = mixed(both)
+    compile(text, "lifted.py", "exec")
+    assert "+ arg1_0" in text and "* arg1_0" in text and "_triton_helper_fn_add0_(" in text and "@other" not in text
+    assert errors([[text, {"x": "in:5x6", "w": "in:4x6", "k": "in:1x1x1x3", "out": "out:5x4"}, EXPECTED]], tmp_path)[0] < 1e-5
 
 
 @pytest.mark.parametrize(
