@@ -116,9 +116,7 @@ def _kernel(name: str, text: str, functions: dict[str, str]) -> str:
     for function in combining:
         made = f"@triton.jit\n{_renamed(function)}"
         called = given = function[len("def ") : function.index("(")]
-        while functions.setdefault(given, made.replace(f"def {called}(", f"def {given}(")) != made.replace(
-            f"def {called}(", f"def {given}("
-        ):
+        while (own := made.replace(f"def {called}(", f"def {given}(", 1)) != functions.setdefault(given, own):
             given += "_"
         body = re.sub(rf"\b{called}\b", given, body)
     plain = re.sub(rf"\bdef {name}\(", "def KERNEL(", f"@triton.jit\n{body}", count=1)
