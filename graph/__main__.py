@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from graph.artifacts import NotMeasured
@@ -78,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument(
             "--trace", type=Path, metavar="FILE", help="launches as JSON lines or CSV: time their sizes, weighted by their number"
         )
+        verb.add_argument("--rivals", type=Path, metavar="FILE", help="Python file of other libraries' functions, timed beside torch")
     run.add_argument("--name", help="names the workspace")
     resume = verbs.add_parser("resume", help="go on with a run that was stopped or killed; a finished one stays so")
     score = verbs.add_parser(
@@ -318,7 +319,9 @@ def _explained(arguments: argparse.Namespace) -> int:
 def _settings(arguments: argparse.Namespace) -> Settings:
     """What the command line says of a run."""
     settings = _named_task(arguments)
-    more = {"name": getattr(arguments, "name", None), "trace": str(arguments.trace.resolve()) if arguments.trace else None}
+    more: dict[str, Any] = {"name": getattr(arguments, "name", None), "trace": str(arguments.trace.resolve()) if arguments.trace else None}
+    if arguments.rivals:
+        more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})
 
 

@@ -133,12 +133,20 @@ class Benchmark(Figures):
     """The reference under torch as it is."""
     compile: bool = True
     """Under torch.compile; on a GPU max-autotune, too."""
+    rivals: str | None = None
+    """A Python file of what other libraries compute the same with, relative to this file (docs/scores.md)."""
 
     @property
     def frameworks(self) -> tuple[Literal["eager", "compile"], ...]:
         """Those that are included."""
         every: tuple[Literal["eager", "compile"], ...] = ("eager", "compile")
         return tuple(name for name in every if getattr(self, name))
+
+    @model_validator(mode="after")
+    def _together(self) -> Benchmark:
+        if self.rivals and not self.frameworks:
+            raise ValueError("rivals: are timed beside torch; set eager or compile to true, or leave rivals out")
+        return self
 
 
 class Settings(Section):
@@ -313,5 +321,7 @@ def parse(data: dict[str, Any], *, origin: str, base: Path) -> Settings:
     paths = {"task", "kernel", "reference", "trace", "gpu_wiki_path", "reference_projects"}
     given = {name: getattr(settings, name) for name in paths}
     absolute: dict[str, Any] = {name: str((base / value).resolve()) for name, value in given.items() if value}
-    models = {role: choice.below(base) for role, choice in settings.models.items()}
-    return settings.model_copy(update={**absolute, "models": models})
+    absolute["models"] = {role: choice.below(base) for role, choice in settings.models.items()}
+    if settings.benchmark.rivals:
+        absolute["benchmark"] = settings.benchmark.model_copy(update={"rivals": str((base / settings.benchmark.rivals).resolve())})
+    return settings.model_copy(update=absolute)

@@ -130,6 +130,15 @@ DEFAULT_FLOORS: dict[DType, float] = {"float64": 1e-12, "float32": 4e-5, "float1
 DEFAULT_CAPS: dict[DType, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 
 
+class Rivals(Artifact):
+    """Functions of other libraries that a benchmark times beside the reference; each takes what the reference takes."""
+
+    source: str
+    """Text of the Python file that defines them."""
+    names: tuple[str, ...]
+    """Of its functions, in order."""
+
+
 class Task(Grown):
     """What must be computed, frozen for a whole run. `identity()` changes when any constraint does."""
 
@@ -156,7 +165,9 @@ class Task(Grown):
     """One sentence for each thing that was inferred rather than declared; `check` prints them."""
     library: tuple[str, ...] | None = None
     """Operators of torch (`aten.mm`) that host code may call, on the arguments and its own scratch; None: none."""
-    later = ("library",)
+    rivals: Rivals | None = None
+    """What other libraries compute the same with; None: nothing was named."""
+    later = ("library", "rivals")
 
     def identity(self) -> str:
         """sha256 over the canonical JSON of the task."""

@@ -14,6 +14,7 @@ from knowledge_base.artifacts import Page, Passage
 from knowledge_base.experience.free_methods import PLACE
 from knowledge_base.pages.wiki import section
 from tools.artifacts import Finding, Quantity
+from tools.gate.ranking import FRAMEWORKS, called
 from tools.roofline.hardware import Headroom, Spec
 
 FAILURE = 3600
@@ -354,9 +355,12 @@ def hints(brief: Brief, most: int | None) -> Content | None:
 
 
 def frameworks(brief: Brief, most: int | None) -> Content | None:
-    """Times of torch and of the incumbent: figures of ours."""
+    """Times of torch, of other libraries and of the incumbent: figures of ours."""
     times = brief.frameworks if isinstance(brief, PlannerBrief | CoderBrief) else None
-    return Content(values={"times": times}) if times else None
+    if times is None:
+        return None
+    others = "torch" if {*times.against} <= {*FRAMEWORKS} else "the other"
+    return Content(values={"times": times, "others": others, "names": {name: called(name) for name in times.against}})
 
 
 def failures(brief: Brief, most: int | None) -> Content | None:

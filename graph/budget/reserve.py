@@ -21,7 +21,7 @@ class Reserve(Artifact):
     seconds: float
 
 
-def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: DeviceKind) -> float:
+def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: DeviceKind, rivals: int = 0) -> float:
     """Device seconds of the final benchmark, rather too many: all repeats are counted, and a best kernel that is as slow as v0.
 
     `sample_s`: of a sample of v0 with what is around it. In 35 finished runs, 27 on a shared CPU and 8 on an H200, of one workload to
@@ -31,7 +31,7 @@ def benchmark_s(sample_s: float, workloads: int, settings: Settings, device: Dev
     rounds = max(policy.benchmark_rounds, policy.least_rounds(workloads))
     rounds += max(rounds // 2, 2)
     # On a GPU torch.compile also runs with its longest search.
-    frameworks = wanted.eager + wanted.compile * (1 if device == "cpu" else 2)
+    frameworks = wanted.eager + wanted.compile * (1 if device == "cpu" else 2) + rivals
     # A linked run also times the kernel that the first of them began with.
     sittings = rounds * workloads * (2 + (settings.linked_to is not None) + frameworks)
     # A call to warm up and one that is timed.

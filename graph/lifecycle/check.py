@@ -49,6 +49,8 @@ class Checked(Artifact):
     precision: str
     library: tuple[str, ...]
     """Operators of torch that host code may call."""
+    rivals: tuple[str, ...]
+    """Functions of other libraries that are timed beside torch."""
     device: str | None
     """Why there is no device for it here; None: there is one."""
     interpreted: Interpreted | None
@@ -125,6 +127,7 @@ def check(settings: Settings) -> Checked:
             dims_range=task.dims_range,
             precision=task.numeric.precision,
             library=task.library or (),
+            rivals=task.rivals.names if task.rivals else (),
             device=lacking_of(settings, absent) if absent else None,
             interpreted=found.interpreted if found else None,
             unwritten=writer.provider if task.baseline is None else "",

@@ -124,7 +124,7 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
     """
     from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
-    from tools.tasks import trace
+    from tools.tasks import rivals, trace
 
     root, _, version = (settings.linked_to or "").rpartition(" ")
     if settings.linked_to and like is None and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file():
@@ -146,7 +146,8 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
     suffix = open_language(loaded.task.language).suffix
     kernel = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{suffix}"
     task = loaded.task if settings.tolerance == "capped" else as_stated(loaded.task)
-    task = task.model_copy(update={"name": task.name if like is not None else settings.name or task.name})
+    named = rivals.read(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
+    task = task.model_copy(update={"name": task.name if like is not None else settings.name or task.name, "rivals": named})
     return _screened(loaded.model_copy(update={"task": task}), str(kernel))
 
 

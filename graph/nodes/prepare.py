@@ -106,7 +106,9 @@ def establish_baseline(state: State, services: Services) -> State:
         reason = failed.reason.rstrip(".")
         raise SettingsError(f"{kernel} and {reference} disagree when timed: {reason}; mend the kernel and run again")
     if services.settings.budget.device_s is not None:
-        kept = benchmark_s(sample_s(calibration), len(services.task.workloads), services.settings, services.language.device)
+        task = services.task
+        rivals = len(task.rivals.names) if task.rivals else 0
+        kept = benchmark_s(sample_s(calibration), len(task.workloads), services.settings, services.language.device, rivals)
         services.keep("reserve", Reserve(seconds=kept), parents=(calibration.id,))
     noise = evidence.noise_floor(calibration, services.settings.judge.objective)
     times = evidence.seconds(calibration)

@@ -70,6 +70,8 @@ class Result(Artifact):
     """Of the best kernel's device time what passed in operators of torch; None: the task lets it call none, or it was not seen."""
     sol_score: float | None = None
     """SOL-ExecBench's: 1 at the roof (cited, else measured), a half at the fastest of torch, by the device where that was timed."""
+    libraries: tuple[str, ...] = ()
+    """The rivals that its run names beside torch."""
     refused: dict[str, int] = {}
     """Stage or verdict -> how many candidates ended there."""
     shortest_s: float | None = None
@@ -115,6 +117,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     summary, refused = summarise(root, state), Counter(_refusals(records))
     spent = {"device_s": summary.device_s, "tokens": summary.tokens, "usd": summary.usd}
     begun = begun.model_copy(update={"workspace": root.name, "refused": dict(sorted(refused.items())), **spent})
+    begun = begun.model_copy(update={"libraries": _libraries(records)})
     if not state.get("report"):
         return begun
     kept = records.get(state["report"])
@@ -123,7 +126,7 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
     policy = workspace.settings().judge
     alone = confirmation.behind_spin(contest) if final.device_s else None
     placed = ranking.rank(alone, policy.objective, anchor="baseline", best=final.best).overall if alone else {}
-    known = begun.model_dump(include={"problem", "workspace", "refused", *spent})
+    known = begun.model_dump(include={"problem", "workspace", "libraries", "refused", *spent})
     share = confirmation.library_share((contest,), final.best)
     speedups, of_roof = _with_best(final.overall), _of_roof(records, workspace, state["incumbent"], task)
     device_only = _with_best({name: one.against_best for name, one in placed.items() if one.against_best is not None})
@@ -142,6 +145,12 @@ def result(problem: str, root: Path | None, ending: Ending | None) -> Result:
         shortest_s=min((s.seconds for s in final.standings if s.contestant == final.best and s.seconds), default=None),
         doubts=tuple(_doubts(final, summary, task, share, policy.inputs == "as_published")),
     )
+
+
+def _libraries(records: Records) -> tuple[str, ...]:
+    loaded = records.find(key("task")) or records.find(key("loaded"))
+    rivals = loaded.payload["task"].get("rivals") if loaded else None
+    return tuple(rivals["names"]) if rivals else ()
 
 
 def sol_score(roof: float | None, rival: Interval | None) -> float | None:

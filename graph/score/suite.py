@@ -74,6 +74,7 @@ def asked(settings: Settings) -> str:
         files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
     else:
         files = [Path(settings.kernel or ""), Path(settings.reference or "")]
+    files += [Path(settings.benchmark.rivals)] if settings.benchmark.rivals else []
     return digest(b"\0".join([settings.model_dump_json().encode(), *(path.name.encode() + b"\0" + path.read_bytes() for path in files)]))
 
 

@@ -20,7 +20,8 @@ CLOCKS: tuple[Clock, ...] = ("launch-included", "device-only")
 
 
 class Standing(Artifact):
-    """All problems against one rival. Of those that have no factor against it each counts as 1 in the mean and as none in the shares."""
+    """All problems against one rival (another library than torch: those that name it). Of those that have no factor against it each counts
+    as 1 in the mean and as none in the shares."""
 
     rival: str
     clock: Clock
@@ -66,12 +67,17 @@ def scored(suite: str, results: Sequence[Result]) -> Score:
 
 
 def rivals(results: Sequence[Result]) -> tuple[str, ...]:
-    """Those whom any problem was timed beside; v0 and the best of the others always."""
-    return tuple(name for name in RIVALS if name in ("baseline", BEST) or any(name in one.speedups for one in results))
+    """Those whom any problem was timed beside; v0 and the best of torch always; at last other libraries."""
+    torch = (name for name in RIVALS if name in ("baseline", BEST) or any(name in one.speedups for one in results))
+    return (*torch, *dict.fromkeys(name for one in results for name in one.libraries))
 
 
 def standing(results: Sequence[Result], rival: str, clock: Clock) -> Standing:
-    """Every problem's factor against `rival`; a kernel that nothing was accepted over is its own baseline."""
+    """Every problem's factor against `rival`; a kernel that nothing was accepted over is its own baseline.
+
+    Against another library than torch: of the problems whose runs name it.
+    """
+    results = [one for one in results if rival in RIVALS or rival in one.libraries]
     kept = [1.0 for one in results if one.status == "finished" and rival == "baseline" and rival not in one.speedups]
     found = [one.by(clock)[rival].estimate for one in results if rival in one.by(clock)] + kept
     count = len(results)

@@ -23,6 +23,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     kernel = load(written(tmp_path, "kernel: layer_norm/kernel.cpp\nreference: r.py\n"))
     assert (kernel.run, kernel.model_copy(update={"name": "mine"}).run) == ("layer_norm", "mine")
     assert load(written(tmp_path, GOOD + "reference_projects: kernels\n")).reference_projects == str(tmp_path / "kernels")
+    assert load(written(tmp_path, GOOD + "benchmark: {rivals: others.py}\n")).benchmark.rivals == str(tmp_path / "others.py")
 
 
 def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_the_config(tmp_path: Path) -> None:
@@ -48,6 +49,7 @@ def test_every_role_has_the_default_model_and_files_of_models_are_relative_to_th
         (GOOD + "models: {codr: {}}\n", ["models.codr: must be", "not 'codr'; did you mean 'coder'?"]),
         (GOOD + "budget: {per_role: {codr: {usd: 1}}}\n", ["budget.per_role.codr: must be", "not 'codr'; did you mean 'coder'?"]),
         (GOOD + "judge: {objective: geomen}\n", ["judge.objective", "did you mean 'geomean'?"]),
+        (GOOD + "benchmark: {rivals: r.py, eager: false, compile: false}\n", ["benchmark: rivals: are timed beside torch"]),
         (GOOD + "budget: {device_s: true}\n", ["budget.device_s: must be a number, not True; change it there"]),
         (GOOD + "budget: {device_s: '12'}\n", ["budget.device_s: must be a number, not '12'; write 12"]),
         (GOOD + "budget: {wall_s: 1e3}\n", ["budget.wall_s: must be a number, not '1e3'; write 1000"]),

@@ -281,8 +281,9 @@ class Contestant(Artifact):
     """One program in a process of its own."""
 
     name: str
-    kind: Literal["library", "eager", "compile", "max_autotune"]
-    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its longest search."""
+    kind: Literal["library", "eager", "compile", "max_autotune", "rival"]
+    """A kernel library, the reference under torch eager, under torch.compile, or under torch.compile with its longest search, or the
+    function `name` of the task's rivals."""
     library: str | None = None
 
 
@@ -350,8 +351,8 @@ class PrepareRequest(Asked):
     """
 
     kind: Literal["prepare"] = "prepare"
-    frameworks: tuple[Literal["eager", "compile", "max_autotune"], ...]
-    """None: those that were started rest until the next timing is over."""
+    frameworks: tuple[str, ...]
+    """Names of contestants that are no kernels. None: those that were started rest until the next timing is over."""
     dims: tuple[Dims, ...] = ()
     """Sizes to compile for."""
     capability: int = 0

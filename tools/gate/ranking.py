@@ -7,7 +7,7 @@ So only the anchor's time is a median, and the others follow from it by their ra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tools.artifacts import Artifact, Clock, Interval, Record
 from tools.gate import confirmation
@@ -15,6 +15,17 @@ from tools.gate.statistics import Objective, Paired, product, speedup_interval
 
 FRAMEWORKS = ("eager", "compile", "max_autotune")
 """Torch's own, in the order in which they are shown."""
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Of contestants that are no kernels: torch's first, then those of other libraries as they come."""
+    names = tuple(names)
+    return tuple(dict.fromkeys(name for name in (*FRAMEWORKS, *names) if name in names))
+
+
+def called(name: str) -> str:
+    """Who one of them is, in words."""
+    return f"torch {name.replace('_', '-')}" if name in FRAMEWORKS else name
 
 
 class Placing(Artifact):
@@ -45,7 +56,7 @@ def rank(record: Record, objective: Objective, *, anchor: str, best: str, confid
     contest = confirmation.Contest.model_validate(record.payload)
     names = [
         name
-        for name in dict.fromkeys((anchor, best, *contest.candidates, *FRAMEWORKS))
+        for name in dict.fromkeys((anchor, best, *contest.candidates, *in_order(contest.result.workloads[0].rounds[0])))
         if all(name in w.rounds[0] for w in contest.result.workloads)
     ]
     anchored = confirmation.seconds(record)
@@ -82,7 +93,7 @@ def _scaled(sample: Paired, incumbent_s: float) -> Paired:
 
 
 class FrameworkTimes(Artifact):
-    """What torch takes for the reference, beside a kernel of ours: the bar."""
+    """What torch and other libraries take for what the reference computes, beside a kernel of ours: the bar."""
 
     record: str
     """The contest in which v0 was timed beside it."""
@@ -104,6 +115,11 @@ class FrameworkTimes(Artifact):
         """The same beside a kernel that is faster by `gain`."""
         against = {name: product((found, gain)) for name, found in self.against.items()}
         return self.model_copy(update={"against": against, "kernel_s": self.kernel_s / gain.estimate})
+
+    @property
+    def compiled(self) -> tuple[Interval, ...]:
+        """Of what torch.compile makes, in each of its modes that was timed."""
+        return tuple(self.against[name] for name in FRAMEWORKS[1:] if name in self.against)
 
     @property
     def ahead(self) -> tuple[str, ...]:

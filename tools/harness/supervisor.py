@@ -30,7 +30,19 @@ from harness.memory.input_ring import InfraError, WorkloadError
 from harness.workers import cpu_kernel, gpu_kernel, trampoline
 
 HERE = Path(__file__).resolve().parent
-FOR_TORCH = ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CC", "CXX", "USER", "XDG_CACHE_HOME", "SSL_CERT_FILE")
+FOR_TORCH = (
+    "HOME",
+    "TMPDIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "CC",
+    "CXX",
+    "USER",
+    "XDG_CACHE_HOME",
+    "SSL_CERT_FILE",
+    "CUDA_HOME",
+    "CUDA_PATH",
+)
 ORACLE_LIMIT_S = 600.0
 # The oracle allocates and frees the same tens of megabytes again and again: keep them, or page faults cost more than the arithmetic.
 KEEP_MEMORY = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}

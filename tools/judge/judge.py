@@ -14,7 +14,6 @@ import copy
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Literal
 
 from tools.artifacts import Artifact, Candidate, Dims, Failed, Passed, Record, Task, Trial, Unmeasured
 from tools.contracts import workloads
@@ -39,6 +38,7 @@ from tools.executors.protocol import (
 )
 from tools.gate import confirmation, sanitizers
 from tools.gate.policy import Limited, Policy, possible_regression, regression, with_margins
+from tools.gate.ranking import FRAMEWORKS
 from tools.gate.statistics import corrected, decide
 from tools.judge import evidence
 from tools.judge.build import Builds
@@ -47,7 +47,6 @@ from tools.screen.screen import screen
 from tools.store.records import Records, key
 
 Emit = Callable[[str, Mapping[str, str]], None]
-Framework = Literal["eager", "compile", "max_autotune"]
 REHEARSAL = "rehearsed_"
 """In front of the kinds of records that no verdict may rest on."""
 SANITIZER_S = 120.0
@@ -291,20 +290,20 @@ class Judge:
     def benchmark(
         self,
         contestants: Mapping[str, Candidate],
-        frameworks: tuple[Framework, ...] = ("eager", "compile"),
+        frameworks: tuple[str, ...] = ("eager", "compile"),
         rounds: int | None = None,
         attempt: int = 0,
     ) -> Record:
         """The final comparison, e.g. {"baseline": …, "best": …} with torch eager and torch.compile. Payload: `confirmation.Contest`.
 
-        On a GPU torch.compile also runs with its longest search, max-autotune.
+        On a GPU torch.compile also runs with its longest search, max-autotune. The task's rivals run beside any of these.
 
         `rounds` is for a quick look at medians: fewer than the policy's may leave the interval without ends.
         """
         rounds = rounds or max(self.policy.benchmark_rounds, self._least())
         return self._contest("benchmark", contestants, self._all(frameworks), rounds, attempt)
 
-    def prepare(self, frameworks: tuple[Framework, ...], dims: Sequence[Dims]) -> None:
+    def prepare(self, frameworks: tuple[str, ...], dims: Sequence[Dims]) -> None:
         """Have torch's contestants of `benchmark` started, and compiled at `dims` where that needs no device; they rest while kernels are
         timed. Nothing is recorded: without it the benchmark starts them itself. HarnessError when the harness failed.
         """
@@ -322,10 +321,11 @@ class Judge:
 
     # ------------------------------------------------------------ inside
 
-    def _all(self, frameworks: tuple[Framework, ...]) -> tuple[Framework, ...]:
-        """`frameworks`, with torch.compile's longest search where that differs."""
-        longest = "compile" in frameworks and self.language.device != "cpu"
-        return (*frameworks, "max_autotune") if longest else frameworks
+    def _all(self, frameworks: tuple[str, ...]) -> tuple[str, ...]:
+        """`frameworks`, with torch.compile's longest search where that differs, and the task's rivals."""
+        longest = ("max_autotune",) if "compile" in frameworks and self.language.device != "cpu" else ()
+        rivals = self.task.rivals.names if frameworks and self.task.rivals else ()
+        return (*frameworks, *longest, *rivals)
 
     def _unsettled(self, timings: Sequence[Record], confidence: float) -> bool:
         """Whether it takes more pairs to tell if every workload keeps its margin."""
@@ -359,13 +359,13 @@ class Judge:
 
         return self._ask(kind, asked, contestants, request, TimingResult, payload, exclusive=True)
 
-    def _contest(self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[Framework, ...], rounds: int, attempt: int) -> Record:
+    def _contest(self, kind: str, kernels: Mapping[str, Candidate], frameworks: tuple[str, ...], rounds: int, attempt: int) -> Record:
         asked = {"attempt": attempt, "rounds": rounds, "frameworks": frameworks, "workloads": self._workloads()}
         named = (kind, *(c.id for c in kernels.values()), attempt)
 
         def request(libraries: Mapping[str, str]) -> ContestRequest:
             contestants = [Contestant(name=name, kind="library", library=libraries[name]) for name in kernels]
-            contestants += [Contestant(name=name, kind=name) for name in frameworks]
+            contestants += [Contestant(name=name, kind=name if name in FRAMEWORKS else "rival") for name in frameworks]  # type: ignore[arg-type]
             return ContestRequest(
                 task=self.task,
                 contestants=tuple(contestants),

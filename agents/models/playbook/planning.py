@@ -183,7 +183,7 @@ def _planned(brief: PlannerBrief, page: Page) -> PlannedMethod:
     findings = [f for f in brief.findings if f.rule in page.head.rules]
     factor, confidence = EXPECTED.get(page.head.recipe or "", (0.9, 0.3))
     if page.head.recipe == InductorLift.name and brief.frameworks:
-        factor = min([1.0, *(one.estimate for name, one in brief.frameworks.against.items() if name != "eager")])
+        factor = min([1.0, *(one.estimate for one in brief.frameworks.compiled)])
     because = ", ".join(dict.fromkeys(f.rule for f in findings)) or "no finding of its own, but its recipe applies to this source"
     hypothesis = Hypothesis(
         change=page.head.title,

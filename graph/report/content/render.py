@@ -14,7 +14,7 @@ from tools.cli.formatting import percent as percent
 from tools.cli.formatting import ratio as ratio
 from tools.cli.formatting import seconds as seconds
 from tools.cli.formatting import si as si
-from tools.gate.ranking import FrameworkTimes
+from tools.gate.ranking import FRAMEWORKS, FrameworkTimes, called
 from tools.gate.statistics import Objective
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def bar(times: FrameworkTimes) -> str:
     rivals = [f"{rival(name)} {seconds(times.seconds[name])}, {ratio(found)} of that" for name, found in times.against.items()]
     rivals += [f"{rival(name)} N/A" for name in times.unavailable]
     of = f", {times.of}" if times.of else ""
-    said = (
-        f"Beside torch ({times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on): this kernel {seconds(times.kernel_s)}"
-    )
-    return f"{'; '.join([said, *rivals])}.{f' {onward(times)}.' if times.ahead else ''}"
+    others = "torch" if {*times.against, *times.unavailable} <= {*FRAMEWORKS} else "torch and other libraries"
+    how = f"{times.clock}{of}; v0 was timed beside it, accepted gains are reckoned on"
+    said = "; ".join([f"Beside {others} ({how}): this kernel {seconds(times.kernel_s)}", *rivals])
+    return f"{said}.{f' {onward(times)}.' if times.ahead else ''}"
 
 
 def drawn(times: FrameworkTimes, finally_s: float | None) -> str:
@@ -125,7 +125,7 @@ def objective_of(objective: Objective, task: Task) -> str:
 
 def rival(name: str) -> str:
     """Who a contestant of the final benchmark is, in words."""
-    return "the kernel that the linked runs began with" if name == "original" else f"torch {name.replace('_', '-')}"
+    return "the kernel that the linked runs began with" if name == "original" else called(name)
 
 
 def doubt(found: Interval | None) -> str:

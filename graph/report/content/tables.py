@@ -14,7 +14,7 @@ from graph.state import State
 from graph.workspace import events as event_log
 from graph.workspace.events import Event
 from tools.artifacts import Dims, Interval, Measurement, Outcome, Passed, Quantity, Task, Verdict
-from tools.gate.ranking import FRAMEWORKS as FRAMEWORKS
+from tools.gate.ranking import in_order
 from tools.roofline import roofline
 from tools.roofline.hardware import Roof
 from tools.store.records import Records, key
@@ -155,7 +155,7 @@ def workload_rows(
     def row(name: str, dims: Dims, weight: float) -> WorkloadRow:
         best = placed.get((name, final.best)) if final else None
         baseline, share, gap = placed.get((name, "baseline")), shares[name], heads.get(name)
-        others = {f: p.against_best if (p := placed.get((name, f))) else None for f in FRAMEWORKS}
+        others = {f: p.against_best if (p := placed.get((name, f))) else None for f in compared(final)}
         return WorkloadRow(
             name=name,
             dims=dims,
@@ -172,6 +172,12 @@ def workload_rows(
         )
 
     return tuple(row(w.name, w.dims, w.weight) for w in task.workloads)
+
+
+def compared(final: FinalBenchmark | None) -> tuple[str, ...]:
+    """Those that are no kernels of ours, timed or not."""
+    ours = ("baseline", "best", "original")
+    return in_order(name for name in (*final.overall, *final.unavailable) if name not in ours) if final else ()
 
 
 def _share(gap: float, profiled_s: float, best_s: float | None) -> float:

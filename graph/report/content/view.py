@@ -14,13 +14,13 @@ from graph.report.content.placeholders import analysis
 from graph.report.content.render import because
 from graph.report.content.summary import by_role, lineage, versions
 from graph.report.content.tables import (
-    FRAMEWORKS,
     CounterRow,
     Expense,
     Point,
     Proposal,
     Step,
     WorkloadRow,
+    compared,
     counter_rows,
     expenses_of,
     points_of,
@@ -149,7 +149,7 @@ def view(state: State, services: Services) -> View:
         end_record=final.id if final else None,
         claimed=claimed((verdicts[m.iteration][1] for m in lineage(memories) if m.verdict == "accept"), "launch-included"),
         workloads=workload_rows(task, settings, benchmark, last, inspection_records.get(state["incumbent"])),
-        frameworks=tuple(name for name in FRAMEWORKS if benchmark and (name in benchmark.overall or name in benchmark.unavailable)),
+        frameworks=compared(benchmark),
         memories=memories,
         verdicts=verdicts,
         steps=steps,

@@ -80,6 +80,9 @@ def test_the_bar_is_shown_in_us_with_its_clock(role: str) -> None:
     assert "Below 1 torch is faster" in said and "The bar" not in rendered(one) and "at each workload" not in said
     several = rendered(one, one.brief.model_copy(update={"frameworks": bar.model_copy(update={"fastest": (30e-6, 10e-6)})}))
     assert "The fastest of torch at each workload, in order: 30 us, 10 us.\n" in several
+    liger = bar.model_copy(update={"against": {"liger": against["max_autotune"]}, "seconds": {"liger": 40e-6}})
+    said = rendered(one, one.brief.model_copy(update={"frameworks": liger}))
+    assert "; liger 40 us, 0.8" in said and "Below 1 the other is faster" in said
 
 
 @pytest.mark.parametrize("language", sorted(page.stem for page in (PROMPTS / "languages").glob("*.md")))

@@ -67,6 +67,14 @@ def test_the_exit_code_says_whether_something_is_left_to_do(codes: list[int | No
     assert table.scored("suite", [finished("done", eager=1.0), FAILED, *left]).code == code
 
 
+def test_another_library_is_one_line_over_the_problems_that_name_it() -> None:
+    named = finished("named", eager=2.0, liger=0.5).model_copy(update={"libraries": ("liger",)})
+    failed = FAILED.model_copy(update={"libraries": ("liger",)})
+    found = table.scored("suite", [named, finished("other", eager=2.0), failed]).standings
+    (liger,) = (one for one in found if one.rival == "liger")
+    assert (liger.problems, liger.failures) == (2, 1) and math.isclose(liger.geomean, 0.5**0.5)
+
+
 def test_the_pages_show_losses_short_calls_and_failures_apart_and_escape_what_others_wrote(tmp_path: Path) -> None:
     lost = finished("loser", eager=0.5, **{BEST: 0.5})
     short = finished("short", eager=3.0).model_copy(update={"shortest_s": 9e-6, "doubts": ("<b>busy</b>",)})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.builders import REFERENCE, softmax
-from tools.artifacts import DEFAULT_CAPS, Dims, DType, NumericPolicy, Record, Task
+from tools.artifacts import DEFAULT_CAPS, Dims, DType, NumericPolicy, Record, Rivals, Task
 from tools.errors import HarnessError
 from tools.executors.base import Needs
 from tools.executors.harness_job import Answer, answer, harness_job
@@ -381,10 +381,10 @@ def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> 
 # ---------------------------------------------------------------- contest
 
 
-def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: int = 5) -> ContestResult:
+def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: int = 5, task: Task = TASK) -> ContestResult:
     files = {c.library: sha for c, sha in contestants if c.library and sha}
     request = ContestRequest(
-        task=TASK,
+        task=task,
         contestants=tuple(c for c, _ in contestants),
         workloads=(TimedWorkload(name="w", dims={"M": 256, "N": 256}, weight=1.0, seed=2, pairs=rounds),),
         order_seed=9,
@@ -410,6 +410,35 @@ def test_contestants_run_apart(bench: Bench) -> None:
     rounds = result.workloads[0].rounds
     assert len(rounds) == 5 and all(set(r) == {"incumbent", "candidate", "eager"} for r in rounds)
     assert statistics.median(r["incumbent"] / r["candidate"] for r in rounds) > 1.5
+
+
+RIVALS = """
+import torch
+
+def right():
+    return lambda x: torch.softmax(x, -1)
+
+def written():
+    def into(x, out):
+        torch.softmax(x, -1, out=out)
+    return into
+
+def other():
+    return lambda x: torch.softmax(x, 0)
+
+def absent():
+    import a_library_that_nobody_has
+"""
+
+
+def test_another_library_is_timed_where_it_is_there_and_computes_the_same(bench: Bench) -> None:
+    said = Rivals(source=RIVALS, names=("right", "written", "other", "absent"))
+    both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))
+    rivals = [(Contestant(name=name, kind="rival"), None) for name in said.names]
+    result = contest(bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}))
+    assert {name for r in result.workloads[0].rounds for name in r} == {"incumbent", "candidate", "right", "written"}
+    assert result.unavailable.keys() == {"other", "absent"} and "'out' as the reference does" in result.unavailable["other"]
+    assert "No module named 'a_library_that_nobody_has'" in result.unavailable["absent"]
 
 
 def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:

@@ -135,21 +135,20 @@ class Library:
 
 
 class Torch:
-    """The reference under eager or compile."""
+    """The reference under eager or compile, or another library's function for it."""
 
     opened = False
 
     def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
-        self.request, self.kind = request, contestant["kind"]
-        self.process = where.supervisor.torch_host(self.kind)
+        self.request = request
+        self.process = where.supervisor.torch_host(self.name)
         self.order_s = self.device_s = 0.0
         task = request["task"]
         self.process.tell(
             "begin",
-            reference=task["reference"],
-            precision=task["numeric"]["precision"],
-            mode=self.kind,
+            task={name: task.get(name) for name in ("reference", "rivals", "numeric")},
+            mode=self.name,
             device=request.get("device", "cpu"),
         )
 
@@ -210,6 +209,6 @@ class Torch:
         if self.opened and self.process.alive and not self.place.launched:
             with contextlib.suppress(InfraError, WorkloadError):
                 self.process.call("rest", limit_s=self.limit_s)
-                self.place.supervisor.keep(self.kind, self.process)
+                self.place.supervisor.keep(self.name, self.process)
                 return
         self.process.close()

@@ -123,23 +123,27 @@ def itself(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.data_ptr() == other.data_ptr() and (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
 
 
+def imported(text: str, file: str) -> types.ModuleType:
+    """The module that `text` is; lines are told as those of `file`."""
+    # torch.compile looks modules up by name and keeps what it found, in a process that may serve several references.
+    module = types.ModuleType(f"{file.removesuffix('.py')}_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+    module.__file__ = file
+    sys.modules[module.__name__] = module
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    try:
+        code = compile(text, file, "exec")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise ContractError(f"{file} does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()) from error
+    guarded(f"importing {file}", exec, code, module.__dict__)
+    return module
+
+
 class Contract:
     """A loaded reference."""
 
     def __init__(self, text: str):
-        # torch.compile looks modules up by name and keeps what it found, in a process that may serve several references.
-        self.module = types.ModuleType(f"reference_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
-        self.module.__file__ = FILE
-        sys.modules[self.module.__name__] = self.module
-        linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
-        try:
-            code = compile(text, FILE, "exec")
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            raise ContractError(
-                f"reference.py does not parse (line {line}: {getattr(error, 'msg', error)})", traceback.format_exc()
-            ) from error
-        guarded("importing reference.py", exec, code, self.module.__dict__)
+        self.module = imported(text, FILE)
         self.function = getattr(self.module, "reference", None)
         if not callable(self.function):
             raise ContractError("reference.py has no function `reference`; define reference(**kwargs) that returns or writes the outputs")

@@ -1,4 +1,5 @@
-"""A contestant: the reference itself under torch eager or torch.compile, in native precision, in a process of its own."""
+"""A contestant: the reference itself under torch eager or torch.compile, or another library's function for it, in native precision, in a
+process of its own."""
 
 import contextlib
 import mmap
@@ -31,9 +32,9 @@ class Host:
     def __init__(self):
         import torch
 
-        from harness.reference import contract
+        from harness.reference import contract, rival
 
-        self.torch, self.contract = torch, contract
+        self.torch, self.contract, self.rivals = torch, contract, rival
         torch.set_num_threads(sandbox.threads())
         torch.set_grad_enabled(False)
         warnings.filterwarnings("ignore")
@@ -64,7 +65,8 @@ class Host:
         self.calls = []
 
     def begin(self, message: dict, fds) -> dict:
-        set_precision(message["precision"])
+        self.task, self.mode, self.rival = message["task"], message["mode"], None
+        set_precision(self.task["numeric"]["precision"])
         self.device, self.arena = message["device"], None
         if self.device != "cpu":
             from harness.memory import cuda_driver
@@ -75,11 +77,13 @@ class Host:
             self.events = self.driver.event(), self.driver.event()
             self.cycles = self.driver.spin_rate(self.torch.cuda._sleep, *self.events)
             self.launch_s = SLACK_S
-        self.reference = self.contract.Contract(message["reference"])
+        self.reference = self.contract.Contract(self.task["reference"])
         self.function = self.reference.function
-        self.mode = message["mode"]
         if self.mode in MODES:
             self._compiler()
+        elif self.mode != "eager":
+            self.rival = self.rivals.Rival(self.task["rivals"]["source"], self.mode, self.reference)
+            self.function = self.rival.function
         return {}
 
     def _compiler(self) -> None:
@@ -118,25 +122,29 @@ class Host:
         torch = self.torch
         view = self._mapped(fds[0], message["size"])
         os.close(fds[0])
-        self.calls = []
+
+        def given(a: dict, places):
+            if a["role"] == "scalar":
+                return a["value"]
+            dtype = self.contract.DTYPES[a["dtype"]]
+            if a["role"] == "output":
+                return torch.zeros(a["shape"], dtype=dtype, device=self.device)
+            return view(dtype, torch.Size(a["shape"]).numel(), next(places)).view(a["shape"])
+
+        sets = []
         for arguments, offsets in zip(message["arguments"], message["offsets"], strict=True):
-            given, places = {}, iter(offsets)
-            for a in arguments:
-                dtype = self.contract.DTYPES[a["dtype"]] if a["role"] != "scalar" else None
-                if a["role"] == "scalar":
-                    given[a["name"]] = a["value"]
-                elif a["role"] == "output":
-                    given[a["name"]] = torch.zeros(a["shape"], dtype=dtype, device=self.device)
-                else:
-                    given[a["name"]] = view(dtype, torch.Size(a["shape"]).numel(), next(places)).view(a["shape"])
-            self.calls.append(self._taken(given))
+            places = iter(offsets)
+            sets.append([self.contract.Arg(a["name"], given(a, places), a["dtype"], a["role"]) for a in arguments])
+        self.calls = [self._taken({a.name: a.value for a in args}) for args in sets]
         if self.mode in MODES:
             self.compiled()
+        elif self.rival:
+            self.rival.check(sets[0], self.task["numeric"])
         return {}
 
     def _taken(self, given: dict) -> dict:
-        """Of the arguments those that the reference takes."""
-        takes = self.reference.takes
+        """Of the arguments those that the contestant takes."""
+        takes = (self.rival or self.reference).takes
         return given if takes is None else {name: value for name, value in given.items() if name in takes}
 
     def _mapped(self, fd: int, size: int):
@@ -193,6 +201,8 @@ class Host:
 
 def failed(error: Exception) -> dict:
     said = str(error).strip().splitlines()
+    if type(error).__name__ == "ContractError":
+        return {"error": said[0], "log": traceback.format_exc()[-4000:]}
     return {"error": f"{type(error).__name__}: {said[0][:300] if said else ''}", "log": traceback.format_exc()[-4000:]}
 
 
