@@ -12,7 +12,10 @@ from itertools import combinations_with_replacement
 import sympy
 import torch
 from torch._inductor import async_compile, compile_fx, config, cpu_vec_isa, graph
+from torch._inductor.choices import InductorChoices
 from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import ReductionHint
+from torch._inductor.virtualized import V
 from torch.fx.experimental import _config as symbolic
 from torch.utils._sympy.functions import FloorDiv, ToFloat
 from torch.utils._sympy.printers import PythonPrinter
@@ -33,6 +36,30 @@ QUEUED_CYCLES = 2_000_000
 BACKENDS = ("max_autotune_gemm_backends", "max_autotune_conv_backends")
 FALLBACK = {"test_configs.max_mm_configs": 4}
 """Of a product's templates for the sizes that nobody times: it takes a second or two to compile each."""
+
+
+LONGEST_ROW = 1 << 16
+"""Elements that one block of 1024 threads may hold in registers."""
+
+
+class WholeRows(InductorChoices):
+    """Rows that a reduction would go over in steps, once for each pass, are held whole where that is possible: each is read once."""
+
+    @staticmethod
+    def should_use_persistent_reduction(features, cooperative_reduction: bool) -> bool:
+        return InductorChoices.should_use_persistent_reduction(features, cooperative_reduction) or (
+            features.get_reduction_hint() is ReductionHint.INNER
+            and V.graph.sizevars.statically_known_leq(features.reduction_numel, LONGEST_ROW)
+        )
+
+
+class SeparatePasses(InductorChoices):
+    """What follows a reduction has a kernel of its own: no row is its unit, so that it reads and writes in vectors where rows begin
+    anywhere."""
+
+    @staticmethod
+    def can_fuse_vertical(scheduler, node1, node2, shared_data_score: int) -> bool:
+        return not node1.is_reduction() or node2.is_reduction()
 
 
 class Done(BaseException):
@@ -210,6 +237,10 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
         recorders, settings = [compiled(contract, args, varying, APART)], APART
     if contract.device != "cpu":
         recorders += searched(contract, args, varying, wanted, settings)
+        if varying is None and "triton_heuristics.reduction(" in recorders[0].code[-1]:
+            for choices in (WholeRows(), SeparatePasses()):
+                with V.set_choices_handler(choices):
+                    recorders += searched(contract, args, varying, wanted, settings)
         if wanted.library and not any(recorder.has_kernels for recorder in recorders):
             # All is left to the library: a template of Triton's may do it as well, if more slowly.
             recorders += searched(contract, args, varying, replace(wanted, library=()), PLAIN)
@@ -278,8 +309,11 @@ def compiled(contract: Contract, args: list[Arg], varying: dict[str, list[int]] 
 def timed(call) -> float:
     """Seconds of a call on the GPU, the least of a few; which of two codes is faster, nothing else."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    others = torch.empty(2 * torch.cuda.get_device_properties().L2_cache_size, dtype=torch.uint8, device="cuda")
     found = []
     for _ in range(20):
+        # As a benchmark times it: what the call before left in the cache helps the one kernel more than the other.
+        others.zero_()
         # While the device waits the launches are queued, so that gaps between them do not decide.
         torch.cuda._sleep(QUEUED_CYCLES)
         start.record()
