@@ -17,7 +17,6 @@ RECIPES = {
     "inductor_lift": "agents.models.playbook.inductor_lift:InductorLift",
     "restrict_pointers": "agents.models.playbook.recipes.restrict:RestrictPointers",
     "branch_to_select": "agents.models.playbook.recipes.select:BranchToSelect",
-    "fuse_passes": "agents.models.playbook.recipes.fusion:FusePasses",
     "vector_exp": "agents.models.playbook.recipes.vector_math:VectorExp",
     "interchange": "agents.models.playbook.recipes.interchange:Interchange",
     "tile": "agents.models.playbook.recipes.tile:Tile",

@@ -80,14 +80,8 @@ def test_loops_are_swapped_only_where_any_order_is_right_and_threads_gain(kernel
     assert made == given if kernel == "wavefront" else "_strip" in made
 
 
-def test_a_work_array_is_gone_where_each_iteration_fills_its_own_element() -> None:
-    for kernel in ("work_array", "work_array_in_rows"):
-        edited = recipe("fuse_passes").edit(source(kernel), {})
-        assert "vector<float>" not in edited and "[64]" not in edited, edited
-
-
 def test_composed_softmax_is_vector_code_on_all_cores(tmp_path: Path) -> None:
-    made = applied(source("softmax_int"), "branch_to_select", "vector_exp", "fuse_passes", "simd_reduction", "simd_loop", "parallel_outer")
+    made = applied(source("softmax_int"), "branch_to_select", "vector_exp", "simd_reduction", "simd_loop", "parallel_outer")
     library = build(made, tmp_path, "softmax")
     code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True).stdout
     assert "GOMP_parallel" in code and "expf" not in code
