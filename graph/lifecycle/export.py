@@ -8,6 +8,7 @@ from graph.export import bindings
 from graph.export.accepted import Accepted
 from graph.export.formats import FORMATS
 from graph.lifecycle.versions import memory_of
+from graph.report.content.render import dims
 from graph.report.content.summary import incumbent, remembered, versions
 from graph.services import open_language
 from graph.workspace import folder as workspaces
@@ -34,7 +35,8 @@ def export(path: Path, version: str | None, form: str, out: Path | None, file: P
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text.encode())
     flags = f" It was judged as built with {' '.join(bindings.flags(kernel))}." if kernel.compiled and form == "patch" else ""
-    return f"{folder}: {', '.join(files)}; {kernel.title}{flags}"
+    sizes = "; ".join(dims(workload.dims) for workload in kernel.task.workloads)
+    return f"{folder}: {', '.join(files)}; {kernel.title} It was judged at {sizes}.{flags}"
 
 
 def accepted(path: Path, version: str | None, file: Path | None = None) -> Accepted:
@@ -68,6 +70,7 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         file = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{language.suffix}"
         file = file if file.is_file() else None
     gain = f", {commit.trailers['Speedup']} times as fast as the version before" if "Speedup" in commit.trailers else ""
+    made = "the kernel that the run began with" if memory.verdict == "baseline" else f"made by Kernelwright{gain}"
     return Accepted(
         task=loaded.task,
         seen=loaded.workloads,
@@ -81,7 +84,7 @@ def accepted(path: Path, version: str | None, file: Path | None = None) -> Accep
         own_name=file.name if file is not None else "",
         own_whole=with_headers(read_source(file), file.resolve(), []) if file is not None and language.suffix != ".py" else "",
         own_package=file is not None and file.with_name("__init__.py").is_file(),
-        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), made by Kernelwright{gain}.",
+        title=f"{version} of {workspace.root.name} (commit {commit.id[:12]}), {made}.",
     )
 
 
