@@ -24,7 +24,7 @@ from graph.workspace import folder as workspaces
 from graph.workspace.events import Events, Observer
 from graph.workspace.folder import Workspace
 from tools.analysis import rules
-from tools.artifacts import Dims, Record, Task
+from tools.artifacts import Dims, Record, Rivals, Task
 from tools.errors import SettingsError, WorkspaceError
 from tools.executors.base import Executor, lacking, pick
 from tools.store.records import Blobs, key
@@ -124,7 +124,7 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
     """
     from tools.contracts.inference import as_stated
     from tools.tasks import loader as tasks
-    from tools.tasks import rivals, trace
+    from tools.tasks import trace
 
     root, _, version = (settings.linked_to or "").rpartition(" ")
     if settings.linked_to and like is None and not (Path(settings.workspaces) / root / "memory" / f"{version}.json").is_file():
@@ -146,9 +146,16 @@ def load_task(settings: Settings, executor: Executor, blobs: Blobs, like: Task |
     suffix = open_language(loaded.task.language).suffix
     kernel = Path(settings.kernel) if settings.kernel else Path(settings.task or "") / f"kernel{suffix}"
     task = loaded.task if settings.tolerance == "capped" else as_stated(loaded.task)
-    named = rivals.read(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
-    task = task.model_copy(update={"name": task.name if like is not None else settings.name or task.name, "rivals": named})
+    named = like.name if like is not None else settings.name or task.name
+    task = task.model_copy(update={"name": named, "rivals": rivals(settings) if like is None else like.rivals})
     return _screened(loaded.model_copy(update={"task": task}), str(kernel))
+
+
+def rivals(settings: Settings) -> Rivals | None:
+    """The functions of other libraries that the settings name."""
+    from tools.tasks import rivals as files
+
+    return files.read(Path(settings.benchmark.rivals)) if settings.benchmark.rivals else None
 
 
 def _screened(loaded: Loaded, origin: str) -> Loaded:

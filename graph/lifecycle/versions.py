@@ -136,7 +136,9 @@ def restart(
 
     def load(executor: Executor, blobs: Blobs) -> Loaded:
         loaded = runs.load_task(settings, executor, blobs, like=known.task) if again else known
-        task = loaded.task.model_copy(update={"baseline": source})
+        # Those that the run began with, wherever their file is by now.
+        named = runs.rivals(settings) if any(change.startswith("benchmark.rivals=") for change in changes) else known.task.rivals
+        task = loaded.task.model_copy(update={"baseline": source, "rivals": named})
         return loaded.model_copy(update={"task": task, "pinned": (), "origin": first if first != source else ""})
 
     return runs.start_from(settings, load, observers, ask)
