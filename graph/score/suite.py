@@ -69,13 +69,17 @@ class Problem:
 
 
 def asked(settings: Settings) -> str:
-    """A digest of all that decides what a run measures: its settings and the files of its task."""
+    """A digest of all that decides what a run measures: its settings, and the files that they name, which must be there."""
     if settings.task is not None:
         files = [path for path in sorted(Path(settings.task).iterdir()) if path.is_file()]
     else:
         files = [Path(settings.kernel or ""), Path(settings.reference or "")]
     files += [Path(settings.benchmark.rivals)] if settings.benchmark.rivals else []
-    return digest(b"\0".join([settings.model_dump_json().encode(), *(path.name.encode() + b"\0" + path.read_bytes() for path in files)]))
+    try:
+        texts = [path.name.encode() + b"\0" + path.read_bytes() for path in files]
+    except OSError as error:
+        raise SettingsError(f"{error.filename}: cannot be read ({error.strerror}); name a file that is there") from None
+    return digest(b"\0".join([settings.model_dump_json().encode(), *texts]))
 
 
 def read(path: Path) -> tuple[Problem, ...]:

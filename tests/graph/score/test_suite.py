@@ -62,6 +62,13 @@ def test_as_published_goes_over_all_settings_and_is_another_question(folder: Pat
     assert suite.asked(published) != suite.asked(problem.configured(folder, path))
 
 
+def test_a_file_that_is_not_there_is_the_sentence_of_its_problem(folder: Path) -> None:
+    path = written(folder, problems=["quick.yaml"], settings={"benchmark": {"rivals": "nowhere.py"}})
+    (problem,) = suite.read(path)
+    with pytest.raises(SettingsError, match=r"nowhere\.py: cannot be read \(No such file or directory\); name a file that is there"):
+        suite.asked(problem.configured(folder / "out", path))
+
+
 def test_what_is_measured_is_asked_anew_when_settings_or_a_file_of_the_task_changed(folder: Path) -> None:
     path = written(folder, problems=["quick.yaml"])
     (problem,) = suite.read(path)
