@@ -321,6 +321,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     settings = _named_task(arguments)
     more: dict[str, Any] = {"name": getattr(arguments, "name", None), "trace": str(arguments.trace.resolve()) if arguments.trace else None}
     if arguments.rivals:
+        if not settings.benchmark.frameworks:
+            from tools.errors import SettingsError
+
+            raise SettingsError("--rivals: are timed beside torch, which the config leaves out; set benchmark.eager or compile to true")
         more["benchmark"] = settings.benchmark.model_copy(update={"rivals": str(arguments.rivals.resolve())})
     return settings.model_copy(update={key: value for key, value in more.items() if value})
 

@@ -29,6 +29,6 @@ def read(path: Path) -> Rivals:
         if any((node.args.posonlyargs, node.args.args[len(node.args.defaults) :])):
             raise SettingsError(
                 f"{path}: {node.name}({ast.unparse(node.args)}) takes arguments; let {node.name}() import its library and return the "
-                "function that takes the reference's"
+                "function that takes the reference's; a helper's name begins with _"
             )
     return Rivals(source=source, names=tuple(dict.fromkeys(node.name for node in defined)))

@@ -381,12 +381,20 @@ def test_inputs_that_must_stay_sorted_can_be_timed(bench: Bench, kept: bool) -> 
 # ---------------------------------------------------------------- contest
 
 
-def contest(bench: Bench, *contestants: tuple[Contestant, str | None], rounds: int = 5, task: Task = TASK) -> ContestResult:
+def contest(
+    bench: Bench,
+    *contestants: tuple[Contestant, str | None],
+    rounds: int = 5,
+    task: Task = TASK,
+    sizes: tuple[tuple[int, int], ...] = ((256, 256),),
+) -> ContestResult:
     files = {c.library: sha for c, sha in contestants if c.library and sha}
     request = ContestRequest(
         task=task,
         contestants=tuple(c for c, _ in contestants),
-        workloads=(TimedWorkload(name="w", dims={"M": 256, "N": 256}, weight=1.0, seed=2, pairs=rounds),),
+        workloads=tuple(
+            TimedWorkload(name=f"w{at}", dims={"M": m, "N": n}, weight=1.0, seed=2, pairs=rounds) for at, (m, n) in enumerate(sizes)
+        ),
         order_seed=9,
         call_limit_s=60,
     )
@@ -426,19 +434,51 @@ def written():
 def other():
     return lambda x: torch.softmax(x, 0)
 
+def half():
+    return lambda x: torch.softmax(x, -1).half()
+
+def memo():
+    kept = {}
+    return lambda x: kept.setdefault(x.shape, torch.softmax(x, -1))
+
+def changing():
+    return lambda x: torch.softmax(x.mul_(1), -1) + 0 * x.zero_()
+
+def late():
+    left = [None] * 40
+    return lambda x: (torch.softmax(x, -1), left.pop())[0]
+
+def narrow():
+    def softmax(x):
+        if x.shape[1] > 256:
+            raise ValueError("too wide")
+        return torch.softmax(x, -1)
+    return softmax
+
 def absent():
     import a_library_that_nobody_has
 """
+SAID = {
+    "other": "does not compute 'out' as the reference does",
+    "half": "gives 'out' as float16, which is float32",
+    "memo": "does not compute 'out' as the reference does",
+    "changing": "changes its input 'x'",
+    "late": "pop from empty list",
+    "narrow": "too wide",
+    "absent": "No module named 'a_library_that_nobody_has'",
+}
 
 
-def test_another_library_is_timed_where_it_is_there_and_computes_the_same(bench: Bench) -> None:
-    said = Rivals(source=RIVALS, names=("right", "written", "other", "absent"))
+def test_another_library_is_timed_where_it_computes_the_same_and_costs_nobody_else_a_round(bench: Bench) -> None:
+    said = Rivals(source=RIVALS, names=("right", "written", *SAID))
     both = kernels(bench.library(HONEST + HONEST), bench.library(HONEST))
     rivals = [(Contestant(name=name, kind="rival"), None) for name in said.names]
-    result = contest(bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}))
-    assert {name for r in result.workloads[0].rounds for name in r} == {"incumbent", "candidate", "right", "written"}
-    assert result.unavailable.keys() == {"other", "absent"} and "'out' as the reference does" in result.unavailable["other"]
-    assert "No module named 'a_library_that_nobody_has'" in result.unavailable["absent"]
+    result = contest(bench, *both, *rivals, task=TASK.model_copy(update={"rivals": said}), sizes=((256, 256), (64, 512)))
+    assert result.problem is None
+    for workload in result.workloads:
+        assert len(workload.rounds) == 5 and all(r.keys() == {"incumbent", "candidate", "right", "written"} for r in workload.rounds)
+    assert result.unavailable.keys() == SAID.keys()
+    assert all(SAID[name] in why for name, why in result.unavailable.items()), result.unavailable
 
 
 def test_a_contestant_that_is_wrong_is_named(bench: Bench) -> None:

@@ -10,6 +10,8 @@ from harness.workers.cpu_kernel import Kernel, KernelError
 from harness.workers.gpu_kernel import WATCHED_S
 
 LONGEST_TRAIN = 5000
+RIVAL_S = 150.0
+"""For another library to be imported, to compile what it does at its first call, and to be compared with the reference."""
 PIECES = 8
 """A kernel's train is told in at most this many pieces of as many calls as there are slots."""
 
@@ -134,6 +136,14 @@ class Library:
             self.kernel = None
 
 
+class LeftError(Exception):
+    """A contestant that is no kernel cannot go on; the others can."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(reason)
+        self.name = name
+
+
 class Torch:
     """The reference under eager or compile, or another library's function for it."""
 
@@ -142,6 +152,7 @@ class Torch:
     def __init__(self, where: backend.Host, request: dict, contestant: dict, lane: int):
         self.name, self.limit_s, self.place = contestant["name"], request["call_limit_s"], where
         self.request = request
+        self.start = {"limit_s": RIVAL_S} if contestant["kind"] == "rival" else {}
         self.process = where.supervisor.torch_host(self.name)
         self.order_s = self.device_s = 0.0
         task = request["task"]
@@ -157,14 +168,14 @@ class Torch:
         if self.process.ahead:
             self.process.answer("ahead")
             self.process.ahead = False
-        self.process.answer("begin")
+        self.process.answer("begin", **self.start)
         self.opened = True
 
     def prepare(self, ring: Ring, widen: list | None) -> None:
         """Hand over the shared inputs; under compile the reference is compiled for their shapes."""
         arguments = [ring.arguments(at) for at in range(ring.addresses)]
         self.ring, inputs = ring, ring.inputs
-        self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd])
+        self.process.call("attach", arguments=arguments, offsets=inputs.offsets, size=inputs.size, fds=[inputs.fd], **self.start)
         self.order_s = 0.0
         self.order_s = min(self.go([]) for _ in range(9))
 
@@ -178,7 +189,7 @@ class Torch:
         for piece in [train[start : start + size] for start in range(0, len(train), size)] or [[]]:
             self.ring.flush(piece, [])
             start = time.perf_counter()
-            answer = self.process.call("run", limit_s=self.limit_s, watched_s=WATCHED_S if self.place.launched else 0.0, train=piece)
+            answer = self._asked("run", watched_s=WATCHED_S if self.place.launched else 0.0, train=piece)
             took = time.perf_counter() - start
             self.device_s += answer.get("seconds", 0.0)
             wall += max(took - self.order_s, took / 2)
@@ -186,8 +197,14 @@ class Torch:
 
     def behind(self, train: list[int]) -> tuple[float, bool]:
         """As of a kernel library; nobody checks torch's outputs."""
-        answer = self.process.call("behind", limit_s=self.limit_s, train=train)
+        answer = self._asked("behind", train=train)
         return answer["seconds"], answer["starved"]
+
+    def _asked(self, verb: str, **message) -> dict:
+        try:
+            return self.process.call(verb, limit_s=self.limit_s, **message)
+        except (WorkloadError, InfraError) as error:
+            raise LeftError(self.name, str(error)) from error
 
     def verify(self) -> None:
         pass

@@ -10,14 +10,16 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 from harness.measurement import backend, kernel_trace
-from harness.measurement.contestants import Library, Torch
+from harness.measurement.contestants import LeftError, Library, Torch
 from harness.measurement.paired_samples import BrokenRuleError, Meter, baseline_errors, make_sets
 from harness.memory.input_ring import SWAPS, TRIAL_SWAPS, InfraError, Ring, WorkloadError
 
 DIRTY_S = 200e-6
 SLOT_ROOM = 256 << 20
+ROUNDS = ("rounds", "device_rounds", "kernel_rounds")
 
 
 def answer(supervisor, request: dict) -> dict:
@@ -50,6 +52,8 @@ def answer(supervisor, request: dict) -> dict:
     finally:
         for contestant in field.values():
             contestant.close()
+    for workload in found:
+        without(workload, unavailable)
     return {
         "kind": "contest",
         "workloads": found,
@@ -78,7 +82,7 @@ def one(
     try:
         widen = baseline_errors({"libraries": {}, **request}, ring)
         calls = warm_up(field, unavailable, ring, widen)
-        played = play(field, calls, ring, widen, workload["pairs"], order)
+        played = play(field, calls, ring, widen, workload["pairs"], order, unavailable)
         if not ring.inputs_intact():
             raise InfraError("the inputs changed during a contest")
         found.append({"workload": workload["name"], "calls_per_sample": calls, **played})
@@ -89,6 +93,13 @@ def one(
         for contestant in field.values():
             contestant.finish()
         ring.close()
+
+
+def without(workload: dict, names: Iterable[str]) -> None:
+    """A workload's rounds as if these had not taken part."""
+    for name in names:
+        for kept in (workload["calls_per_sample"], *(one for rounds in ROUNDS for one in workload.get(rounds, ()))):
+            kept.pop(name, None)
 
 
 def look_at(contestant: Library, where: backend.Host, ran: dict) -> None:
@@ -139,23 +150,25 @@ def warm_up(field: dict, unavailable: dict, ring: Ring, widen: list | None) -> d
             contestant.ready()
             seconds = [contestant.go([at % ring.addresses]) for at in range(3)]
             contestant.verify()
-        except (WorkloadError, InfraError) as error:
+            guess = max(min(seconds), 1e-6)
+            train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
+            contestant.ready()
+            guess = contestant.go(train) / len(train)
+            contestant.verify()
+        except (LeftError, WorkloadError, InfraError) as error:
             if isinstance(contestant, Library):
                 raise
             unavailable[name] = str(error)
             field.pop(name).close()
             continue
-        guess = max(min(seconds), 1e-6)
-        train = [at % ring.addresses for at in range(min(math.ceil(go_s / guess), contestant.longest()))]
-        contestant.ready()
-        guess = contestant.go(train) / len(train)
-        contestant.verify()
         calls[name] = min(max(math.ceil(go_s / max(guess, 1e-7)), 1), contestant.longest())
     return calls
 
 
-def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wanted: int, order: random.Random) -> dict:
-    """Rounds until `wanted` are clean, or no repeat is left."""
+def play(
+    field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wanted: int, order: random.Random, unavailable: dict[str, str]
+) -> dict:
+    """Rounds until `wanted` are clean, or no repeat is left; without those that cannot go on, who come to `unavailable`."""
     where, rounds, on_device, alone, bound = ring.place, [], [], [], Counter()
     spare, repeated, dirty, sittings = max(wanted // 2, 2), 0, 0, 0
     while len(rounds) < wanted:
@@ -166,15 +179,21 @@ def play(field: dict, calls: dict[str, int], ring: Ring, widen: list | None, wan
             for name in names:
                 field[name].renew(ring, widen, calls[name], order.randrange(ring.addresses))
             order.shuffle(names)
-        seconds, device, disturbed = a_round(field, calls, names, ring, order)
-        if disturbed and repeated < spare:
-            repeated += 1
+        try:
+            seconds, device, disturbed = a_round(field, calls, names, ring, order)
+            if disturbed and repeated < spare:
+                repeated += 1
+                continue
+            found = {name: field[name].behind(train_of(calls[name], ring, order)) for name in names} if where.launched else {}
+        except LeftError as left:
+            unavailable[left.name] = str(left)
+            field.pop(left.name).close()
+            calls.pop(left.name)
             continue
         dirty += disturbed
         rounds.append(seconds)
         on_device.append(device)
         if where.launched:
-            found = {name: field[name].behind(train_of(calls[name], ring, order)) for name in names}
             alone.append({name: seconds for name, (seconds, _) in found.items()})
             bound.update(name for name, (_, starved) in found.items() if starved)
     played = {"rounds": rounds, "repeated": repeated, "dirty": dirty, "sittings": max(sittings, 1)}

@@ -134,7 +134,9 @@ def inductor(contract: Contract, build, visible: list[dict], others: list[list[d
     """An InductorResult (tools/executors/protocol.py). `build(dims)` makes the arguments; of each of `others` the first sizes that the
     reference takes stand for those that it may yet be asked for. No search begins after `seconds`. `library`: operators of torch that the
     code may call."""
-    wanted = Wanted(time.monotonic() + seconds, tuple(library))
+    begun = time.monotonic()
+    # Half of the time is for the sizes behind the first.
+    wanted = Wanted(begun + seconds, tuple(library), begun + seconds / 2)
     samples = [Sample(dims, build(dims)) for dims in visible]
     samples += [found for found in (taken(contract, build, choices) for choices in others) if found]
     scalars = [sample.scalars for sample in samples]
@@ -210,10 +212,11 @@ def formula(scalars: list[dict], values: list[int], name: str) -> sympy.Expr:
 
 @dataclass
 class Wanted:
-    """Until when a search may begin, and which operators of torch the code may call."""
+    """Until when a search may begin, which operators of torch the code may call, and until when more than the first is searched for."""
 
     end: float
     library: tuple[str, ...]
+    spare: float = math.inf
 
     def search(self) -> dict:
         backends = "ATEN,TRITON" if self.library else "TRITON"
@@ -240,7 +243,7 @@ def generated(contract: Contract, args: list[Arg], varying: dict[str, list[int]]
         if varying is None and "triton_heuristics.reduction(" in recorders[0].code[-1]:
             for choices in (WholeRows(), SeparatePasses()):
                 with V.set_choices_handler(choices):
-                    recorders += searched(contract, args, varying, wanted, settings)
+                    recorders += searched(contract, args, varying, wanted, settings) if time.monotonic() < wanted.spare else []
         if wanted.library and not any(recorder.has_kernels for recorder in recorders):
             # All is left to the library: a template of Triton's may do it as well, if more slowly.
             recorders += searched(contract, args, varying, replace(wanted, library=()), PLAIN)

@@ -1,7 +1,8 @@
 """Another library's function for what a reference computes, by which a benchmark is timed too. Needs torch."""
 
-from harness.reference.comparison import expect, native
-from harness.reference.contract import Arg, Contract, ContractError, guarded, imported
+from harness.reference.comparison import copied, expect, mark, native, results
+from harness.reference.contract import NAMES, Arg, Contract, ContractError, guarded, imported
+from harness.reference.determinism import same
 
 FILE = "rivals.py"
 
@@ -17,16 +18,25 @@ class Rival(Contract):
         self.has_make_inputs, self.takes, self.returns = reference.has_make_inputs, self._takes(), False
 
     def check(self, args: list[Arg], numeric: dict) -> None:
-        """ContractError unless it computes the same: each error below the cap of its dtype, by which a kernel may never be worse."""
+        """ContractError unless it computes the same, as exactly as a kernel must: within the floor of the dtype or twice torch's error, and
+        within the cap. It fills its outputs, in their dtypes, and leaves its inputs alone."""
         expected, _ = expect(self.reference, args)
+        torch = native(self.reference, args)
+        own = copied(args)
+        mark(own)
+        where = f"{FILE}: {self.name}(...)"
         try:
-            found = native(self, args)
+            found = results(self, own)
         except ContractError as error:
-            raise ContractError(
-                str(error).replace("reference.py", FILE).replace("reference(...)", f"{self.name}(...)"), error.log
-            ) from error
-        for one, out in zip(expected, found, strict=True):
-            seen, cap = one.error(out, numeric), numeric["cap"].get(one.dtype, float("inf"))
-            if seen["problem"] or seen["error"] > cap:
-                what = seen["problem"] or f"its error is {seen['error']:.2g}, the most allowed {cap:.2g}"
-                raise ContractError(f"{FILE}: {self.name}(...) does not compute {one.name!r} as the reference does: {what}")
+            raise ContractError(str(error).replace("reference.py: reference(...)", where), error.log) from error
+        for before, after in zip(args, own, strict=True):
+            if before.is_tensor and before.role != "output" and not same(before.value, after.value):
+                raise ContractError(f"{where} changes its input {before.name!r}; let it work on a copy")
+        for one, out, its in zip(expected, found, torch, strict=True):
+            if NAMES.get(out.dtype) != one.dtype:
+                raise ContractError(f"{where} gives {one.name!r} as {NAMES.get(out.dtype, out.dtype)}, which is {one.dtype}")
+            seen, most = one.error(out, numeric), max(numeric["floor"].get(one.dtype, 0.0), 2 * (one.error(its, numeric)["error"] or 0.0))
+            most = min(most, numeric["cap"].get(one.dtype, most))
+            if seen["problem"] or seen["error"] > most:
+                what = seen["problem"] or f"its error is {seen['error']:.2g}, and a kernel's may be {most:.2g}"
+                raise ContractError(f"{where} does not compute {one.name!r} as the reference does: {what}")

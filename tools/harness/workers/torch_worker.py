@@ -139,7 +139,11 @@ class Host:
         if self.mode in MODES:
             self.compiled()
         elif self.rival:
-            self.rival.check(sets[0], self.task["numeric"])
+            # Two sets of inputs: what it keeps of the one must not answer for the other.
+            for args in sets[:2]:
+                self.rival.check(args, self.task["numeric"])
+            if self.device != "cpu":
+                torch.cuda.empty_cache()
         return {}
 
     def _taken(self, given: dict) -> dict:
