@@ -169,6 +169,9 @@ def profile(state: State, services: Services) -> State:
     elif not state["iteration"]:
         took = times.seconds if times else {}
         update["summary"] += "".join(f"; {rival(name)} {seconds(taken)}" for name, taken in took.items()) or untimed
+        update["summary"] += "".join(
+            f"; {rival(name)} N/A ({why.rstrip('.')})" for name, why in (times.unavailable if times else {}).items()
+        )
     if stop and not state.get("stop"):
         update["stop"] = services.out_of_budget(over) if stop == "budget" and over else stop
     if state["iteration"] == 0:

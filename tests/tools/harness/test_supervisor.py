@@ -448,6 +448,9 @@ def late():
     left = [None] * 40
     return lambda x: (torch.softmax(x, -1), left.pop())[0]
 
+def named():
+    return lambda y: torch.softmax(y, -1)
+
 def narrow():
     def softmax(x):
         if x.shape[1] > 256:
@@ -464,6 +467,7 @@ SAID = {
     "memo": "does not compute 'out' as the reference does",
     "changing": "changes its input 'x'",
     "late": "pop from empty list",
+    "named": "named(...) takes 'y', but the reference's arguments are x, out, M, N",
     "narrow": "too wide",
     "absent": "No module named 'a_library_that_nobody_has'",
 }

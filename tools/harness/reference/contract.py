@@ -193,16 +193,19 @@ class Contract:
 
     def check_call(self, args: list[Arg]) -> None:
         """Does the reference ask for something that nobody gives?"""
+        if missing := self.missing(args):
+            source = "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
+            raise ContractError(f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both")
+
+    def missing(self, args: list[Arg]) -> list[str]:
+        """What the function asks for beside these."""
         try:
             parameters = inspect.signature(self.function).parameters.values()
         except (TypeError, ValueError):
-            return
+            return []
         names = {a.name for a in args}
         wanted = [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-        missing = [name for name in wanted if name not in names]
-        if missing:
-            source = "make_inputs does not make it" if self.has_make_inputs else "the kernel has no parameter of that name"
-            raise ContractError(f"reference.py: reference(...) needs the argument {missing[0]!r}, but {source}; use one name for both")
+        return [name for name in wanted if name not in names]
 
     def _takes(self) -> set[str] | None:
         try:

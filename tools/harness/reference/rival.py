@@ -20,11 +20,13 @@ class Rival(Contract):
     def check(self, args: list[Arg], numeric: dict) -> None:
         """ContractError unless it computes the same, as exactly as a kernel must: within the floor of the dtype or twice torch's error, and
         within the cap. It fills its outputs, in their dtypes, and leaves its inputs alone."""
+        where = f"{FILE}: {self.name}(...)"
+        if lacking := self.missing(args):
+            raise ContractError(f"{where} takes {lacking[0]!r}, but the reference's arguments are {', '.join(a.name for a in args)}")
         expected, _ = expect(self.reference, args)
         torch = native(self.reference, args)
         own = copied(args)
         mark(own)
-        where = f"{FILE}: {self.name}(...)"
         try:
             found = results(self, own)
         except ContractError as error:
