@@ -17,6 +17,13 @@ given |= {{"state_" + key.replace(".", "_"): one for key, one in [*self.named_pa
 with torch.no_grad():
     return _exported({{name: given[name] for name, role, *_ in _CONTRACT["arguments"] if role != "output"}})
 """
+JUDGED = """
+def _as_judged(**given):
+    for (name, value), judged in zip(given.items(), _init_inputs()):
+        if isinstance(judged, (bool, int, float, str, list, tuple)) and value != judged:
+            raise ValueError(f"this kernel was never judged for that: {name} is {value!r}, not {judged!r}")
+"""
+"""The constructor's numbers are constants in the kernel."""
 
 
 GPU_MODE = """
@@ -84,16 +91,23 @@ def kernelbench_solution(kernel: Accepted) -> Files:
     if not marker:
         raise SettingsError(f"--format kernelbench: {kernel.task.name} is no KernelBench problem; it must come of `run --problem FILE`")
     module = ast.parse(problem)
-    module.body = [node for node in module.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
+    module.body = [node for node in module.body if getattr(node, "name", "") != "get_inputs"]
+    made: list[ast.FunctionDef] = []
     for node in ast.walk(module):
         # Words of a docstring are read as code by the suite's static check.
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
             del node.body[0]
         if isinstance(node, ast.Name) and node.id == "Model":
             node.id = "ModelNew"
+        if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs":
+            node.name = "_init_inputs"
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             node.name = "ModelNew"
+            made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
             forward = next(one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward")
             given = ", ".join(f"{a.arg}={a.arg}" for a in forward.args.args[1:])
             forward.body = ast.parse(KERNELBENCH.format(given=given)).body
-    return {f"{kernel.name}.py": f"{kernel.module()}\n{ast.unparse(module)}\n"}
+    for init in made:
+        told = ", ".join(f"{a.arg}={a.arg}" for a in init.args.args[1:])
+        init.body[:0] = ast.parse(f"_as_judged({told})").body
+    return {f"{kernel.name}.py": f"{kernel.module()}\n{ast.unparse(module)}\n{JUDGED}"}

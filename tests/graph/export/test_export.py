@@ -145,6 +145,8 @@ def test_a_new_model_has_the_keys_of_the_old_one_and_says_the_same(problem: Acce
     torch.testing.assert_close(new(x, by), old(x, by).detach())
     with pytest.raises(ValueError, match="never judged"):
         new(x, 4.0)
+    with pytest.raises(ValueError, match=r"never judged for that: .* is 25, not 24"):
+        run_path(str(tmp_path / name))["ModelNew"](25)
     assert "pass" not in text.split("class ModelNew")[1], "the suite's static check reads it as code"
 
 
